@@ -19,6 +19,7 @@ namespace pando {
 using Subcommand = std::function<Result<int>()>;
 
 Subcommand AddTrainCommand(CLI::App& app);
+Subcommand AddRunCommand(CLI::App& app);
 Subcommand AddSchedulerCommand(CLI::App& app);
 Subcommand AddServerCommand(CLI::App& app);
 Subcommand AddWorkerCommand(CLI::App& app);
@@ -67,6 +68,9 @@ void AddJobOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that a resumed run may change: processes, devices and the data's folder.
 void AddResumeOptions(CLI::App& command, JobSource* source);
+
+// Only the keys that a program does not declare (P43): processes, snapshots, the run folder.
+void AddProgramOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that say what a model and its data are.
 void AddModelOptions(CLI::App& command, JobSource* source);

@@ -98,16 +98,17 @@ int Main(int argc, char** argv) {
   app.footer(std::string(kFooter) + kExitCodesHelp);
   app.require_subcommand(0, 1);
   std::map<std::string, Subcommand> commands{
-      {"train", AddTrainCommand(app)},       {"scheduler", AddSchedulerCommand(app)},
-      {"server", AddServerCommand(app)},     {"worker", AddWorkerCommand(app)},
-      {"node", AddNodeCommand(app)},         {"resume", AddResumeCommand(app)},
-      {"status", AddStatusCommand(app)},     {"drain", AddDrainCommand(app)},
-      {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)},
-      {"export", AddExportCommand(app)},     {"evaluate", AddEvaluateCommand(app)},
-      {"verify", AddVerifyCommand(app)},     {"models", AddModelsCommand(app)},
-      {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)},
-      {"doctor", AddDoctorCommand(app)},     {"plan", AddPlanCommand(app)},
-      {"bench", AddBenchCommand(app)},       {"timeline", AddTimelineCommand(app)}};
+      {"train", AddTrainCommand(app)},         {"run", AddRunCommand(app)},
+      {"scheduler", AddSchedulerCommand(app)}, {"server", AddServerCommand(app)},
+      {"worker", AddWorkerCommand(app)},       {"node", AddNodeCommand(app)},
+      {"resume", AddResumeCommand(app)},       {"status", AddStatusCommand(app)},
+      {"drain", AddDrainCommand(app)},         {"snapshot", AddSnapshotCommand(app)},
+      {"stop", AddStopCommand(app)},           {"export", AddExportCommand(app)},
+      {"evaluate", AddEvaluateCommand(app)},   {"verify", AddVerifyCommand(app)},
+      {"models", AddModelsCommand(app)},       {"model", AddModelCommand(app)},
+      {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
+      {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
+      {"timeline", AddTimelineCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

@@ -327,8 +327,9 @@ Subcommand AddNodeCommand(CLI::App& app) {
                      "Runs the processes of one machine of a cluster: starts servers and "
                      "workers that join a run,\n"
                      "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
-                     "Example:\n"
-                     "  pando node --join tcp://10.0.0.1:7070 --insecure\n");
+                     "Examples:\n"
+                     "  pando node --join tcp://10.0.0.1:7070 --insecure\n"
+                     "  pando node --join tcp://10.0.0.1:7070 --insecure -- python3 train.py\n");
   AddJoinOption(command, &args->join);
   AddOption(command, "--servers N", &args->server_count,
             fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));
@@ -352,7 +353,13 @@ Subcommand AddNodeCommand(CLI::App& app) {
   AddMaxRestartsOption(command, &args->restarts_max);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
-  return [args, workers] { return KeepNode(*args, *workers); };
+  command.prefix_command();
+  return [args, workers, &command] {
+    args->command = command.remaining();
+    if (!args->command.empty() && args->command[0] == "--")
+      args->command.erase(args->command.begin());
+    return KeepNode(*args, *workers);
+  };
 }
 
 Subcommand AddStatusCommand(CLI::App& app) {

@@ -98,6 +98,14 @@ bool IsForResume(const JobKey& key) {
   return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
 }
 
+// The program says what is trained.
+bool IsForProgram(const JobKey& key) {
+  const bool is_fixed = key.name == "run.strategy" || key.name == "run.allreduce" ||
+                        key.name == "run.device" || key.name == "run.threads";
+  const std::string_view section = key.section();
+  return !is_fixed && (section == "run" || section == "snapshot" || section == "verify");
+}
+
 bool IsLoopback(const std::string& endpoint) {
   return std::ranges::any_of(
       std::to_array({"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}),
@@ -129,6 +137,11 @@ void AddCostOptions(CLI::App& command, JobSource* source) {
 
 void AddResumeOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, IsForResume);
+  AddSetOption(command, source);
+}
+
+void AddProgramOptions(CLI::App& command, JobSource* source) {
+  AddKeyFlags(command, source, IsForProgram);
   AddSetOption(command, source);
 }
 
@@ -291,8 +304,11 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
 
 void PrintSummary(const Summary& summary, const RunFolder& folder) {
   std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
-  if (summary.test_accuracy)
+  if (!summary.test_sums.empty()) {
+    line += ", " + summary.test_sums;
+  } else if (summary.test_accuracy) {
     line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+  }
   if (summary.images_per_second > 0)
     line += fmt::format(", {:.0f} images/s", summary.images_per_second);
   if (summary.unverified_micro_batches > 0)

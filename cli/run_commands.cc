@@ -12,6 +12,8 @@
 #include "job/run_plan.h"
 #include "node/log.h"
 #include "node/processes.h"
+#include "node/program_process.h"
+#include "plan/external_model.h"
 #include "run/engine_file.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
@@ -58,12 +60,12 @@ Status CheckSupervision(const RunOptions& options, const Job& job) {
       "each process restarts alone (--max-restarts)");
 }
 
-Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const OpenedJob& opened,
+Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const JobPlan& run,
                                 uint64_t first_step) {
   if (options.chaos.empty()) return ChaosPlan{};
   const uint32_t server_count = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
-  Result<ChaosPlan> plan = ParseChaos(
-      options.chaos, {job.workers, server_count, opened.plan.steps.step_count(), first_step});
+  Result<ChaosPlan> plan =
+      ParseChaos(options.chaos, {job.workers, server_count, run.steps.step_count(), first_step});
   const bool is_drawn =
       plan.ok() && plan->random && options.chaos.find("random:") == std::string::npos;
   if (is_drawn) Say("pando: the same faults again: --chaos random:{}\n", plan->random->seed);
@@ -134,7 +136,8 @@ Result<int> Train(RunOptions options) {
   if (is_serial && !options.chaos.empty()) {
     return InvalidArgument("--chaos needs processes to kill, and --serial has none; drop one");
   }
-  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, opened, /*first_step=*/0));
+  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos,
+                         MakeChaosPlan(options, job, opened.plan, /*first_step=*/0));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, &job));
   PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(job));
@@ -219,6 +222,20 @@ Status CheckJournal(const RunFolder& folder) {
       journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
 }
 
+// Of a program's run the program has model and data.
+Result<JobPlan> PlanForResume(const Job& job) {
+  if (IsExternal(job) && IsDeclared(job)) {
+    PANDO_RETURN_IF_ERROR(ResolveCommand(job.command).status());
+    return ExternalPlan(job);
+  }
+  if (IsExternal(job))
+    return NotFound(
+        "no program had declared its model when this run ended; start it with pando run");
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
+  PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
+  return opened.plan;
+}
+
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   const RunFolder folder = RunFolder::Open(options.run.job.run_dir);
@@ -230,13 +247,11 @@ Result<int> Resume(RunOptions options) {
     if (options.is_json) Print("{}", ToJson(*before));
     return kExitCompleted;
   }
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
-  PANDO_RETURN_IF_ERROR(folder.CheckIdentity(job, opened.plan.data.fingerprint));
+  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job));
+  PANDO_RETURN_IF_ERROR(folder.CheckIdentity(job, plan.data.fingerprint));
   PANDO_RETURN_IF_ERROR(CheckJournal(folder));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
-  PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
-  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos,
-                         MakeChaosPlan(options, job, opened, FindFirstStep(folder)));
+  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, plan, FindFirstStep(folder)));
   PANDO_RETURN_IF_ERROR(RunFolder::Reopen(job).status());
   options.run.job = job;
   options.run.chaos = std::move(chaos);

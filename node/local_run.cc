@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +24,10 @@
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/processes.h"
+#include "node/program_process.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
+#include "plan/external_model.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"
 
@@ -110,6 +113,8 @@ class LocalRun {
   Status AwaitEndpoint();
   Status Link();
   Status StartNodes();
+  Status StartPrograms();
+  Status WriteAttachFile() const;
   Status StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra);
   ProcessSpec SchedulerSpec(const std::string& bind) const;
   void AwaitEnd();
@@ -225,10 +230,20 @@ Status LocalRun::AwaitEndpoint() {
   endpoint_.pop_back();
   const Job& job = args_.job;
   const std::string servers = IsGroup() ? "allreduce" : fmt::format("{} servers", job.servers);
-  Say("pando: {} {} on {}, {} workers, {}, in {}; scheduler at {}\n",
-      args_.is_resumed ? "resuming" : "training", job.model, job.dataset, job.workers, servers,
-      folder_.path(), endpoint_);
-  return Status();
+  const std::string what = IsExternal(job) ? fmt::format("{}", fmt::join(job.command, " "))
+                                           : fmt::format("{} on {}", job.model, job.dataset);
+  Say("pando: {} {}, {} workers, {}, in {}; scheduler at {}\n",
+      args_.is_resumed ? "resuming" : "training", what, job.workers, servers, folder_.path(),
+      endpoint_);
+  return args_.attach_file.empty() ? Status() : WriteAttachFile();
+}
+
+// It may be a pipe.
+Status LocalRun::WriteAttachFile() const {
+  std::ofstream file(args_.attach_file);
+  file << endpoint_ << '\n' << std::flush;
+  if (file) return Status();
+  return Unavailable(fmt::format("cannot write the endpoint to {}", args_.attach_file));
 }
 
 // Later lives of the scheduler listen where the first did, so that the others find them.
@@ -248,11 +263,25 @@ Status LocalRun::StartNodes() {
                                     {"--bind", BindEndpoint(fmt::format("server-{}", rank)),
                                      "--lanes", fmt::format("{}", args_.job.lanes)}));
   }
+  if (IsExternal(args_.job)) return StartPrograms();
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", args_.job.device));
   const uint32_t gpu_count = CountGpus(choice);
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
     const std::string device = DeviceOfWorker(choice, gpu_count, rank);
     PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {"--device", device}));
+  }
+  return Status();
+}
+
+Status LocalRun::StartPrograms() {
+  if (!args_.attach_file.empty()) return Status();
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> command, ResolveCommand(args_.job.command));
+  for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
+    const std::string name = fmt::format("worker-{}", rank);
+    ProcessSpec spec{
+        .name = name, .title = fmt::format("worker {}", rank), .log_path = folder_.LogPath(name)};
+    RunProgram(command, endpoint_, rank, &spec);
+    PANDO_RETURN_IF_ERROR(supervisor_.Start(spec, Role::kWorker));
   }
   return Status();
 }

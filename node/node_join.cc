@@ -64,9 +64,9 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
 
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                            ShutdownSignal& shutdown) {
+                            ShutdownRequests& shutdown, const DeclaredRun* declared) {
   TransportOutbox outbox(transport);
-  JoinCore join(self, registration, outbox);
+  JoinCore join(self, registration, outbox, declared);
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;
@@ -105,10 +105,6 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                                  ExplainSilence(scheduler_endpoint,
                                                 "is it running there, and is --join the "
                                                 "endpoint that it printed?")));
-}
-
-Result<Model> CreateModel(const Membership& membership) {
-  return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
 }
 
 HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
@@ -158,7 +154,8 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
 
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
                                       const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownSignal& shutdown, const MeasureEngineText& measure) {
+                                      ShutdownRequests& shutdown,
+                                      const MeasureEngineText& measure) {
   TransportOutbox outbox(transport);
   EngineAgreement agreement({membership.self, membership.scheduler, membership.job_id}, kind,
                             outbox);

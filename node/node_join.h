@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "common/float_buffer.h"
-#include "models/network.h"
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
 #include "node/shutdown.h"
@@ -29,8 +28,6 @@ struct Membership : Welcome {
   Job job;
 };
 
-// The model that the scheduler's facts describe.
-Result<Model> CreateModel(const Membership& membership);
 // Of the sender that tells the scheduler at `endpoint` that this process lives.
 HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
                                           const std::string& endpoint);
@@ -61,11 +58,12 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
 // Registers through `transport`, which has dialed the scheduler, and waits for its answer. Logs
 // what it waits for. A membership that never began can end too: the run was over, or the welcome
 // was lost until the scheduler declared this incarnation dead. kUnavailable after `timeout_ms`,
-// kInvalidArgument when refused, kInterrupted.
+// kInvalidArgument when refused, kInterrupted. `declared`: the run that this process declares
+// (P43).
 using JoinOutcome = std::variant<Membership, MembershipEnd>;
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                            ShutdownSignal& shutdown);
+                            ShutdownRequests& shutdown, const DeclaredRun* declared = nullptr);
 
 // The engines that the scheduler decided for workers of this kind (run/engine_file.h), or how the
 // membership ended. `measure` is called if none are decided; its result is proposed (P39). It asks
@@ -75,7 +73,7 @@ using MeasureEngineText =
     std::function<Result<std::string>(const std::function<bool()>& is_interrupted)>;
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
                                       const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownSignal& shutdown, const MeasureEngineText& measure);
+                                      ShutdownRequests& shutdown, const MeasureEngineText& measure);
 
 // Where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);
@@ -94,7 +92,7 @@ class NodeWatch {
   static constexpr Micros kLeavePatience = std::chrono::seconds(4);
 
   // `leave` makes the core send Leave to the scheduler; called once. All outlive the watch.
-  NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
+  NodeWatch(ShutdownRequests& shutdown, const HeartbeatSender& heartbeat,
             const Membership& membership, std::function<void(Micros now)> leave)
       : shutdown_(shutdown),
         heartbeat_(heartbeat),
@@ -119,7 +117,7 @@ class NodeWatch {
   };
   static void Read(const std::string& run_dir, const std::string& run_id, FolderLook& look);
 
-  ShutdownSignal& shutdown_;
+  ShutdownRequests& shutdown_;
   const HeartbeatSender& heartbeat_;
   const Membership& membership_;
   const std::function<void(Micros now)> leave_;

@@ -15,6 +15,7 @@
 #include "common/output.h"
 #include "job/device_choice.h"
 #include "node/processes.h"
+#include "node/program_process.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
 
@@ -47,6 +48,7 @@ class NodeRun {
  private:
   Status StartAll();
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
+  Status StartProgram(uint32_t index);
   void AwaitEnd();
   void Drain();
   void OnExit(const ProcessExit& exit);
@@ -111,6 +113,10 @@ Status NodeRun::StartAll() {
     PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {
+    if (!args_.command.empty()) {
+      PANDO_RETURN_IF_ERROR(StartProgram(i));
+      continue;
+    }
     std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
                                    DeviceOfWorker(choice, gpu_count, i)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
@@ -133,6 +139,18 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   return supervisor_.Start(spec, role);
+}
+
+Status NodeRun::StartProgram(uint32_t index) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> command, ResolveCommand(args_.command));
+  const std::string name = fmt::format("worker-{}", index);
+  ProcessSpec spec{
+      .name = name,
+      .title = fmt::format("local worker {}", index),
+      .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
+      .keeps_stderr = args_.log_dir.empty()};
+  RunProgram(command, args_.join, std::nullopt, &spec);
+  return supervisor_.Start(spec, Role::kWorker);
 }
 
 // One that cannot be kept running takes no other with it: those go on to the end of the run.

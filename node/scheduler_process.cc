@@ -22,10 +22,12 @@
 #include "net/address.h"
 #include "net/event_loop.h"
 #include "net/zmq/zmq_context.h"
+#include "node/declaration.h"
 #include "node/log.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
+#include "plan/external_model.h"
 #include "run/engine_file.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
@@ -42,6 +44,7 @@ constexpr std::chrono::milliseconds kJournalRetry(500);
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
 Result<JobPlan> MakePlan(const Job& job) {
+  if (IsExternal(job)) return ExternalPlan(job);
   Job without_cache = job;  // no sample is read here
   without_cache.data_cache.clear();
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(without_cache, LogWarning));
@@ -185,7 +188,6 @@ class SchedulerProcess : public RunObserver {
   Status Lead();
   bool WaitForJournal(Transport& transport, const Status& why);
   Scheduler::Options CoreOptions() const;
-  Status TellEndpoint(const std::string& endpoint);
   void KeepBestWeights();
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
@@ -268,7 +270,7 @@ Status SchedulerProcess::Lead() {
                        .on_disconnect = disconnected});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
-  PANDO_RETURN_IF_ERROR(TellEndpoint(*endpoint));
+  PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
   const Scheduler::Options options = CoreOptions();
@@ -338,26 +340,6 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
       .check_engines = [](const KindEngines& proposal) {
         return ParseEngines(proposal.engines, proposal.kind).status();
       }};
-}
-
-Status SchedulerProcess::TellEndpoint(const std::string& endpoint) {
-  spdlog::debug("listening on {}", endpoint);
-  const Result<std::string> advertised =
-      AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
-  const std::string& reached = advertised.ok() ? *advertised : endpoint;
-  endpoint_ = reached;
-  if (Status s = RunFolder::Open(args_.run_dir).WriteEndpoint(reached); !s.ok())
-    recorder_.Note(s.message());  // commands take --join
-  if (args_.endpoint_file.empty()) {
-    recorder_.Note(fmt::format("listening on {}; join with: pando server --join {}{}", endpoint,
-                               reached, args_.insecure ? " --insecure" : ""));
-    return Status();
-  }
-  std::ofstream file(args_.endpoint_file);
-  file << endpoint << '\n' << std::flush;
-  if (file) return Status();
-  return Unavailable(fmt::format(
-      "cannot write the endpoint to {}; is its folder there and writable?", args_.endpoint_file));
 }
 
 // Signals, and what the start of the run waits for.
@@ -449,16 +431,9 @@ Result<std::vector<KindEngines>> ReadEngines(const Job& job, const RunFolder& fo
   return engines;
 }
 
-Result<int> LeadRun(const SchedulerArgs& args) {
-  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
+Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
-  ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);
-  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
-  if (!lock.ok()) {
-    ExitWith(lock.status());
-    return kExitFenced;
-  }
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data.fingerprint));
   std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
@@ -475,6 +450,19 @@ Result<int> LeadRun(const SchedulerArgs& args) {
                          ReadEngines(plan.job, folder, state));
   const SchedulerParts parts{args, plan, incarnation, state, engines, journal, recorder, shutdown};
   return SchedulerProcess(parts).Run();
+}
+
+Result<int> LeadRun(const SchedulerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
+  ShutdownSignal shutdown;
+  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
+  if (!lock.ok()) {
+    ExitWith(lock.status());
+    return kExitFenced;
+  }
+  if (!IsExternal(args.job) || IsDeclared(args.job)) return LeadDeclaredRun(args, shutdown);
+  PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown));
+  return LeadDeclaredRun(declared, shutdown);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
+#include "node/run_model.h"
 #include "run/snapshot_store.h"
 #include "run/update_threads.h"
 #include "server/lane.h"
@@ -191,8 +192,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
                              .scheduler = membership.scheduler,
                              .content = {.activity = Activity::kServing}});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
-  PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
-  JobPlan plan(membership.job, membership.data, model.layout());
+  PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakeJobPlan(membership));
   if (Status status = ReadRunFolder(membership, &plan); !status.ok()) {
     TellScheduler(*transports_[0], membership, 0, status);
     return status;

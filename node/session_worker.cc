@@ -71,48 +71,43 @@ std::set<PeerId> HostLines::Connect(const HostGroup& group, const PeerId& self) 
   return dialed.ok() ? std::set{group.relay} : std::set<PeerId>();
 }
 
-SessionWorker::SessionWorker(const WorkerParts& parts, HostLines& host_lines)
+SessionWorker::SessionWorker(const Parts& parts)
     : parts_(parts),
-      host_lines_(host_lines),
-      trainer_(
-          parts.trainer, parts.thread_count,
-          [this](ComputeTicket ticket, ComputeEvent event) {
-            news_.Push({ticket, std::move(event)});
-          },
-          parts.trainer.plan.job.parameter_residency),
       transport_outbox_(parts.transport),
-      outbox_(transport_outbox_, parts.trainer.timeline, parts.trainer.protocol),
+      outbox_(transport_outbox_, parts.timeline, parts.protocol),
       session_(
           {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
            .ready = parts.ready,
-           .sum_buffers = parts.trainer.buffers},
-          parts.trainer.plan, trainer_, outbox_) {}
+           .sum_buffers = parts.buffers},
+          parts.plan, parts.computer, outbox_) {}
 
 Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
-  if (parts_.trainer.plan.may_sum_on_host()) host_lines_.Open(parts_.membership.self);
+  if (parts_.plan.may_sum_on_host()) parts_.host_lines.Open(parts_.membership.self);
   NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
                   [this](Micros now) { session_.Leave(now); });
   const auto tell_all = [&](Micros now) {
-    tell(session_, trainer_, now);
+    tell(session_, now);
     CheckSharing();
-    host_lines_.Tell(session_.has_given_up_relay());
+    parts_.host_lines.Tell(session_.has_given_up_relay());
   };
   RunLoop(session_, parts_.transport,
-          {.local = {watch.Source(),
-                     {news_.mailbox().fd(), [this](Micros now) { TakeNews(now); }},
+          {.stop = parts_.stop,
+           .local = {watch.Source(),
+                     {parts_.news.mailbox().fd(), [this](Micros now) { TakeNews(now); }},
                      {-1, tell_all}},
            .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = [this](const View& view) { Connect(view); },
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
-  news_.mailbox().Close();
-  trainer_.Stop();
+  parts_.computer.Stop();
   LogTraffic();
+  if (parts_.stop != nullptr && parts_.stop->is_requested() && !session_.finished())
+    return MembershipEnd::kStopped;
   return ConcludeWork(dialed_, watch, session_.lifecycle());
 }
 
 void SessionWorker::TakeNews(Micros now) {
-  for (ComputeNewsBox::News& news : news_.mailbox().Drain()) {
-    if (trainer_.IsCurrent(news.ticket, news.event))
+  for (ComputeNewsBox::News& news : parts_.news.mailbox().Drain()) {
+    if (parts_.computer.IsCurrent(news.ticket, news.event))
       session_.OnComputeEvent(now, std::move(news.event));
   }
 }
@@ -126,8 +121,8 @@ void SessionWorker::CheckSharing() {
 void SessionWorker::Connect(const View& view) {
   if (!dialed_.ok()) return;
   const PeerId& self = parts_.membership.self;
-  const HostGroup group = HostGroupFor(view, self, parts_.trainer.plan);
-  const std::set<PeerId> relays = host_lines_.Connect(group, self);
+  const HostGroup group = HostGroupFor(view, self, parts_.plan);
+  const std::set<PeerId> relays = parts_.host_lines.Connect(group, self);
   dialed_ = DialView(parts_.transport, Role::kWorker, self, view, PrimariesTalk::kNo, relays);
   if (!dialed_.ok()) TellScheduler(parts_.transport, parts_.membership, view.generation, dialed_);
 }
@@ -138,7 +133,7 @@ void SessionWorker::LogTraffic() const {
       "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
       "bytes of parameters at a time; payloads copied by ZeroMQ on this host: {} bytes",
       sent.pushed, sent.early, session_.parameters().pulled_bytes(),
-      trainer_.parameter_bytes_peak(), parts_.transport.counters().copied_on_host_bytes);
+      parts_.computer.parameter_bytes_peak(), parts_.transport.counters().copied_on_host_bytes);
   if (sent.given > 0) spdlog::info("gave {} bytes to be summed on this host", sent.given);
 }
 

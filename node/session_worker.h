@@ -1,6 +1,7 @@
-// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It joins the
-// trainer to the session, and the session to the transport. Used by the worker process.
-// Threads: the protocol thread. Owns: the trainer and the session.
+// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It joins what
+// computes to the session, and the session to the transport. Used by the worker process, and by
+// embed/, where a program computes.
+// Threads: the protocol thread. Owns: the session.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ namespace pando {
 struct WorkerParts {
   ZmqContext& context;
   Transport& transport;  // the worker's own, connected to the scheduler
-  ShutdownSignal& shutdown;
+  ShutdownRequests& shutdown;
   const HeartbeatSender& heartbeat;
   const Membership& membership;
   const std::string& scheduler_endpoint;
@@ -77,14 +78,31 @@ class HostLines {
 
 class SessionWorker {
  public:
+  struct Parts {  // all outlive it
+    Transport& transport;
+    ShutdownRequests& shutdown;
+    const HeartbeatSender& heartbeat;
+    const Membership& membership;
+    const JobPlan& plan;
+    WorkerComputer& computer;
+    ComputeNewsBox& news;  // the computer's sink
+    HostLines& host_lines;
+    BufferSource buffers = {};  // of what is summed here for the host
+    Ready ready = {};
+    Timeline* timeline = nullptr;       // null: none is kept
+    TimelineTrack* protocol = nullptr;  // of this thread
+    const StopFlag* stop = nullptr;     // ends it at once; null: nothing does
+  };
   // Called once per turn of the loop, for the heartbeat.
-  using Tell = std::function<void(const Session& session, const Trainer& trainer, Micros now)>;
-  SessionWorker(const WorkerParts& parts, HostLines& host_lines);
+  using Tell = std::function<void(const Session& session, Micros now)>;
+  explicit SessionWorker(const Parts& parts);
 
   // Works until the end.
   Result<MembershipEnd> Run(const Tell& tell);
-  // What was free on the GPU at the end of Run, while the worker still had its part; 0 on a CPU.
-  uint64_t gpu_free_bytes() const { return trainer_.gpu_free_bytes(); }
+  // How the scheduler ended it, if it did.
+  std::optional<Stop> stop() const {
+    return session_.finished() ? std::optional(session_.lifecycle().stop()) : std::nullopt;
+  }
 
  private:
   void TakeNews(Micros now);
@@ -92,10 +110,7 @@ class SessionWorker {
   void Connect(const View& view);
   void LogTraffic() const;
 
-  const WorkerParts parts_;
-  HostLines& host_lines_;
-  ComputeNewsBox news_;
-  Trainer trainer_;
+  const Parts parts_;
   TransportOutbox transport_outbox_;
   TimelineOutbox outbox_;
   Session session_;

@@ -9,19 +9,29 @@
 
 namespace pando {
 
+// What asks a process to leave its run: signals, or the program that a worker is part of.
+class ShutdownRequests {
+ public:
+  virtual ~ShutdownRequests() = default;
+  // Readable while a request waits to be taken.
+  virtual int fd() const = 0;
+  // Takes one request: the signal's number, or 0 if none waits. Never blocks.
+  virtual int Take() = 0;
+  // The first one taken; 0 before any.
+  virtual int first_signal() const = 0;
+};
+
 // Construct it in main, before any thread: the signals are blocked in the constructing thread and
 // in all that it starts later. Threads: any may poll fd(); one calls Take().
-class ShutdownSignal {
+class ShutdownSignal : public ShutdownRequests {
  public:
   ShutdownSignal();
-  // Readable while a signal waits to be taken.
-  int fd() const { return fd_.get(); }
+  int fd() const override { return fd_.get(); }
   // Takes one signal: its number, or 0 if none waits. Never blocks. The first one again within
   // kOneRequest is the same request: `timeout` signals the process, and then its group.
   static constexpr std::chrono::milliseconds kOneRequest{100};
-  int Take();
-  // The first signal taken; 0 before any.
-  int first_signal() const { return first_signal_; }
+  int Take() override;
+  int first_signal() const override { return first_signal_; }
 
  private:
   UniqueFd fd_;

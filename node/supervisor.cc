@@ -42,12 +42,15 @@ struct ExecPlan {
   pid_t parent;
 };
 
-// This process's variables, with the child's key.
-std::vector<std::string> EnvironmentWith(uint64_t key) {
-  const std::string prefix = fmt::format("{}=", kProcessKeyVariable);
-  std::vector<std::string> variables{prefix + HexText(key)};
+// This process's variables, with the child's key and its own.
+std::vector<std::string> EnvironmentWith(uint64_t key, std::vector<std::string> variables) {
+  variables.push_back(fmt::format("{}={}", kProcessKeyVariable, HexText(key)));
+  const auto is_set = [own = variables](std::string_view variable) {
+    const std::string_view name = variable.substr(0, variable.find('=') + 1);
+    return std::ranges::any_of(own, [&](const auto& other) { return other.starts_with(name); });
+  };
   for (char** at = environ; *at != nullptr; ++at) {
-    if (!std::string_view(*at).starts_with(prefix)) variables.emplace_back(*at);
+    if (!is_set(*at)) variables.emplace_back(*at);
   }
   return variables;
 }
@@ -123,10 +126,10 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
   if (!log.is_open()) return FileError("open the log", log_path, errno);
   UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.is_open()) return FileError("open", "/dev/null", errno);
-  std::vector<std::string> words{"pando"};
+  std::vector<std::string> words{spec.program == ProcessSpec().program ? "pando" : spec.program};
   words.insert(words.end(), spec.args.begin(), spec.args.end());
   const uint64_t key = NewIncarnation().value();
-  std::vector<std::string> variables = EnvironmentWith(key);
+  std::vector<std::string> variables = EnvironmentWith(key, spec.variables);
   ExecPlan plan{.program = spec.program.c_str(),
                 .argv = {},
                 .environment = {},

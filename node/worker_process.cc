@@ -18,6 +18,7 @@
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
+#include "node/run_model.h"
 #include "node/session_worker.h"
 #include "run/engine_file.h"
 #include "train/bit_flip.h"
@@ -43,6 +44,34 @@ HeartbeatState MakeHeartbeat(JobId job, const AnySession& session, const Trainer
           .content = content,
           .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
           .lines = transport.CountLines()};
+}
+
+// `gpu_free_bytes`: what was free on the GPU at the end, while the worker still had its part.
+Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_lines,
+                                     const auto& tell, uint64_t* gpu_free_bytes) {
+  ComputeNewsBox news;
+  Trainer trainer(
+      parts.trainer, parts.thread_count,
+      [&news](ComputeTicket ticket, ComputeEvent event) {
+        news.Push({ticket, std::move(event)});
+      },
+      parts.trainer.plan.job.parameter_residency);
+  SessionWorker worker({.transport = parts.transport,
+                        .shutdown = parts.shutdown,
+                        .heartbeat = parts.heartbeat,
+                        .membership = parts.membership,
+                        .plan = parts.trainer.plan,
+                        .computer = trainer,
+                        .news = news,
+                        .host_lines = host_lines,
+                        .buffers = parts.trainer.buffers,
+                        .ready = parts.ready,
+                        .timeline = parts.trainer.timeline,
+                        .protocol = parts.trainer.protocol});
+  Result<MembershipEnd> end =
+      worker.Run([&](const Session& session, Micros now) { tell(session, trainer, now); });
+  *gpu_free_bytes = trainer.gpu_free_bytes();
+  return end;
 }
 
 class WorkerProcess {
@@ -252,10 +281,10 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     WarnOfLost(timeline.get());
     return end;
   }
-  SessionWorker worker(parts, host_lines_);
-  Result<MembershipEnd> end = worker.Run(tell);
+  uint64_t gpu_free_bytes = 0;
+  Result<MembershipEnd> end = RunWithServers(parts, host_lines_, tell, &gpu_free_bytes);
   WarnOfLost(timeline.get());
-  if (gpu) LogGpuMemory(worker.gpu_free_bytes());
+  if (gpu) LogGpuMemory(gpu_free_bytes);
   return end;
 }
 

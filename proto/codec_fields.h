@@ -110,6 +110,14 @@ void Visit(auto io, Ready& m) {
   io(PANDO_WIRE(ProbeHash, m.probe_hash), PANDO_WIRE(DataFingerprint, m.data_fingerprint));
 }
 
+void Visit(auto io, DeclarationWanted& m) { io(PANDO_WIRE(Offset, m.offset)); }
+
+void Visit(auto io, Declaration& m) {
+  io(PANDO_WIRE(JobToml, m.job_toml, Limit{"bytes of a job file", kDocumentBytesMax}));
+  io(PANDO_WIRE(Offset, m.offset));
+  io.Payload(m.payload);
+}
+
 void Visit(auto io, EngineProposal& m) {
   io(PANDO_WIRE(Kind, m.kind, Limit{"bytes of a worker kind", kNameBytesMax}));
   io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
@@ -344,6 +352,7 @@ void Visit(auto io, EvaluationResult& m) {
   io(PANDO_WIRE(LossSum, m.loss_sum));
   io(PANDO_WIRE(Top5Count, m.top5_count, Limit{"top-5 count", m.sample_count}));
   io(PANDO_WIRE(Confusion, m.confusion, Limit{"confusion counts", kConfusionCountsMax}));
+  io(PANDO_WIRE(Sums, m.sums, Limit{"sums of an evaluation", kEvaluationSumsMax}));
 }
 
 void Visit(auto io, ReleasePin& m) { io(PANDO_WIRE(Version, m.version)); }

@@ -1,18 +1,34 @@
 // JoinCore: the first protocol of a new process. It sends Register until Welcome or Refused. With
 // the welcome's job the process then builds its lane or session core, which continues with Ready.
+// A worker whose program declares the run answers meanwhile what the scheduler wants of it (P43).
 // Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "proto/core.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 
+// What a program declares. `initial`: the flat vector of version 0.
+struct DeclaredRun {
+  std::string job_toml;
+  Blob initial;
+};
+
 class JoinCore : public ProtocolCore {
  public:
-  JoinCore(Incarnation self, Register registration, Outbox& outbox)
-      : self_{kUnknownNode, self, 0}, registration_(std::move(registration)), outbox_(outbox) {}
+  // `declared` outlives the core; null: this process declares nothing.
+  JoinCore(Incarnation self, Register registration, Outbox& outbox,
+           const DeclaredRun* declared = nullptr)
+      : self_{kUnknownNode, self, 0},
+        registration_(std::move(registration)),
+        outbox_(outbox),
+        declared_(declared) {}
 
   void OnMessage(Micros, const Envelope& envelope) override {
     if (envelope.receiver.incarnation != self_.incarnation || has_answer()) return;
@@ -22,6 +38,8 @@ class JoinCore : public ProtocolCore {
       job_ = envelope.job;
     } else if (const auto* refused = std::get_if<Refused>(&envelope.message)) {
       refused_ = *refused;
+    } else if (const auto* wanted = std::get_if<DeclarationWanted>(&envelope.message)) {
+      Declare(*wanted);
     }
   }
 
@@ -42,12 +60,27 @@ class JoinCore : public ProtocolCore {
   PeerId self(uint16_t lane) const { return {welcome_->node, self_.incarnation, lane}; }
 
  private:
+  void Declare(const DeclarationWanted& wanted) {
+    const size_t size = declared_ == nullptr ? 0 : declared_->initial.size_bytes();
+    if (wanted.offset >= size) return;
+    const size_t count = std::min<size_t>(size - wanted.offset, kMessageBytes);
+    const Blob& all = declared_->initial;
+    outbox_.Send(
+        {.sender = self_,
+         .receiver = {kSchedulerNode, {}, 0},
+         .message = Declaration{
+             .job_toml = wanted.offset == 0 ? declared_->job_toml : std::string(),
+             .offset = wanted.offset,
+             .payload = Blob(all.bytes().subspan(wanted.offset, count), all.keep_alive())}});
+  }
+
   static constexpr Micros kRetryInterval = std::chrono::milliseconds(150);
   // By incarnation, so that many processes that wait for one scheduler do not all send at once.
   static constexpr Micros kRetryJitter = std::chrono::milliseconds(100);
   PeerId self_;
   Register registration_;
   Outbox& outbox_;
+  const DeclaredRun* const declared_;
   Micros send_at_{0};
   std::optional<Welcome> welcome_;
   std::optional<Refused> refused_;

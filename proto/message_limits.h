@@ -21,6 +21,7 @@ inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
 inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
 inline constexpr uint32_t kPartialsPerShardMax = 1 << 18;  // 2 for each of its tensors, and one
 inline constexpr uint32_t kConfusionCountsMax = 1024;      // of a slice: one per sample at most
+inline constexpr uint32_t kEvaluationSumsMax = 64;         // of an external model
 inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, newest
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;

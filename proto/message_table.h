@@ -19,6 +19,7 @@ enum class Core : uint8_t {
   kGroup = 8,    // a worker with allreduce
   kJoiner = 16,  // a process without a view: JoinCore, EngineAgreement
   kClient = 32,  // SchedulerClient: a command, a supervisor
+  kIntake = 64,  // a scheduler whose run is not declared yet: DeclarationIntake
 };
 constexpr Core operator|(Core a, Core b) {
   return static_cast<Core>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
@@ -48,9 +49,11 @@ struct MessageRow {
 // X(message, its constant in Envelope::Which, handlers, sender, generation, channel if not kData)
 // clang-format off
 #define PANDO_MESSAGES(X) \
-  X(Register, REGISTER, kScheduler, kAnyone, kAny) \
+  X(Register, REGISTER, kScheduler | kIntake, kAnyone, kAny) \
   X(Welcome, WELCOME, kJoiner, kOnlyScheduler, kAny) \
   X(Refused, REFUSED, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny) \
+  X(DeclarationWanted, DECLARATION_WANTED, kJoiner, kOnlyScheduler, kAny) \
+  X(Declaration, DECLARATION, kIntake, kAnyone, kAny) \
   X(EngineProposal, ENGINE_PROPOSAL, kScheduler, kMembers, kAny) \
   X(EngineDecision, ENGINE_DECISION, kJoiner, kOnlyScheduler, kAny) \
   X(Ready, READY, kScheduler, kMembers, kAny) \
@@ -92,11 +95,11 @@ struct MessageRow {
   X(Failure, FAILURE, kScheduler, kMembers, kAny) \
   X(Stop, STOP, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny) \
   X(Bye, BYE, kScheduler, kMembers, kAny) \
-  X(StatusRequest, STATUS_REQUEST, kScheduler, kAnyone, kAny) \
+  X(StatusRequest, STATUS_REQUEST, kScheduler | kIntake, kAnyone, kAny) \
   X(StatusReport, STATUS_REPORT, kClient, kOnlyScheduler, kAny) \
-  X(Command, COMMAND, kScheduler, kAnyone, kAny) \
+  X(Command, COMMAND, kScheduler | kIntake, kAnyone, kAny) \
   X(CommandReply, COMMAND_REPLY, kClient, kOnlyScheduler, kAny) \
-  X(FaultNote, FAULT_NOTE, kScheduler, kAnyone, kAny) \
+  X(FaultNote, FAULT_NOTE, kScheduler | kIntake, kAnyone, kAny) \
   X(FaultNoteAck, FAULT_NOTE_ACK, kClient, kOnlyScheduler, kAny)
 // clang-format on
 

@@ -68,6 +68,18 @@ struct Welcome {
   std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
+// P43. Scheduler -> worker whose program declares the run, instead of Welcome: the first bytes of
+// its declaration that the scheduler lacks.
+struct DeclarationWanted {
+  uint64_t offset = 0;  // of version 0's flat vector, in bytes
+};
+// Worker -> scheduler, in answer: the run that its program declares.
+struct Declaration {
+  std::string job_toml;  // sections of a job file: model, data, train, optimizer, schedule, eval
+  uint64_t offset = 0;   // copied
+  Blob payload;          // bytes of version 0's flat vector from there
+};
+
 // kNotThisOne: the process does not fit. kRunIsOver: no process can join any more. kGivenUp: it was
 // declared dead, and its process may join as another incarnation (P19).
 enum class RefusalKind : uint8_t { kNotThisOne, kRunIsOver, kGivenUp };
@@ -418,6 +430,7 @@ struct EvaluationResult {
   double loss_sum = 0;
   uint64_t top5_count = 0;                // of samples with at most four classes ahead of the label
   std::vector<ConfusionCount> confusion;  // ascending by label and predicted; the slice's samples
+  std::vector<double> sums = {};  // of an external model: by name, as in the job's eval.sums
 };
 // Scheduler -> lane, repeated until acknowledged: versions up to this one need no pin any more.
 struct ReleasePin {

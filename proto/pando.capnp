@@ -81,6 +81,8 @@ struct Envelope {
     partialsPull @53 :PartialsPull;
     engineProposal @54 :EngineProposal;
     engineDecision @55 :EngineDecision;
+    declarationWanted @56 :DeclarationWanted;
+    declaration @57 :Declaration;
   }
 }
 
@@ -135,6 +137,16 @@ struct Ready {                     # node -> scheduler; set by the node
   kind @0 :Text;                   # backend, instruction set, library versions (P40)
   probeHash @1 :UInt64;            # worker: gradient hash of a probe micro-batch (P40); server: unset
   dataFingerprint @2 :UInt64;      # worker: of its data set (P38); server: unset
+}
+
+struct DeclarationWanted {         # scheduler -> worker (P43); set by the scheduler
+  offset @0 :UInt64;               # bytes of version 0 that it has
+}
+
+struct Declaration {               # worker -> scheduler (P43); set by the worker
+  jobToml @0 :Text;                # sections of a job file
+  offset @1 :UInt64;               # of the payload, in bytes of version 0's flat vector
+  payload @2 :Data;                # floats; its own frame
 }
 
 struct EngineProposal {            # worker on a GPU -> scheduler (P39); set by the worker
@@ -471,6 +483,7 @@ struct EvaluationResult {          # worker -> scheduler; set by the worker
   top5Count @5 :UInt64;            # samples with at most four outputs above their label's
   confusion @6 :List(ConfusionCount);  # ascending by label and predicted; counts add up to
                                    # sampleCount
+  sums @7 :List(Float64);          # of an external model, in the order of the job's eval.sums
 }
 
 struct ConfusionCount {

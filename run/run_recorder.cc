@@ -85,6 +85,17 @@ std::string AccuracyText(const EvaluationSummary& evaluation) {
   return text;
 }
 
+// The means of an external model's sums by name: "loss 0.0712, correct 0.9750".
+std::string SumsText(const std::vector<std::string>& names, const EvaluationSummary& evaluation) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), evaluation.sums.size()); ++i) {
+    const std::string name = names[i].substr(0, names[i].rfind("_sum"));
+    text += fmt::format("{}{} {:.4f}", i == 0 ? "" : ", ", name,
+                        evaluation.sums[i] / static_cast<double>(evaluation.sample_count));
+  }
+  return text;
+}
+
 double EpochAfter(uint64_t step_count, const StepPlan& steps) {
   return static_cast<double>(step_count) / static_cast<double>(steps.steps_per_epoch());
 }
@@ -316,9 +327,12 @@ double RunRecorder::DataStallShare() const {
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
-  progress_.Note(fmt::format("step {}: test accuracy {}, test loss {:.4f}",
-                             evaluation.version.value(), AccuracyText(evaluation),
-                             *summary_.test_loss));
+  summary_.test_sums = SumsText(plan_->job.eval_sums, evaluation);
+  progress_.Note(fmt::format("step {}: {}", evaluation.version.value(),
+                             !summary_.test_sums.empty()
+                                 ? summary_.test_sums
+                                 : fmt::format("test accuracy {}, test loss {:.4f}",
+                                               AccuracyText(evaluation), *summary_.test_loss)));
   Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
                                      {"accuracy", *summary_.test_accuracy},
                                      {"top5_accuracy", *summary_.test_top5_accuracy},

@@ -60,6 +60,7 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
           {"correct", evaluation.correct_count},
           {"top5_correct", evaluation.top5_count},
           {"loss_sum", evaluation.loss_sum}};
+  if (!evaluation.sums.empty()) json["sums"] = evaluation.sums;
 }
 static void from_json(const Json& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
@@ -69,6 +70,7 @@ static void from_json(const Json& json, EvaluationSummary& evaluation) {
   // A sum that is not finite has no place in JSON: dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
+  if (json.contains("sums")) json.at("sums").get_to(evaluation.sums);
 }
 
 static void to_json(Json& json, const ClassScore& score) {
@@ -95,6 +97,7 @@ void ForEachField(S& s, Field field) {
   field("best_step", s.best_step);
   field("best_weights_step", s.best_weights_step);
   field("test_loss", s.test_loss);
+  field("test_sums", s.test_sums);
   field("train_loss", s.train_loss);
   field("images_per_second", s.images_per_second);
   field("evaluation_seconds", s.evaluation_seconds);

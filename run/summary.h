@@ -26,17 +26,18 @@ struct Summary {
   std::optional<uint64_t> best_step;          // of the first version that had it
   std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
   std::optional<double> test_loss;            // mean over the test set
-  std::optional<double> train_loss;           // mean over the last step's samples
-  double images_per_second = 0;     // of training, by the clock: with evaluations beside steps
-  double evaluation_seconds = 0;    // of all evaluations in this life
-  double data_stall_seconds = 0;    // of all computing threads: waits for samples, in this life
-  double data_stall_share = 0;      // of their time for training
-  double exposed_sync_seconds = 0;  // of a computing thread, on average: waits for parameters
-  uint64_t steps = 0;               // completed
-  bool stopped_early = false;       // by eval.early_stop_patience
-  double epochs = 0;                // completed
-  double wall_seconds = 0;          // of everything
-  uint32_t workers = 0;             // 0: --serial
+  std::string test_sums;             // of an external model, instead: "loss 0.0712, correct 0.9750"
+  std::optional<double> train_loss;  // mean over the last step's samples
+  double images_per_second = 0;      // of training, by the clock: with evaluations beside steps
+  double evaluation_seconds = 0;     // of all evaluations in this life
+  double data_stall_seconds = 0;     // of all computing threads: waits for samples, in this life
+  double data_stall_share = 0;       // of their time for training
+  double exposed_sync_seconds = 0;   // of a computing thread, on average: waits for parameters
+  uint64_t steps = 0;                // completed
+  bool stopped_early = false;        // by eval.early_stop_patience
+  double epochs = 0;                 // completed
+  double wall_seconds = 0;           // of everything
+  uint32_t workers = 0;              // 0: --serial
   uint32_t servers = 0;
   uint32_t threads = 1;  // per worker
   uint64_t global_batch = 0;

@@ -44,6 +44,8 @@ void AddSlice(const EvaluationResult& slice, uint32_t class_count, EvaluationSum
   sum->correct_count += slice.correct_count;
   sum->top5_count += slice.top5_count;
   sum->loss_sum += slice.loss_sum;
+  sum->sums.resize(std::max(sum->sums.size(), slice.sums.size()));
+  for (size_t i = 0; i < slice.sums.size(); ++i) sum->sums[i] += slice.sums[i];
   sum->classes.resize(class_count);
   const bool has_matrix = class_count <= kConfusionClassesMax;
   sum->confusion.resize(has_matrix ? size_t{class_count} * class_count : 0);

@@ -37,6 +37,8 @@ struct EvaluationSummary {
   // Of a run's newest evaluation alone; dropped when the next one is done.
   std::vector<ClassScore> classes = {};
   std::vector<uint64_t> confusion = {};  // [label][predicted], row by row
+  // Of every evaluation of an external model, as in the job's eval.sums.
+  std::vector<double> sums = {};
 
   double accuracy() const { return Fraction(correct_count, sample_count); }
   double top5_accuracy() const { return Fraction(top5_count, sample_count); }

@@ -97,4 +97,21 @@ class ComputePort {
   virtual void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
 };
 
+// Names one call. Its events carry it, so that events are recognised which are still in a mailbox
+// when the call is abandoned.
+using ComputeTicket = StrongId<struct ComputeTicketTag, uint64_t>;
+
+// WorkerComputer: what computes in a worker process, behind its mailbox: the trainer, or the
+// program that the worker is part of (embed/). Its events go to a sink, with tickets. Threads:
+// IsCurrent and Stop on the protocol thread.
+class WorkerComputer : public ComputePort {
+ public:
+  // Whether the session may see this event. Events are asked in the order in which they were sunk.
+  virtual bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) = 0;
+  // Stops at once: what waits for parameters or work returns. After it, call only accessors.
+  virtual void Stop() = 0;
+  // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
+  virtual uint64_t parameter_bytes_peak() const = 0;
+};
+
 }  // namespace pando

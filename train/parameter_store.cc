@@ -296,7 +296,8 @@ Status ParameterStore::Await(std::unique_lock<std::mutex>& lock,
   if (!is_gone() && self.missing_count == 0) return {};
   waiters_.push_back(&self);
   const auto start = std::chrono::steady_clock::now();
-  changed_.wait(lock, [&] { return is_gone() || self.missing_count == 0 || interrupted(); });
+  while (!is_gone() && self.missing_count != 0 && !interrupted())
+    changed_.wait_for(lock, kAskInterval);
   const auto waited = std::chrono::steady_clock::now() - start;
   std::erase(waiters_, &self);
   waited_us_ += std::chrono::duration_cast<std::chrono::microseconds>(waited).count();

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,8 @@ class ParameterStore {
   struct VersionBuffer;
 
  public:
+  static constexpr std::chrono::milliseconds kAskInterval{50};
+
   struct Options {
     // How many of the newest versions of which something has arrived are kept. Newer ones that a
     // thread waits for are kept too.
@@ -112,7 +115,7 @@ class ParameterStore {
     // Blocks until the shards of `now` are there. With layer residency asks for them and for those
     // of `next` first, and gives back all others. kInterrupted when they are not there and
     // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
-    // store locked, at the start and after each Wake.
+    // store locked, at the start, after each Wake, and every kAskInterval.
     Status Advance(Run now, Run next, const std::function<bool()>& interrupted, const Fetch& fetch);
 
    private:

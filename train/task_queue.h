@@ -27,10 +27,6 @@
 
 namespace pando {
 
-// Names one call. Its events carry it, so that the trainer recognises events which are still in a
-// mailbox when the call is abandoned.
-using ComputeTicket = StrongId<struct ComputeTicketTag, uint64_t>;
-
 // Decides which of the trainer's events the session may still see. Threads: the protocol thread.
 class ComputeTickets {
  public:

@@ -131,7 +131,7 @@ class Evaluations {
   uint64_t started_count_ = 0;
 };
 
-class Trainer : public ComputePort {
+class Trainer : public WorkerComputer {
  public:
   using Sink = ComputeSink;
   using Parts = TrainerParts;
@@ -149,8 +149,7 @@ class Trainer : public ComputePort {
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
 
-  // Whether the session may see this event. Events are asked in the order in which they were sunk.
-  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event);
+  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) override;
 
   // How long the threads together take for a micro-batch: the recent mean time of one thread,
   // divided by their number. 0 before the first. Any thread.
@@ -161,11 +160,9 @@ class Trainer : public ComputePort {
   // hidden behind computing. Any thread.
   uint64_t exposed_sync_us() const;
 
-  // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
-  uint64_t parameter_bytes_peak() const { return state_.held_bytes.peak(); }
+  uint64_t parameter_bytes_peak() const override { return state_.held_bytes.peak(); }
 
-  // Stops at once: threads waiting for parameters or work return. After it, call only accessors.
-  void Stop();
+  void Stop() override;
   // What was free on the GPU when its thread stopped, with all that it had still taken; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 

@@ -160,7 +160,7 @@ std::string MessageText(const Evaluate& m) {
 }
 std::string MessageText(const EvaluationResult& m) {
   return Join("EvaluationResult", m.version, m.slice, m.sample_count, m.correct_count, m.loss_sum,
-              m.top5_count, m.confusion);
+              m.top5_count, m.confusion, m.sums);
 }
 std::string MessageText(const ReleasePin& m) { return Join("ReleasePin", m.version); }
 std::string MessageText(const PinReleased& m) { return Join("PinReleased", m.version); }
@@ -204,6 +204,10 @@ std::string MessageText(const FaultNote& m) {
 std::string MessageText(const FaultNoteAck& m) { return Join("FaultNoteAck", m.number); }
 std::string MessageText(const EngineProposal& m) {
   return Join("EngineProposal", m.kind, m.engines);
+}
+std::string MessageText(const DeclarationWanted& m) { return Join("DeclarationWanted", m.offset); }
+std::string MessageText(const Declaration& m) {
+  return Join("Declaration", m.job_toml, m.offset, m.payload);
 }
 std::string MessageText(const EngineDecision& m) {
   return Join("EngineDecision", m.kind, m.engines);
@@ -253,6 +257,10 @@ std::vector<Message> MembershipSamples() {
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       EngineProposal{"cuda, a GPU, bf16", ""},
       EngineProposal{std::string(kNameBytesMax, 'k'), std::string(70000, 'e')},
+      DeclarationWanted{},
+      DeclarationWanted{uint64_t{1} << 40},
+      Declaration{},
+      Declaration{"[train]\nseed = 1\n", uint64_t{1} << 40, CountingPayload(1000)},
       EngineDecision{"cuda, a GPU, bf16", "{}"},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},
@@ -341,6 +349,7 @@ std::vector<Message> EndSamples() {
   return {
       Evaluate{Version(6), UINT32_MAX, 100, 200},
       EvaluationResult{Version(6), 2, 100, 99, 0.125, 100, {{0, 0, 99}, {UINT32_MAX, 1, 1}}},
+      EvaluationResult{Version(6), 2, 1, 0, 0.125, 0, {{0, 0, 1}}, {0.5, -1e300}},
       ReleasePin{Version(6)},
       PinReleased{Version(6)},
       Stop{StopReason::kCompleted, ""},

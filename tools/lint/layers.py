@@ -21,8 +21,10 @@ LAYERS = [
     ("job",),
     ("run",),
     ("node",),
+    ("embed",),
     ("cli",),
     ("bench",),
+    ("examples",),
     ("tests",),
 ]
 # Mutation points are in sources alone: the simulator is linked with cores that have them and is itself

@@ -12,7 +12,7 @@ HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kG
             "kJoiner": "node", "kClient": "client"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
 STRANGERS = {"client", "supervisor"}
-JOINS = "Register"  # a node is a stranger until it has sent this
+JOINS = {"Register", "Declaration"}  # a node is a stranger until it has sent these
 UNHANDLED = "HeartbeatAck"
 
 
@@ -64,7 +64,7 @@ def find_problem(row, parties):
     named = {WORDS[word] for word in receivers & WORDS.keys()}
     if named != handlers and row["name"] != UNHANDLED:
         return f"is handled by {', '.join(sorted(handlers))}, and not by {', '.join(sorted(named))},"
-    is_from_strangers = bool(senders & STRANGERS) or row["name"] == JOINS
+    is_from_strangers = bool(senders & STRANGERS) or row["name"] in JOINS
     described = "kOnlyScheduler" if senders == {"scheduler"} else "kAnyone" if is_from_strangers else "kMembers"
     if row["sender"] != described:
         return f"is accepted from other senders ({row['sender']})"

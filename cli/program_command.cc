@@ -1,0 +1,127 @@
+// `pando run`: trains the model of a program, as processes of this machine.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "common/exit_codes.h"
+#include "common/output.h"
+#include "node/log.h"
+#include "node/processes.h"
+#include "node/program_process.h"
+#include "plan/external_model.h"
+#include "run/run_folder.h"
+
+namespace pando {
+namespace {
+
+struct ProgramOptions {
+  JobSource source;
+  std::string chaos;
+  LocalRunArgs run;
+  bool is_json = false;
+  bool is_forced = false;
+  bool is_attached = false;
+};
+
+constexpr const char* kRunNotes =
+    "PROGRAM computes the gradients: a Python script that calls pando_train.join "
+    "(docs/pytorch.md),\n"
+    "or any program over libpando_worker.so (embed/pando_worker.h). It says what is trained; the\n"
+    "flags say with which processes.\n\n"
+    "Examples:\n"
+    "  pando run --workers 4 --servers 2 train.py --epochs 30\n"
+    "  pando run --chaos \"kill worker at step 100\" -- venv/bin/python train.py\n\n"
+    "On several machines: pando scheduler with model.name and data.name external, then\n"
+    "pando node --join ENDPOINT -- python3 train.py on each.\n\n";
+
+// "train.py" -> "train": of the run folder's name.
+std::string NameFor(const std::vector<std::string>& command) {
+  for (const std::string& word : command) {
+    if (word.ends_with(".py")) return std::filesystem::path(word).stem().string();
+  }
+  return std::filesystem::path(command[0]).filename().string();
+}
+
+Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>& command) {
+  JobDraft draft;
+  PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
+  draft.SetDefault("model.name", std::string(kExternalName));
+  draft.SetDefault("data.name", std::string(kExternalName));
+  draft.SetDefault("run.command", command);
+  PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
+  job.model = NameFor(command.empty() ? std::vector<std::string>{"attached"} : command);
+  ResolveRunNames(std::chrono::system_clock::now(), &job);
+  job.model = kExternalName;
+  return job;
+}
+
+Result<ChaosPlan> ChaosFor(const std::string& text, const Job& job) {
+  constexpr uint64_t kAnyStep = uint64_t{1} << 40;  // the program says how many there are
+  if (text.empty()) return ChaosPlan{};
+  return ParseChaos(text, {job.workers, job.servers, kAnyStep, /*first_step=*/0});
+}
+
+Result<int> ConcludeProgram(const ProgramOptions& options, const RunFolder& folder, int exit_code) {
+  Result<Summary> summary = folder.ReadSummary();
+  if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
+  PrintSummary(*summary, folder);
+  if (options.is_json) Print("{}", ToJson(*summary));
+  return ConcludeTimeline(options.run.job, folder, exit_code);
+}
+
+Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& command) {
+  SetUpLog({.process = "run", .is_verbose = options.run.is_verbose});
+  if (options.is_attached != command.empty()) {
+    return InvalidArgument(options.is_attached
+                               ? "--attach starts no program; leave '" + command[0] + "' out"
+                               : "no program to run: pando run [FLAGS] PROGRAM [ARGUMENTS]");
+  }
+  if (!command.empty() && command[0].starts_with("-")) {
+    return InvalidArgument(fmt::format(
+        "unknown flag '{}': the program says what is trained, so its own arguments come behind it: "
+        "pando run [FLAGS] PROGRAM [ARGUMENTS]",
+        command[0]));
+  }
+  if (options.is_attached && options.run.attach_file.empty())
+    return InvalidArgument(
+        "--attach needs --endpoint-file FILE, from which workers learn where "
+        "to join");
+  if (!options.is_attached) PANDO_RETURN_IF_ERROR(ResolveCommand(command).status());
+  PANDO_ASSIGN_OR_RETURN(options.run.job, JobFor(options, command));
+  PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
+  PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
+  return ConcludeProgram(options, folder, RunLocal(options.run));
+}
+
+}  // namespace
+
+Subcommand AddRunCommand(CLI::App& app) {
+  auto options = std::make_shared<ProgramOptions>();
+  CLI::App& command = DeclareCommand(
+      app, "run",
+      "Trains the model of a program on this machine: starts scheduler and servers, and the "
+      "program\n"
+      "as each worker, keeps them running, shows the progress and writes a run folder.",
+      std::string(kRunNotes) + kChaosHelp);
+  AddProgramOptions(command, &options->source);
+  command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  AddMaxRestartsOption(command, &options->run.restarts_max);
+  AddOption(command, "--chaos TEXT", &options->chaos, "faults to inject");
+  command.add_flag("--attach", options->is_attached,
+                   "start no workers: programs join by themselves");
+  AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
+            "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
+  AddVerboseOption(command, &options->run.is_verbose);
+  command.prefix_command();
+  return [options, &command] {
+    std::vector<std::string> words = command.remaining();
+    if (!words.empty() && words[0] == "--") words.erase(words.begin());
+    return RunPrograms(*options, words);
+  };
+}
+
+}  // namespace pando

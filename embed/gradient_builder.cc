@@ -1,0 +1,83 @@
+#include "embed/gradient_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+namespace pando {
+
+GradientBuilder::GradientBuilder(const JobPlan& plan, SharedBuffer buffer)
+    : plan_(plan),
+      buffer_(std::move(buffer)),
+      is_given_(plan.layout.tensor_count()),
+      open_counts_(plan.shards.shard_count()) {
+  for (size_t i = 0; i < plan.layout.tensor_count(); ++i) {
+    const ShardPlan::Run run =
+        plan.shards.Covering(plan.layout.offset(i), plan.layout.offset(i + 1));
+    for (uint32_t s = run.first; s < run.last; ++s) ++open_counts_[s];
+  }
+}
+
+Result<std::vector<ShardId>> GradientBuilder::Give(size_t tensor, const float* values,
+                                                   float weight) {
+  const TensorLayout& layout = plan_.layout;
+  if (tensor >= layout.tensor_count())
+    return InvalidArgument(
+        fmt::format("there is no tensor {}: the model has {}", tensor, layout.tensor_count() - 1));
+  const TensorSpec& spec = layout.specs()[tensor];
+  {
+    std::lock_guard lock(mutex_);
+    if (is_given_[tensor])
+      return InvalidArgument(fmt::format(
+          "tensor '{}' got a second gradient in one micro-batch: call backward once, with the sum "
+          "of the losses",
+          spec.name));
+    is_given_[tensor] = true;
+  }
+  float* to = buffer_->data() + layout.offset(tensor);
+  bool is_finite = true;
+  for (size_t i = 0; i < spec.size(); ++i) {
+    to[i] = values[i] * weight;
+    is_finite &= std::abs(to[i]) <= FLT_MAX;
+  }
+  if (!is_finite) return Internal(fmt::format("the gradient of '{}' is not finite", spec.name));
+  return Complete(tensor);
+}
+
+std::vector<ShardId> GradientBuilder::GiveZeros(size_t tensor) {
+  {
+    std::lock_guard lock(mutex_);
+    is_given_[tensor] = true;
+  }
+  std::fill_n(buffer_->data() + plan_.layout.offset(tensor), plan_.layout.specs()[tensor].size(),
+              0.0f);
+  return Complete(tensor);
+}
+
+std::vector<size_t> GradientBuilder::Missing() const {
+  std::lock_guard lock(mutex_);
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < is_given_.size(); ++i) {
+    if (!is_given_[i]) missing.push_back(i);
+  }
+  return missing;
+}
+
+// The padding behind a tensor stays zero in every version, and the buffer has any content.
+std::vector<ShardId> GradientBuilder::Complete(size_t tensor) {
+  const TensorLayout& layout = plan_.layout;
+  const size_t end = layout.offset(tensor) + layout.specs()[tensor].size();
+  std::fill(buffer_->data() + end, buffer_->data() + layout.offset(tensor + 1), 0.0f);
+  const ShardPlan::Run run =
+      plan_.shards.Covering(layout.offset(tensor), layout.offset(tensor + 1));
+  std::lock_guard lock(mutex_);
+  std::vector<ShardId> complete;
+  for (uint32_t s = run.first; s < run.last; ++s) {
+    if (--open_counts_[s] == 0) complete.emplace_back(s);
+  }
+  return complete;
+}
+
+}  // namespace pando

@@ -1,0 +1,309 @@
+#include "embed/program_computer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "data/permutation.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Parameters are copied once, into the program's tensors: until then they lie where they arrived.
+ParameterStore::Options KeptInPlace(uint64_t versions_kept, const PayloadPlan* payloads) {
+  return {.versions_kept = versions_kept,
+          .payloads = payloads,
+          .is_read_in_place = [](const Blob&) { return true; }};
+}
+
+void CopyTensor(const JobPlan& plan, const ParameterStore::Hold& hold, size_t tensor, float* to) {
+  const size_t first = plan.layout.offset(tensor);
+  const size_t last = first + plan.layout.specs()[tensor].size();
+  const ShardPlan::Run run = plan.shards.Covering(first, last);
+  for (uint32_t s = run.first; s < run.last; ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    const size_t begin = std::max(first, range.first);
+    const size_t end = std::min(last, range.last);
+    std::copy_n(hold.kept_shard(ShardId(s)) + (begin - range.first), end - begin,
+                to + (begin - first));
+  }
+}
+
+}  // namespace
+
+ProgramComputer::ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink)
+    : plan_(plan),
+      sink_(std::move(sink)),
+      parameters_(plan.shards, KeptInPlace(kTrainingVersionsKept, &plan.pulls), held_bytes_),
+      evaluation_parameters_(plan.shards, KeptInPlace(1, nullptr), held_bytes_),
+      gradients_(plan.layout.float_count(), std::move(buffers)),
+      results_(plan, sink_) {}
+
+// ---- protocol thread ----------------------------------------------------------------------------
+
+void ProgramComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
+  auto call = std::make_shared<ProgramCall>(tickets_.ForCall(step), tickets_.lasting(), step);
+  call->sum.emplace(plan_.steps.Tree(step), plan_.NodesToPush(step, micro_batches), plan_.shards);
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(calls_, [](const auto& other) { return other.expired(); });
+    calls_.push_back(call);
+  }
+  queue_.Push(call, micro_batches);
+}
+
+void ProgramComputer::Verify(Step step, MicroBatch micro_batch) {
+  auto call = std::make_shared<ProgramCall>(tickets_.Next(), tickets_.lasting(), step);
+  {
+    std::lock_guard lock(mutex_);
+    calls_.push_back(call);
+  }
+  queue_.Push(call, {micro_batch});
+}
+
+void ProgramComputer::Abandon(Step from) {
+  tickets_.Abandon(from);
+  const auto is_abandoned = [from](const ProgramCall& call) {
+    return call.sum && call.step >= from;
+  };
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& entry : calls_) {
+      if (const auto call = entry.lock(); call && is_abandoned(*call)) call->is_abandoned = true;
+    }
+  }
+  queue_.Drop(is_abandoned);
+  parameters_.Wake();
+}
+
+void ProgramComputer::Forget() {
+  tickets_.Forget();
+  lasting_ = tickets_.lasting().value();
+  unstarted_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& entry : calls_) {
+      if (const auto call = entry.lock()) call->is_abandoned = true;
+    }
+    for (const auto& entry : evaluations_) {
+      if (const auto evaluation = entry.lock()) evaluation->is_abandoned = true;
+    }
+    calls_.clear();
+    evaluations_.clear();
+  }
+  queue_.Drop([](const ProgramCall&) { return true; });
+  queue_.DropEvaluations();
+  parameters_.Clear();
+  evaluation_parameters_.Clear();
+}
+
+void ProgramComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  parameters_.Put(shard, version, payload);
+}
+
+void ProgramComputer::ParametersGone(ParameterUse use, Version version) {
+  if (use == ParameterUse::kTraining) return parameters_.Supersede(version);
+  std::lock_guard lock(mutex_);
+  for (const auto& entry : evaluations_) {
+    const auto evaluation = entry.lock();
+    if (evaluation && evaluation->request.version <= version) evaluation->is_abandoned = true;
+  }
+}
+
+void ProgramComputer::EvaluateSlice(const Evaluate& request) {
+  std::erase_if(unstarted_, [&](const Evaluate& e) { return e.version != request.version; });
+  unstarted_.push_back(request);
+  StartEvaluations();
+}
+
+void ProgramComputer::EvaluationParametersArrived(ShardId shard, Version version,
+                                                  const Blob& payload) {
+  evaluation_parameters_.Put(shard, version, payload);
+  StartEvaluations();
+}
+
+// A thread that waits for training parameters computes the slices first: these parameters may wait
+// for the evaluation's end (P31).
+void ProgramComputer::StartEvaluations() {
+  if (unstarted_.empty() || !evaluation_parameters_.IsWhole(unstarted_.front().version)) return;
+  for (const Evaluate& request : std::exchange(unstarted_, {})) {
+    if (request.first_sample == request.last_sample) {
+      sink_(tickets_.lasting(),
+            EvaluationResult{.version = request.version, .slice = request.slice});
+      continue;
+    }
+    auto evaluation = std::make_shared<ProgramEvaluation>(tickets_.lasting(), request);
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(evaluations_, [](const auto& other) { return other.expired(); });
+      evaluations_.push_back(evaluation);
+    }
+    queue_.Push(std::move(evaluation));
+  }
+  parameters_.Wake();
+}
+
+bool ProgramComputer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
+  return tickets_.IsCurrent(ticket, event);
+}
+
+void ProgramComputer::Tidy() {
+  std::vector<std::shared_ptr<CurrentWork>> done;
+  std::lock_guard lock(mutex_);
+  done.swap(done_);
+}
+
+// ---- the program's threads: work ----------------------------------------------------------------
+
+std::shared_ptr<CurrentWork> ProgramComputer::current() const {
+  std::lock_guard lock(mutex_);
+  return current_;
+}
+
+std::shared_ptr<CurrentWork> ProgramComputer::Release() {
+  std::lock_guard lock(mutex_);
+  if (current_) done_.push_back(current_);
+  return std::exchange(current_, nullptr);
+}
+
+// Shards that have left may be part of the update, so a verified micro-batch is computed to its end
+// for its hash (P41).
+bool ProgramComputer::IsDropped(const CurrentWork& work) const {
+  if (!work.is_training()) return work.evaluation->is_abandoned;
+  return work.micro_batch.call->is_abandoned && !(work.is_partly_out && work.is_hashed());
+}
+
+// Work whose version is superseded is not needed any more: its step is complete everywhere. A
+// verification then reports a hash of 0.
+void ProgramComputer::GiveBack(CurrentWork& work) {
+  if (!work.is_training()) {
+    if (!work.evaluation->is_abandoned) queue_.Push(work.evaluation);
+    return;
+  }
+  const ProgramCall& call = *work.micro_batch.call;
+  if (!parameters_.IsSuperseded(work.version())) return queue_.GiveBack(work.micro_batch);
+  if (!call.sum && !call.is_abandoned)
+    sink_(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, 0});
+}
+
+std::vector<uint64_t> ProgramComputer::TrainingSamples(Step step, MicroBatch m) const {
+  const SampleRange range = plan_.steps.Samples(step, m);
+  const Permutation order(plan_.data.train_samples, plan_.job.seed, plan_.steps.Epoch(step));
+  std::vector<uint64_t> samples;
+  for (uint64_t at = range.first; at < range.last; ++at) samples.push_back(order.At(at));
+  return samples;
+}
+
+std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
+                                                             const std::function<bool()>& is_over) {
+  if (const auto unfinished = Release()) GiveBack(*unfinished);
+  std::optional<ProgramTask> task = queue_.Take(deadline, is_over);
+  if (!task) return nullptr;
+  auto work = std::make_shared<CurrentWork>();
+  work->started_at = Clock::now();
+  if (auto* evaluation = std::get_if<std::shared_ptr<ProgramEvaluation>>(&*task)) {
+    work->evaluation = std::move(*evaluation);
+    const Evaluate& request = work->evaluation->request;
+    for (uint64_t s = request.first_sample; s < request.last_sample; ++s)
+      work->samples.push_back(s);
+  } else {
+    work->micro_batch = std::get<MicroBatchWork>(std::move(*task));
+    const MicroBatch m = work->micro_batch.micro_batch;
+    work->samples = TrainingSamples(work->step(), m);
+    if (plan_.IsVerified(work->step(), m)) work->shard_hashes.resize(plan_.shards.shard_count());
+    work->gradient.emplace(plan_, gradients_.Take());
+  }
+  std::lock_guard lock(mutex_);
+  return current_ = work;
+}
+
+std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) const {
+  const auto next = queue_.Peek(ahead);
+  if (!next || next->first.value() >= plan_.steps.step_count()) return std::nullopt;
+  return Guess{next->first, next->second, TrainingSamples(next->first, next->second)};
+}
+
+// ---- the program's threads: parameters ----------------------------------------------------------
+
+Result<ProgramComputer::Outcome> ProgramComputer::Hold(
+    CurrentWork& work, std::shared_ptr<ParameterStore::Hold>* hold) {
+  std::lock_guard lock(work.hold_mutex);
+  if (!work.hold) {
+    ParameterStore& store = work.is_training() ? parameters_ : evaluation_parameters_;
+    auto held = store.HoldVersion(work.version(), [&] { return IsDropped(work); });
+    if (!held.ok()) return Outcome::kAbandoned;
+    work.hold = std::make_shared<ParameterStore::Hold>(*std::move(held));
+  }
+  *hold = work.hold;
+  return Outcome::kDone;
+}
+
+Status ProgramComputer::Await(CurrentWork& work, ParameterStore::Hold& hold, ShardPlan::Run shards,
+                              Deadline deadline) {
+  const bool may_yield = work.is_training() && !work.is_partly_out;
+  const auto start = Clock::now();
+  const auto is_interrupted = [&] {
+    return IsDropped(work) || (may_yield && queue_.has_evaluations()) || Clock::now() >= deadline;
+  };
+  const Status status = hold.Advance(shards, {}, is_interrupted, nullptr);
+  work.waited_ns += (Clock::now() - start).count();
+  return status;
+}
+
+// The program may hold a version of either store, so the serial says which.
+Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, float* to,
+                                                             uint64_t* holds, Deadline deadline) {
+  const std::shared_ptr<CurrentWork> work = current();
+  if (!work) return Outcome::kAbandoned;
+  const TensorLayout& layout = plan_.layout;
+  if (tensor + 1 >= layout.tensor_count())
+    return InvalidArgument(
+        fmt::format("there is no tensor {}: the model has {}", tensor, layout.tensor_count() - 1));
+  std::shared_ptr<ParameterStore::Hold> hold;
+  PANDO_ASSIGN_OR_RETURN(const Outcome held, Hold(*work, &hold));
+  if (held != Outcome::kDone) return held;
+  const uint64_t serial = 2 * hold->serial() + (work->is_training() ? 0 : 1);
+  if (*holds == serial && !IsDropped(*work)) return Outcome::kDone;
+  const size_t end = layout.offset(tensor) + layout.specs()[tensor].size();
+  const Status arrived =
+      Await(*work, *hold, plan_.shards.Covering(layout.offset(tensor), end), deadline);
+  if (arrived.ok()) {
+    CopyTensor(plan_, *hold, tensor, to);
+    *holds = serial;
+    return Outcome::kDone;
+  }
+  const bool is_superseded = work->is_training() && parameters_.IsSuperseded(work->version());
+  const bool yields = work->is_training() && !work->is_partly_out && queue_.has_evaluations();
+  if (!IsDropped(*work) && !is_superseded && !yields) return Outcome::kAgain;
+  return Outcome::kAbandoned;
+}
+
+// ---- the program's threads: gradients -----------------------------------------------------------
+
+Result<ProgramComputer::Outcome> ProgramComputer::GiveGradient(size_t tensor, const float* values,
+                                                               double weight) {
+  const std::shared_ptr<CurrentWork> work = current();
+  if (!work || IsDropped(*work)) return Outcome::kAbandoned;
+  if (!work->is_training())
+    return InvalidArgument("the current work is an evaluation, which has no gradients");
+  if (tensor + 1 >= plan_.layout.tensor_count())
+    return InvalidArgument(fmt::format("there is no tensor {}: the model has {}", tensor,
+                                       plan_.layout.tensor_count() - 1));
+  PANDO_RETURN_IF_ERROR(results_.Give(*work, tensor, values, weight));
+  return Outcome::kDone;
+}
+
+// ---- the program's threads: the end of a work ---------------------------------------------------
+
+Result<ProgramComputer::Outcome> ProgramComputer::Finish(std::span<const double> sums) {
+  const std::shared_ptr<CurrentWork> work = current();
+  if (!work || IsDropped(*work)) return Outcome::kAbandoned;
+  Result<Outcome> outcome = results_.Finish(*work, sums);
+  if (outcome.ok()) Release();
+  return outcome;
+}
+
+}  // namespace pando

@@ -1,0 +1,112 @@
+// ProgramComputer is a worker's computing side where a program computes: the session hands it
+// micro-batches and parameters (ComputePort), and the program's threads take them and give
+// gradients. What the trainer is to `pando worker`, this is to a program (embed/pando_worker.h).
+//
+//   ComputeTickets    which events the session may still see      protocol thread
+//   WorkQueue         what the program takes next                 both
+//   ParameterStore    versions, copied by the program's threads   both
+//   WorkResults       what the program gives for the current work  the program's threads
+//
+// Threads: ComputePort, IsCurrent and Stop on the protocol thread; the functions of the program as
+// pando_worker.h says. The sink is called on the program's threads. Owns: parameters, gradients.
+// Invariants: I5 (no interruption changes a bit of what is emitted).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/status.h"
+#include "embed/work_queue.h"
+#include "embed/work_results.h"
+#include "plan/job_plan.h"
+#include "train/compute_port.h"
+#include "train/parameter_store.h"
+#include "train/task_queue.h"
+
+namespace pando {
+
+class ProgramComputer : public WorkerComputer {
+ public:
+  using Deadline = WorkQueue::Deadline;
+  using Outcome = WorkOutcome;
+
+  // `plan` outlives it. `buffers`: of the gradients, which travel from where they are made.
+  ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink);
+
+  void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
+  void Abandon(Step from) override;
+  void Verify(Step step, MicroBatch micro_batch) override;
+  void Forget() override;
+  void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+  void ParametersGone(ParameterUse use, Version version) override;
+  void EvaluateSlice(const Evaluate& request) override;
+  void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) override;
+  // The work of this membership. Another membership may follow.
+  void Stop() override { Forget(); }
+  uint64_t parameter_bytes_peak() const override { return held_bytes_.peak(); }
+  // Frees what the program has done with. Once per turn of the loop.
+  void Tidy();
+  // The program cannot go on.
+  void Fail(const std::string& text) { results_.Fail(ComputeTicket(lasting_), text); }
+
+  // ---- the program's threads -------------------------------------------------------------------
+  // The next work replaces the current one. None at the deadline, or if `is_over`.
+  std::shared_ptr<const CurrentWork> NextWork(Deadline deadline,
+                                              const std::function<bool()>& is_over);
+  // The samples that NextWork will most likely want after `ahead` others; none if unknown.
+  struct Guess {
+    Step step;
+    MicroBatch micro_batch;
+    std::vector<uint64_t> samples;
+  };
+  std::optional<Guess> PeekWork(uint32_t ahead) const;
+  // Copies the tensor in the current work's version. `holds` says which one `to` has.
+  Result<Outcome> LoadTensor(size_t tensor, float* to, uint64_t* holds, Deadline deadline);
+  Result<Outcome> GiveGradient(size_t tensor, const float* values, double weight);
+  Result<Outcome> Finish(std::span<const double> sums);
+  void Wake() { queue_.Wake(); }
+
+  uint64_t micro_batch_us() const { return results_.micro_batch_us(); }
+  uint64_t exposed_sync_us() const { return parameters_.waited_us(); }
+
+ private:
+  std::shared_ptr<CurrentWork> current() const;
+  std::shared_ptr<CurrentWork> Release();
+  bool IsDropped(const CurrentWork& work) const;
+  std::vector<uint64_t> TrainingSamples(Step step, MicroBatch m) const;
+  void GiveBack(CurrentWork& work);
+  Result<Outcome> Hold(CurrentWork& work, std::shared_ptr<ParameterStore::Hold>* hold);
+  Status Await(CurrentWork& work, ParameterStore::Hold& hold, ShardPlan::Run shards,
+               Deadline deadline);
+  void StartEvaluations();
+
+  const JobPlan& plan_;
+  const ComputeSink sink_;
+  HeldBytes held_bytes_;
+  ParameterStore parameters_;
+  ParameterStore evaluation_parameters_;
+  BufferPool gradients_;
+  WorkResults results_;
+  WorkQueue queue_;
+  ComputeTickets tickets_;            // the protocol thread's alone
+  std::vector<Evaluate> unstarted_;   // of one version; the protocol thread's alone
+  std::atomic<uint64_t> lasting_{0};  // tickets_.lasting(), for Fail
+
+  mutable std::mutex mutex_;  // guards all below
+  std::vector<std::weak_ptr<ProgramCall>> calls_;
+  std::vector<std::weak_ptr<ProgramEvaluation>> evaluations_;
+  std::shared_ptr<CurrentWork> current_;
+  std::vector<std::shared_ptr<CurrentWork>> done_;  // to be freed by the protocol thread
+};
+
+}  // namespace pando

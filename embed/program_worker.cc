@@ -1,0 +1,206 @@
+#include "embed/program_worker.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+
+#include <tuple>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/system.h"
+#include "node/log.h"
+#include "node/process_timeline.h"
+#include "plan/external_model.h"
+
+namespace pando {
+
+void SeparateFiles() {
+  // Where it fails, children that the program forks keep connections open for a while.
+  if (unshare(CLONE_FILES) != 0) spdlog::warn("cannot separate the library's file descriptors");
+}
+
+int LeaveRequest::Take() {
+  if (!is_requested_ || was_taken_.exchange(true)) return 0;
+  event_.Clear();
+  return kSignal;
+}
+
+ProgramWorker::ProgramWorker(Options options)
+    : options_(std::move(options)), wanted_rank_(options_.wanted_rank) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+ProgramWorker::~ProgramWorker() {
+  close_.Request();
+  leave_.Request();
+  thread_.join();
+}
+
+bool ProgramWorker::AwaitJoin(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [&] { return has_joined_ || ending_; });
+}
+
+bool ProgramWorker::has_joined() const {
+  std::lock_guard lock(mutex_);
+  return has_joined_;
+}
+
+const ProgramWorker::Ending* ProgramWorker::ending() const {
+  std::lock_guard lock(mutex_);
+  return ending_ ? &*ending_ : nullptr;  // it does not change any more
+}
+
+bool ProgramWorker::AwaitEnd(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [&] { return ending_.has_value(); });
+}
+
+void ProgramWorker::Conclude(Ending ending) {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = std::move(ending);
+    changed_.notify_all();
+  }
+  if (computer_) computer_->Wake();
+}
+
+// Everything with descriptors is made, used and dropped on this thread and those that it starts.
+void ProgramWorker::Run() {
+  SeparateFiles();
+  files_.Start();
+  SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  context_ = std::make_unique<ZmqContext>();
+  incarnation_ = NewIncarnation();
+  transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, incarnation_, 0},
+                                           Transport::Options{.on_warning = LogWarning});
+  host_lines_.emplace(*transport_);
+  Result<std::optional<Stop>> end = std::optional<Stop>();
+  while (true) {
+    is_given_up_ = false;
+    end = Live();
+    if (!end.ok() || !is_given_up_ || close_.is_requested()) break;
+    incarnation_ = NewIncarnation();
+    host_lines_->Close();
+    transport_->SpeakAs({kUnknownNode, incarnation_, 0});
+  }
+  Conclude(end.ok() ? Ending{Status(), *end} : Ending{end.status(), std::nullopt});
+  // What it keeps would otherwise be freed on the program's thread.
+  news_.mailbox().Close();
+  std::ignore = news_.mailbox().Drain();
+  // The program may still be in a call, with parameters in its hands.
+  pollfd closed{close_.fd(), POLLIN, 0};
+  while (poll(&closed, 1, -1) < 0) {
+  }
+  computer_.reset();
+  buffers_ = {};
+  host_lines_.reset();
+  transport_.reset();
+  context_.reset();
+}
+
+Result<MembershipEnd> ProgramWorker::Join(std::optional<Membership>* membership) {
+  PANDO_RETURN_IF_ERROR(transport_->Dial({kSchedulerNode, {}, 0}, options_.scheduler));
+  PANDO_ASSIGN_OR_RETURN(
+      JoinOutcome joined,
+      JoinRun(*transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_),
+              options_.scheduler, options_.start_timeout_ms, leave_, &options_.declared));
+  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
+  *membership = std::get<Membership>(std::move(joined));
+  return MembershipEnd::kStopped;
+}
+
+// From the registration of one incarnation to its end.
+Result<std::optional<Stop>> ProgramWorker::Live() {
+  std::optional<Membership> membership;
+  PANDO_ASSIGN_OR_RETURN(const MembershipEnd end, Join(&membership));
+  is_given_up_ = end == MembershipEnd::kGivenUp;
+  if (!membership) return std::optional<Stop>();
+  wanted_rank_ = membership->rank;  // to keep the name in another life
+  SetUpLog({.process = fmt::format("worker {}", membership->rank)});
+  Status status = Check(*membership);
+  if (status.ok()) status = Enter(*membership);
+  if (!status.ok()) {
+    TellScheduler(*transport_, *membership, 0, status);
+    return status;
+  }
+  return Train(*membership);
+}
+
+Status ProgramWorker::Check(const Membership& membership) const {
+  if (!IsExternal(membership.job)) {
+    return InvalidArgument(
+        fmt::format("the run at {} trains {}, and not a program's model: start it with `pando run`",
+                    options_.scheduler, membership.job.model));
+  }
+  const std::string difference = DeclarationDifference(options_.job, membership.job);
+  if (difference.empty()) return Status();
+  return InvalidArgument(fmt::format(
+      "this program does not declare what the run trains: {}; start the same program with the same "
+      "arguments everywhere",
+      difference));
+}
+
+// The plan is the run's, so it is made once.
+Status ProgramWorker::Enter(const Membership& membership) {
+  PANDO_ASSIGN_OR_RETURN(BufferSource buffers, ShareMemory(membership.job, *transport_));
+  if (!computer_) {
+    PANDO_ASSIGN_OR_RETURN(JobPlan plan, ExternalPlan(membership.job));
+    buffers_ = files_.Wrap(std::move(buffers));
+    plan_.emplace(std::move(plan));
+    computer_ = std::make_unique<ProgramComputer>(*plan_, buffers_,
+                                                  [this](ComputeTicket ticket, ComputeEvent event) {
+                                                    news_.Push({ticket, std::move(event)});
+                                                  });
+    facts_ = Facts{membership, membership.job.init_hash != options_.job.init_hash};
+    options_.declared = {};  // the run has its version 0
+  }
+  std::lock_guard lock(mutex_);
+  has_joined_ = true;
+  changed_.notify_all();
+  return Status();
+}
+
+Result<std::optional<Stop>> ProgramWorker::Train(const Membership& membership) {
+  HeartbeatSender heartbeat(*context_, HeartbeatOptions(membership, options_.scheduler),
+                            {.job = membership.job_id, .scheduler = membership.scheduler});
+  PANDO_RETURN_IF_ERROR(heartbeat.Start());
+  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kWorker);
+  const ClockProbe clock(*context_, options_.scheduler, timeline.get());
+  SessionWorker worker({.transport = *transport_,
+                        .shutdown = leave_,
+                        .heartbeat = heartbeat,
+                        .membership = membership,
+                        .plan = *plan_,
+                        .computer = *computer_,
+                        .news = news_,
+                        .host_lines = *host_lines_,
+                        .buffers = buffers_,
+                        .ready = {.kind = options_.kind},
+                        .timeline = timeline.get(),
+                        .protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr,
+                        .stop = &close_});
+  const auto tell = [&](const Session& session, Micros now) {
+    computer_->Tidy();
+    Heartbeat content = session.CurrentActivity(now);
+    content.micro_batch_us = computer_->micro_batch_us();
+    content.exposed_sync_us = computer_->exposed_sync_us();
+    heartbeat.Update({.job = membership.job_id,
+                      .scheduler = session.scheduler(),
+                      .generation = session.view().generation,
+                      .view = session.view().id,
+                      .content = content,
+                      .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
+                      .lines = transport_->CountLines()});
+  };
+  const Result<MembershipEnd> end = worker.Run(tell);
+  WarnOfLost(timeline.get());
+  if (!end.ok()) return end.status();
+  is_given_up_ = *end == MembershipEnd::kGivenUp;
+  return worker.stop();
+}
+
+}  // namespace pando

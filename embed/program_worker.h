@@ -1,0 +1,123 @@
+// ProgramWorker: a worker's part in a run, inside another program: joining, the protocol thread,
+// heartbeats, and joining again after this process was taken for dead. What node/worker_process is
+// to `pando worker`. Used by embed/pando_worker.cc, which is its C interface.
+//
+// Threads: makes a protocol thread, which makes the others; the functions may be called from any.
+// Owns: everything of the library.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/descriptor.h"
+#include "common/float_buffer.h"
+#include "common/status.h"
+#include "embed/own_files.h"
+#include "embed/program_computer.h"
+#include "net/heartbeat.h"
+#include "net/zmq/zmq_context.h"
+#include "node/node_join.h"
+#include "node/session_worker.h"
+#include "node/shutdown.h"
+#include "proto/join.h"
+
+namespace pando {
+
+// The program's wish to leave its run, for the loops that otherwise look at signals.
+class LeaveRequest : public ShutdownRequests {
+ public:
+  void Request() {
+    is_requested_ = true;
+    event_.Raise();
+  }
+  int fd() const override { return event_.fd(); }
+  int Take() override;
+  int first_signal() const override { return was_taken_ ? kSignal : 0; }
+
+ private:
+  static constexpr int kSignal = 15;  // as SIGTERM would ask
+
+  EventFd event_;
+  std::atomic<bool> is_requested_ = false;
+  std::atomic<bool> was_taken_ = false;
+};
+
+class ProgramWorker {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+  struct Options {
+    std::string scheduler;
+    Job job;               // as declared
+    DeclaredRun declared;  // the same as text, and version 0
+    std::string kind;
+    uint32_t start_timeout_ms = 60000;
+    uint32_t wanted_rank = kAnyRank;
+  };
+  // How the run ended for this process.
+  struct Ending {
+    Status failure;            // of this process; ok: `stop` says how
+    std::optional<Stop> stop;  // none: the run was over
+  };
+  // Of a run that has this process.
+  struct Facts {
+    Membership membership;
+    bool took_over = false;  // version 0 is another worker's, and differs
+  };
+
+  explicit ProgramWorker(Options options);
+  ~ProgramWorker();  // disappears, where the run has not ended
+
+  // Until the run has this process; false at the deadline.
+  bool AwaitJoin(Deadline deadline) const;
+  // REQUIRES: AwaitJoin was true, and the run has not ended before this process joined.
+  ProgramComputer& computer() { return *computer_; }
+  const JobPlan& plan() const { return *plan_; }
+  const Facts& facts() const { return *facts_; }
+  bool has_joined() const;
+
+  // Null while it goes on.
+  const Ending* ending() const;
+  bool AwaitEnd(Deadline deadline) const;
+  void Leave() { leave_.Request(); }
+
+ private:
+  void Run();
+  Result<std::optional<Stop>> Live();
+  Result<MembershipEnd> Join(std::optional<Membership>* membership);
+  Status Check(const Membership& membership) const;
+  Status Enter(const Membership& membership);
+  Result<std::optional<Stop>> Train(const Membership& membership);
+  void Conclude(Ending ending);
+
+  Options options_;
+  LeaveRequest leave_;
+  FilesThread files_;
+  ComputeNewsBox news_;
+  StopFlag close_;  // the library is being closed
+
+  mutable std::mutex mutex_;  // guards what the program waits for
+  mutable std::condition_variable changed_;
+  bool has_joined_ = false;
+  std::optional<Ending> ending_;
+
+  // The protocol thread's own; what the program uses of them is set before has_joined_.
+  std::unique_ptr<ZmqContext> context_;
+  std::unique_ptr<Transport> transport_;
+  std::optional<HostLines> host_lines_;
+  Incarnation incarnation_;
+  uint32_t wanted_rank_;
+  bool is_given_up_ = false;
+  std::optional<Facts> facts_;
+  std::optional<JobPlan> plan_;
+  BufferSource buffers_;
+  std::unique_ptr<ProgramComputer> computer_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace pando

@@ -1,0 +1,160 @@
+#include "embed/work_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/hash.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kTimeMemory = 8;  // micro-batches that the average time looks back
+// A process that was stopped for a while is not slow (train/trainer.cc).
+constexpr int64_t kTimeOutlier = 4;
+
+// Puts the sums that a micro-batch completes into the session's mailbox.
+class CallSink : public GradientSink {
+ public:
+  CallSink(const ProgramCall& call, const ComputeSink& sink) : call_(call), sink_(sink) {}
+  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
+    sink_(call_.ticket, GradientReady{call_.step, node, shard, std::move(sum)});
+  }
+
+ private:
+  const ProgramCall& call_;
+  const ComputeSink& sink_;
+};
+
+}  // namespace
+
+Status WorkResults::Give(CurrentWork& work, size_t tensor, const float* values, double weight) {
+  Result<std::vector<ShardId>> complete =
+      work.gradient->Give(tensor, values, static_cast<float>(weight));
+  if (complete.status().code() == StatusCode::kInternal)
+    return Diverged(work, complete.status().message());
+  if (!complete.ok()) return complete.status();
+  HandOver(work, *complete);
+  return Status();
+}
+
+// The hash comes first, because TreeSum adds into the gradients.
+void WorkResults::HandOver(CurrentWork& work, const std::vector<ShardId>& shards) {
+  ProgramCall& call = *work.micro_batch.call;
+  const MicroBatch m = work.micro_batch.micro_batch;
+  CallSink sink(call, sink_);
+  for (ShardId shard : shards) {
+    const ShardRange& range = plan_.shards.range(shard);
+    if (work.is_hashed()) {
+      const auto floats = work.gradient->buffer()->span().subspan(range.first, range.size());
+      work.shard_hashes[shard.value()] = Hash64(std::as_bytes(floats));
+    }
+    if (!call.sum || !IsNew(work.micro_batch, shard)) continue;
+    work.is_partly_out = true;
+    call.sum->Add(m, {shard.value(), shard.value() + 1}, work.gradient->buffer(), sink);
+  }
+}
+
+// Work that was dropped half-way and computed again adds no shard twice.
+bool WorkResults::IsNew(const MicroBatchWork& work, ShardId shard) {
+  std::lock_guard lock(mutex_);
+  std::vector<bool>& added = work.call->added[work.micro_batch];
+  added.resize(plan_.shards.shard_count());
+  if (added[shard.value()]) return false;
+  return added[shard.value()] = true;
+}
+
+Result<WorkOutcome> WorkResults::Finish(CurrentWork& work, std::span<const double> sums) {
+  return work.is_training() ? FinishTraining(work, sums) : FinishEvaluation(work, sums);
+}
+
+// Tensors without a gradient, and the metrics.
+Status WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
+  if (sums.size() > 2)
+    return InvalidArgument("a micro-batch has two sums, of the loss and of right answers");
+  const size_t metric = plan_.layout.tensor_count() - 1;
+  for (size_t tensor : work.gradient->Missing()) {
+    const TensorSpec& spec = plan_.layout.specs()[tensor];
+    if (spec.kind == TensorKind::kStatistic)
+      return InvalidArgument(fmt::format(
+          "the statistic '{}' was not given: each micro-batch has one of each", spec.name));
+    if (tensor != metric) HandOver(work, work.gradient->GiveZeros(tensor));
+  }
+  std::vector<float> metrics(kMetricSlotCount);
+  for (size_t i = 0; i < sums.size(); ++i) metrics[i] = static_cast<float>(sums[i]);
+  Result<std::vector<ShardId>> complete = work.gradient->Give(metric, metrics.data(), 1);
+  if (complete.status().code() == StatusCode::kInternal)
+    return Diverged(work, "the loss is not a finite number");
+  if (!complete.ok()) return complete.status();
+  HandOver(work, *complete);
+  return Status();
+}
+
+Result<WorkOutcome> WorkResults::FinishTraining(CurrentWork& work, std::span<const double> sums) {
+  PANDO_RETURN_IF_ERROR(GiveRest(work, sums));
+  ProgramCall& call = *work.micro_batch.call;
+  if (work.is_hashed()) {
+    const uint64_t hash =
+        std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(work.shard_hashes))));
+    sink_(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, hash});
+  }
+  if (call.is_abandoned) return WorkOutcome::kAbandoned;
+  AddTime(work);
+  if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
+  return WorkOutcome::kDone;
+}
+
+Result<WorkOutcome> WorkResults::FinishEvaluation(const CurrentWork& work,
+                                                  std::span<const double> sums) {
+  const std::vector<std::string>& names = plan_.job.eval_sums;
+  if (sums.size() != names.size())
+    return InvalidArgument(fmt::format("an evaluation gives {} sums, and eval.sums names {}",
+                                       sums.size(), names.size()));
+  const Evaluate& request = work.evaluation->request;
+  const uint64_t count = request.last_sample - request.first_sample;
+  EvaluationResult result{.version = request.version,
+                          .slice = request.slice,
+                          .sample_count = count,
+                          .confusion = {{0, 0, static_cast<uint32_t>(count)}},
+                          .sums = {sums.begin(), sums.end()}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == "loss_sum") result.loss_sum = sums[i];
+    if (names[i] != "correct") continue;
+    if (sums[i] < 0 || sums[i] > static_cast<double>(count) || sums[i] != std::floor(sums[i]))
+      return InvalidArgument(
+          fmt::format("'correct' of {} test samples is {}: expected a whole number from 0 to {}",
+                      count, sums[i], count));
+    result.correct_count = static_cast<uint64_t>(sums[i]);
+  }
+  sink_(work.evaluation->ticket, std::move(result));
+  return WorkOutcome::kDone;
+}
+
+Status WorkResults::Diverged(const CurrentWork& work, const std::string& what) {
+  std::string text = fmt::format(
+      "{} in step {}, micro-batch {}: training has diverged. Try a lower learning rate "
+      "([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps)",
+      what, work.step().value(), work.micro_batch.micro_batch.value(), plan_.job.optimizer.lr);
+  const ProgramCall& call = *work.micro_batch.call;
+  Fail(call.sum ? call.ticket : call.lasting_ticket, text);
+  return Internal(std::move(text));
+}
+
+void WorkResults::AddTime(const CurrentWork& work) {
+  const int64_t average = average_ns_;
+  const int64_t time =
+      std::max<int64_t>(1, (Clock::now() - work.started_at).count() - work.waited_ns);
+  average_ns_ = average == 0
+                    ? time
+                    : average + (std::min(time, kTimeOutlier * average) - average) / kTimeMemory;
+}
+
+void WorkResults::Fail(ComputeTicket ticket, const std::string& text) {
+  sink_(ticket, ComputeFailed{Internal(text)});
+}
+
+}  // namespace pando

@@ -1,0 +1,86 @@
+// What a program gives for its current work: gradients, which leave shard by shard, and sums. Used
+// by ProgramComputer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/status.h"
+#include "embed/gradient_builder.h"
+#include "embed/work_queue.h"
+#include "plan/job_plan.h"
+#include "train/compute_port.h"
+#include "train/parameter_store.h"
+#include "train/task_queue.h"
+
+namespace pando {
+
+// Of a call that may end early: kAgain at the deadline, kAbandoned where the work does not count
+// any more.
+enum class WorkOutcome : uint8_t { kDone, kAgain, kAbandoned };
+
+// What the program computes now: one micro-batch, or one slice of the test set.
+class CurrentWork {
+ public:
+  MicroBatchWork micro_batch;                     // if `evaluation` is null
+  std::shared_ptr<ProgramEvaluation> evaluation;  // else
+  std::vector<uint64_t> samples;                  // indices into the training or test samples
+  std::optional<GradientBuilder> gradient;
+  std::vector<uint64_t> shard_hashes;       // if it is verified (P41)
+  std::atomic<bool> is_partly_out = false;  // a shard is in the sum
+  std::chrono::steady_clock::time_point started_at{};
+  std::atomic<int64_t> waited_ns = 0;  // for parameters
+
+  bool is_training() const { return evaluation == nullptr; }
+  bool is_hashed() const { return !shard_hashes.empty(); }
+  Step step() const { return micro_batch.call->step; }
+  Version version() const {
+    return is_training() ? VersionReadBy(step()) : evaluation->request.version;
+  }
+
+  // The hold on its version. Taken at its first parameter; the protocol thread drops it.
+  std::mutex hold_mutex;  // guards:
+  std::shared_ptr<ParameterStore::Hold> hold;
+};
+
+// Threads: the program's; of Give several at once. Owns: which shards are in the sums.
+class WorkResults {
+ public:
+  // `plan` and `sink` outlive it.
+  WorkResults(const JobPlan& plan, const ComputeSink& sink) : plan_(plan), sink_(sink) {}
+
+  // The tensor's gradient, times the weight. An error of kInternal has ended the run.
+  // REQUIRES: the work is training.
+  Status Give(CurrentWork& work, size_t tensor, const float* values, double weight);
+  // kAbandoned: the work was abandoned when it was partly out.
+  Result<WorkOutcome> Finish(CurrentWork& work, std::span<const double> sums);
+  // The program cannot go on.
+  void Fail(ComputeTicket ticket, const std::string& text);
+
+  // The recent mean time of a micro-batch, without waits; 0 before the first. Any thread.
+  uint64_t micro_batch_us() const { return static_cast<uint64_t>(average_ns_ / 1000); }
+
+ private:
+  void HandOver(CurrentWork& work, const std::vector<ShardId>& shards);
+  bool IsNew(const MicroBatchWork& work, ShardId shard);
+  Status GiveRest(CurrentWork& work, std::span<const double> sums);
+  Result<WorkOutcome> FinishTraining(CurrentWork& work, std::span<const double> sums);
+  Result<WorkOutcome> FinishEvaluation(const CurrentWork& work, std::span<const double> sums);
+  Status Diverged(const CurrentWork& work, const std::string& what);
+  void AddTime(const CurrentWork& work);
+
+  const JobPlan& plan_;
+  const ComputeSink& sink_;
+  std::atomic<int64_t> average_ns_ = 0;
+  std::mutex mutex_;  // guards ProgramCall::added
+};
+
+}  // namespace pando

@@ -1,0 +1,82 @@
+#include "scheduler/declaration_intake.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "proto/dispatch.h"
+
+namespace pando {
+namespace {
+
+// `pando status` shows it; supervisors read the phase and the step.
+constexpr const char* kStatusText =
+    R"({"model": "external", "dataset": "external", "phase": "gathering", "step": 0, "nodes": [],)"
+    R"( "waiting_for": "no worker whose program has declared the model"})";
+
+}  // namespace
+
+void DeclarationIntake::OnMessage(Micros now, const Envelope& envelope) {
+  const PeerId& from = envelope.sender;
+  Dispatch<Core::kIntake>(
+      envelope.message, [&](const Register& m) { OnRegister(now, from, m); },
+      [&](const Declaration& m) { OnDeclaration(now, from, m); },
+      [&](const StatusRequest&) { Send(from, StatusReport{kStatusText}); },
+      [&](const Command& m) { OnCommand(from, m); },
+      [&](const FaultNote& m) { Send(from, FaultNoteAck{m.number}); });
+}
+
+// Register is repeated, so it also asks again for what was lost.
+void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Register& registration) {
+  if (registration.role != Role::kWorker || is_whole()) return;
+  if (supplier_ != from.incarnation) {
+    if (supplier_ != Incarnation() && now - heard_at_ < kPatience) return;
+    supplier_ = from.incarnation;
+    heard_at_ = now;
+    wanted_bytes_ = 0;
+    bytes_.clear();
+  }
+  Send(from, DeclarationWanted{bytes_.size()});
+}
+
+void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
+  if (from.incarnation != supplier_ || is_whole()) return;
+  heard_at_ = now;
+  if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
+  if (part.offset != bytes_.size()) return Send(from, DeclarationWanted{bytes_.size()});
+  const std::span<const std::byte> more = part.payload.bytes();
+  if (more.size() > wanted_bytes_ - bytes_.size())
+    return Refuse(from, "its version 0 is longer than its tensors");
+  bytes_.insert(bytes_.end(), more.begin(), more.end());
+  if (!is_whole()) Send(from, DeclarationWanted{bytes_.size()});
+}
+
+bool DeclarationIntake::Begin(const PeerId& from, const std::string& job_toml) {
+  const Result<uint64_t> wanted = judge_(job_toml);
+  if (!wanted.ok()) {
+    Refuse(from, wanted.status().message());
+    return false;
+  }
+  job_toml_ = job_toml;
+  wanted_bytes_ = *wanted;
+  return true;
+}
+
+void DeclarationIntake::OnCommand(const PeerId& from, const Command& command) {
+  const bool is_stop = command.kind == CommandKind::kStop;
+  if (is_stop) stop_text_ = "stopped before a worker had declared the model";
+  Send(from, CommandReply{is_stop ? CommandOutcome::kDone : CommandOutcome::kRefused,
+                          is_stop ? stop_text_ : "no worker has declared the model yet"});
+}
+
+void DeclarationIntake::Refuse(const PeerId& from, const std::string& reason) {
+  Send(from, Refused{reason, RefusalKind::kNotThisOne});
+  supplier_ = Incarnation();
+  wanted_bytes_ = 0;
+  bytes_.clear();
+}
+
+void DeclarationIntake::Send(const PeerId& to, Message message) {
+  outbox_.Send({.sender = self_, .receiver = to, .message = std::move(message)});
+}
+
+}  // namespace pando
