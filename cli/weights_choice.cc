@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct FileFacts {
   std::string model;
   std::string dataset;
   std::string input_shape;  // "28x28x1"
+  SafetensorsMetadata all;
 };
 
 Result<FileFacts> ReadFacts(const std::string& path) {
@@ -30,7 +32,7 @@ Result<FileFacts> ReadFacts(const std::string& path) {
     const auto found = file.metadata().find(name);
     return found == file.metadata().end() ? "" : found->second;
   };
-  return FileFacts{value("model"), value("dataset"), value("input_shape")};
+  return FileFacts{value("model"), value("dataset"), value("input_shape"), file.metadata()};
 }
 
 bool IsGiven(const JobSource& source, const std::string& key) {
@@ -115,6 +117,55 @@ Result<OpenedJob> OpenWithShape(const WeightsChoice& choice, Job job, const File
                   choice.path, facts.input_shape, job.dataset, found));
 }
 
+// How a sample becomes an input, as WeightsMetadata wrote it; none where the file does not say.
+Result<std::optional<DataFacts>> ReadInputs(const WeightsChoice& choice, const FileFacts& facts) {
+  const auto read = [&](const char* key, auto* list) {
+    const auto text = facts.all.find(key);
+    if (text != facts.all.end()) nlohmann::json::parse(text->second).get_to(*list);
+  };
+  Preprocessing inputs;
+  try {
+    read("input_mean", &inputs.mean);
+    read("input_deviation", &inputs.deviation);
+    read("input_columns", &inputs.columns);
+    read("class_names", &inputs.class_names);
+  } catch (const nlohmann::json::exception& error) {
+    return Corrupt(fmt::format("{}: its metadata hold no list where docs/data.md has one: {}",
+                               choice.path, error.what()));
+  }
+  if (facts.input_shape.empty() || inputs.mean.empty() || inputs.class_names.empty())
+    return std::optional<DataFacts>();
+  PANDO_ASSIGN_OR_RETURN(const SampleShape shape,
+                         ParseShape(choice.path + ": its metadata input_shape", facts.input_shape));
+  const size_t columns = inputs.columns.size();
+  if (inputs.mean.size() != shape.channels || inputs.deviation.size() != shape.channels ||
+      (columns != 0 && columns != shape.size())) {
+    return Corrupt(fmt::format(
+        "{}: its metadata have {} means, {} deviations and {} columns for "
+        "inputs of {}, expected one of each channel or column",
+        choice.path, inputs.mean.size(), inputs.deviation.size(), columns, facts.input_shape));
+  }
+  const auto class_count = static_cast<uint32_t>(inputs.class_names.size());
+  return std::optional(
+      DataFacts{.shape = shape, .class_count = class_count, .preprocessing = std::move(inputs)});
+}
+
+// Whether a flag says which data were trained on, or how they became inputs.
+bool NamesData(const JobDraft::Override& flag) {
+  return flag.key.starts_with("data.") && flag.key != "data.name" && flag.key != "data.missing";
+}
+
+Result<OpenedJob> OpenChosen(const WeightsChoice& choice, const Job& job, const FileFacts& facts,
+                             DataUse use) {
+  if (use == DataUse::kNeeded || std::ranges::any_of(choice.source.overrides, NamesData))
+    return OpenWithShape(choice, job, facts);
+  PANDO_ASSIGN_OR_RETURN(const std::optional<DataFacts> inputs, ReadInputs(choice, facts));
+  if (!inputs) return OpenWithShape(choice, job, facts);
+  PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, inputs->shape, inputs->class_count));
+  JobPlan plan(job, *inputs, model.layout());
+  return OpenedJob{nullptr, std::move(model), std::move(plan), {}};
+}
+
 Result<RunWeights> ReadChosen(const WeightsChoice& choice, bool is_folder, const JobPlan& plan) {
   if (is_folder) return ReadVersion(RunFolder::Open(choice.path), plan, choice.version);
   Result<FloatBuffer> flat = ReadWeights(choice.path, plan.layout);
@@ -165,7 +216,7 @@ void AddWeightsChoice(CLI::App& command, WeightsChoice* choice) {
   AddVersionChoice(command, &choice->version);
 }
 
-Result<ChosenWeights> OpenWeights(const WeightsChoice& choice) {
+Result<ChosenWeights> OpenWeights(const WeightsChoice& choice, DataUse use) {
   const bool is_folder = IsFolder(choice.path);
   if (const char* flag = choice.version.flag(); !is_folder && flag != nullptr) {
     return InvalidArgument(fmt::format(
@@ -176,7 +227,7 @@ Result<ChosenWeights> OpenWeights(const WeightsChoice& choice) {
     PANDO_ASSIGN_OR_RETURN(facts, ReadFacts(choice.path));
   }
   PANDO_ASSIGN_OR_RETURN(Job job, FindJob(choice, is_folder, facts));
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenWithShape(choice, job, facts));
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenChosen(choice, job, facts, use));
   PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadChosen(choice, is_folder, opened.plan));
   return ChosenWeights{std::move(opened), std::move(weights)};
 }

@@ -17,7 +17,7 @@ struct VersionChoice {
   std::optional<uint64_t> step;
   bool is_averaged = false;
   bool is_best = false;
-  // The flag that says so; null: none does.
+  // The flag that chooses; null: none does.
   const char* flag() const {
     return step ? "--step" : is_averaged ? "--ema" : is_best ? "--best" : nullptr;
   }
@@ -39,7 +39,10 @@ struct ChosenWeights {
   OpenedJob opened;
   RunWeights weights;
 };
-Result<ChosenWeights> OpenWeights(const WeightsChoice& choice);
+// kIfInputsUnknown: the data set stays closed (opened.data is null) if the file's metadata say how
+// a sample becomes an input, and no flag names data.
+enum class DataUse : uint8_t { kNeeded, kIfInputsUnknown };
+Result<ChosenWeights> OpenWeights(const WeightsChoice& choice, DataUse use);
 // The job's device, which computes as the run in the folder did.
 Result<OpenedDevice> OpenDeviceFor(const WeightsChoice& choice, const Job& job);
 

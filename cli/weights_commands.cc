@@ -120,7 +120,7 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
 Result<int> Measure(const EvaluateOptions& options) {
   SetUpLog({.process = "evaluate"});
   SetFloatEnvironment();
-  PANDO_ASSIGN_OR_RETURN(ChosenWeights chosen, OpenWeights(options.weights));
+  PANDO_ASSIGN_OR_RETURN(ChosenWeights chosen, OpenWeights(options.weights, DataUse::kNeeded));
   const JobPlan& plan = chosen.opened.plan;
   if (plan.data.test_samples == 0)
     return InvalidArgument(fmt::format("{} has no test samples", plan.job.dataset));
