@@ -31,6 +31,7 @@ Subcommand AddSnapshotCommand(CLI::App& app);
 Subcommand AddStopCommand(CLI::App& app);
 Subcommand AddExportCommand(CLI::App& app);
 Subcommand AddEvaluateCommand(CLI::App& app);
+Subcommand AddPredictCommand(CLI::App& app);
 Subcommand AddVerifyCommand(CLI::App& app);
 Subcommand AddModelsCommand(CLI::App& app);
 Subcommand AddModelCommand(CLI::App& app);
@@ -98,6 +99,8 @@ void AddModelShapeOptions(CLI::App& command, ModelChoice* choice);
 // The job that trains it, its network's file read. `where`: the flag or argument that names it.
 Result<Job> MakeJob(const ModelChoice& choice, const std::string& where);
 Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job);
+// "224x224x3": height, width, channels. The error names `where` it stands.
+Result<SampleShape> ParseShape(const std::string& where, const std::string& text);
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
 void AddJoinOption(CLI::App& command, std::string* endpoint);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <system_error>
@@ -104,11 +103,11 @@ int Main(int argc, char** argv) {
       {"resume", AddResumeCommand(app)},       {"status", AddStatusCommand(app)},
       {"drain", AddDrainCommand(app)},         {"snapshot", AddSnapshotCommand(app)},
       {"stop", AddStopCommand(app)},           {"export", AddExportCommand(app)},
-      {"evaluate", AddEvaluateCommand(app)},   {"verify", AddVerifyCommand(app)},
-      {"models", AddModelsCommand(app)},       {"model", AddModelCommand(app)},
-      {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
-      {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
-      {"timeline", AddTimelineCommand(app)}};
+      {"evaluate", AddEvaluateCommand(app)},   {"predict", AddPredictCommand(app)},
+      {"verify", AddVerifyCommand(app)},       {"models", AddModelsCommand(app)},
+      {"model", AddModelCommand(app)},         {"data", AddDataCommand(app)},
+      {"doctor", AddDoctorCommand(app)},       {"plan", AddPlanCommand(app)},
+      {"bench", AddBenchCommand(app)},         {"timeline", AddTimelineCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

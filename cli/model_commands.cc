@@ -23,25 +23,6 @@ namespace {
 
 constexpr uint32_t kBatchDefault = 32;
 
-// "224x224x3": height, width, channels.
-Result<SampleShape> ParseShape(const std::string& text) {
-  constexpr uint32_t kSideMax = 99999;
-  std::array<uint32_t, 3> sides{};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  bool is_shape = true;
-  for (size_t i = 0; i < sides.size() && is_shape; ++i) {
-    if (i > 0) is_shape = at != end && *at++ == 'x';
-    const auto [next, error] = std::from_chars(at, end, sides[i]);
-    is_shape = is_shape && error == std::errc{} && sides[i] >= 1 && sides[i] <= kSideMax;
-    at = next;
-  }
-  if (is_shape && at == end) return SampleShape{sides[0], sides[1], sides[2]};
-  return InvalidArgument(
-      fmt::format("--input {}: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, as 224x224x3",
-                  Printable(text), kSideMax));
-}
-
 struct ModelOptions {
   ModelChoice model;
   uint32_t batch = kBatchDefault;
@@ -115,6 +96,24 @@ Result<int> ShowModel(const ModelOptions& options) {
 
 }  // namespace
 
+Result<SampleShape> ParseShape(const std::string& where, const std::string& text) {
+  constexpr uint32_t kSideMax = 99999;
+  std::array<uint32_t, 3> sides{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool is_shape = true;
+  for (size_t i = 0; i < sides.size() && is_shape; ++i) {
+    if (i > 0) is_shape = at != end && *at++ == 'x';
+    const auto [next, error] = std::from_chars(at, end, sides[i]);
+    is_shape = is_shape && error == std::errc{} && sides[i] >= 1 && sides[i] <= kSideMax;
+    at = next;
+  }
+  if (is_shape && at == end) return SampleShape{sides[0], sides[1], sides[2]};
+  return InvalidArgument(
+      fmt::format("{} {}: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, as 224x224x3", where,
+                  Printable(text), kSideMax));
+}
+
 void AddModelShapeOptions(CLI::App& command, ModelChoice* choice) {
   AddOption(command, "--input HxWxC", &choice->input,
             "shape of a sample [what the model was made for]");
@@ -138,7 +137,7 @@ Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job) {
   SampleShape shape = zoo_model != nullptr ? zoo_model->input : SampleShape{32, 32, 3};
   uint32_t class_count = zoo_model != nullptr ? zoo_model->class_count : 10;
   if (!choice.input.empty()) {
-    PANDO_ASSIGN_OR_RETURN(shape, ParseShape(choice.input));
+    PANDO_ASSIGN_OR_RETURN(shape, ParseShape("--input", choice.input));
   }
   if (choice.class_count > 0) class_count = choice.class_count;
   return BuildModelGraph(job, shape, class_count);

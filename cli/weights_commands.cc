@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/weights_choice.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/system.h"
@@ -32,9 +32,7 @@ struct ExportOptions {
   std::string run_dir;
   std::string output;
   std::string data_path;
-  std::optional<uint64_t> step;
-  bool is_averaged = false;
-  bool is_best = false;
+  VersionChoice version;
 };
 
 Result<int> Export(const ExportOptions& options) {
@@ -42,11 +40,7 @@ Result<int> Export(const ExportOptions& options) {
   const RunFolder folder = RunFolder::Open(options.run_dir);
   PANDO_ASSIGN_OR_RETURN(Job job, JobOfRun(folder, options.data_path));
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
-  PANDO_ASSIGN_OR_RETURN(RunWeights weights,
-                         options.is_best ? ReadBestWeights(folder, opened.plan)
-                         : options.is_averaged
-                             ? ReadAveragedWeights(folder, opened.plan, options.step)
-                             : ReadRunWeights(folder, opened.plan, options.step));
+  PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadVersion(folder, opened.plan, options.version));
   const TensorLayout& layout = opened.plan.layout;
   PANDO_RETURN_IF_ERROR(WriteWeights(options.output, layout, weights.flat.span(),
                                      WeightsMetadata(opened.plan, weights.version)));
@@ -58,128 +52,10 @@ Result<int> Export(const ExportOptions& options) {
 // ---- evaluate -----------------------------------------------------------------------------------
 
 struct EvaluateOptions {
-  std::string path;  // of a run folder or a file
-  JobSource source;
-  std::optional<uint64_t> step;
-  bool is_averaged = false;
-  bool is_best = false;
+  WeightsChoice weights;
   bool is_json = false;
   bool lists_classes = false;
 };
-
-// What a weights file says of itself; empty where it does not.
-struct FileFacts {
-  std::string model;
-  std::string dataset;
-  std::string input_shape;  // "28x28x1"
-};
-
-Result<FileFacts> ReadFacts(const std::string& path) {
-  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
-                         SafetensorsFile::Open(path, SafetensorsFile::Types::kAll));
-  const auto value = [&](const char* name) {
-    const auto found = file.metadata().find(name);
-    return found == file.metadata().end() ? "" : found->second;
-  };
-  return FileFacts{value("model"), value("dataset"), value("input_shape")};
-}
-
-bool IsGiven(const JobSource& source, const std::string& key) {
-  return std::ranges::find(source.overrides, key, &JobDraft::Override::key) !=
-         source.overrides.end();
-}
-
-// The file's own words, below the flags.
-void UseFacts(const FileFacts& facts, JobSource* source) {
-  std::vector<JobDraft::Override> said;
-  for (const auto& [text, key] :
-       {std::pair(facts.model, "model.name"), std::pair(facts.dataset, "data.name")}) {
-    if (!text.empty() && !IsGiven(*source, key))
-      said.push_back({.key = key, .text = text, .where = "the file's metadata"});
-  }
-  source->overrides.insert(source->overrides.begin(), said.begin(), said.end());
-}
-
-// Whether the job may be the one that made the file.
-bool DoFit(const FileFacts& facts, const Job& job) {
-  return (facts.model.empty() || facts.model == job.model) &&
-         (facts.dataset.empty() || facts.dataset == job.dataset);
-}
-
-// The job.toml in the file's folder, if the file does not say that it is of another job.
-std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(path).parent_path();
-  const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
-  std::error_code ignored;  // reading it says what is wrong
-  if (!fs::exists(beside, ignored)) return "";
-  const Result<Job> job = ReadJobFile(beside);
-  if (!job.ok() || DoFit(facts, *job)) return beside;
-  Say("pando: {} is of {} on {}, as it says; {} is of {} on {}, and is not used\n", path,
-      facts.model, facts.dataset, beside, job->model, job->dataset);
-  return "";
-}
-
-// The job that says model and data: of the run, the options, or the file's own words.
-Result<Job> FindJob(const EvaluateOptions& options, bool is_folder, const FileFacts& facts) {
-  JobSource source = options.source;
-  if (source.job_path.empty() && is_folder)
-    source.job_path = RunFolder::Open(options.path).JobPath();
-  if (source.job_path.empty()) source.job_path = JobPathBeside(options.path, facts);
-  if (source.job_path.empty()) {
-    UseFacts(facts, &source);
-    if (!IsGiven(source, "data.name"))
-      return InvalidArgument(
-          fmt::format("{} does not say on which data set it is to be measured: give --dataset (and "
-                      "--model), or --job",
-                      options.path));
-  }
-  PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(source));
-  if (!DoFit(facts, job))
-    Say("pando: {} says it is of {} on {}; it is measured as {} on {}, as you ask\n", options.path,
-        facts.model, facts.dataset, job.model, job.dataset);
-  return job;
-}
-
-// Pictures of the size that the file's network was trained with, where no flag says another.
-Result<OpenedJob> OpenWithShape(const EvaluateOptions& options, Job job, const FileFacts& facts) {
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
-  const std::string found = MakeSummary(opened.plan).input_shape;
-  if (facts.input_shape.empty() || facts.input_shape == found) return opened;
-  const auto side = ParseNumber<uint32_t>(facts.input_shape.substr(0, facts.input_shape.find('x')));
-  if (IsGiven(options.source, "data.resize") ||
-      (!options.source.job_path.empty() && job.resize != 0)) {
-    Say("pando: {} was trained with inputs of {}; it is measured with {}, as you ask\n",
-        options.path, facts.input_shape, found);
-    return opened;
-  }
-  const bool is_square =
-      side && facts.input_shape.starts_with(fmt::format("{0}x{0}x", *side)) && *side > 1;
-  if (is_square) {
-    job.resize = *side;
-    PANDO_ASSIGN_OR_RETURN(OpenedJob resized, OpenedJob::Open(job));
-    if (MakeSummary(resized.plan).input_shape == facts.input_shape) return resized;
-  }
-  return InvalidArgument(
-      fmt::format("{} was trained with inputs of {}, and {} has inputs of {} here; give the data "
-                  "and --resize of its job",
-                  options.path, facts.input_shape, job.dataset, found));
-}
-
-Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
-                                 const JobPlan& plan) {
-  const RunFolder folder = RunFolder::Open(options.path);
-  if (is_folder && options.is_best) return ReadBestWeights(folder, plan);
-  if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
-  if (is_folder) return ReadRunWeights(folder, plan, options.step);
-  Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
-  if (flat.status().code() == StatusCode::kInvalidArgument) {
-    return InvalidArgument(fmt::format("{} ({}); if it is of another job, give that with --job",
-                                       flat.status().message(), plan.job.model));
-  }
-  if (!flat.ok()) return flat.status();
-  return RunWeights{options.path, Version(0), *std::move(flat)};
-}
 
 // By class, and what its samples were taken for most often otherwise.
 std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::string>& names) {
@@ -244,32 +120,16 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
 Result<int> Measure(const EvaluateOptions& options) {
   SetUpLog({.process = "evaluate"});
   SetFloatEnvironment();
-  std::error_code ignored;  // what cannot be looked at is no folder
-  const bool is_folder = std::filesystem::is_directory(options.path, ignored);
-  if (!is_folder && (options.step || options.is_averaged || options.is_best)) {
-    return InvalidArgument(
-        fmt::format("{} chooses from the snapshots of a run folder, and {} is none",
-                    options.step          ? "--step"
-                    : options.is_averaged ? "--ema"
-                                          : "--best",
-                    options.path));
-  }
-  FileFacts facts;
-  if (!is_folder) {
-    PANDO_ASSIGN_OR_RETURN(facts, ReadFacts(options.path));
-  }
-  PANDO_ASSIGN_OR_RETURN(Job job, FindJob(options, is_folder, facts));
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenWithShape(options, job, facts));
-  if (opened.plan.data.test_samples == 0)
-    return InvalidArgument(fmt::format("{} has no test samples", job.dataset));
-  PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadEvaluated(options, is_folder, opened.plan));
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
-  if (is_folder)
-    PANDO_RETURN_IF_ERROR(UseKeptEngines(RunFolder::Open(options.path), device, false));
-  PANDO_ASSIGN_OR_RETURN(
-      EvaluationSummary summary,
-      EvaluateSerially(opened.plan, *opened.data, opened.model, weights.flat, device.device()));
-  PrintEvaluation(options, weights, opened, summary);
+  PANDO_ASSIGN_OR_RETURN(ChosenWeights chosen, OpenWeights(options.weights, DataUse::kNeeded));
+  const JobPlan& plan = chosen.opened.plan;
+  if (plan.data.test_samples == 0)
+    return InvalidArgument(fmt::format("{} has no test samples", plan.job.dataset));
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDeviceFor(options.weights, plan.job));
+  const RunWeights& weights = chosen.weights;
+  PANDO_ASSIGN_OR_RETURN(EvaluationSummary summary,
+                         EvaluateSerially(plan, *chosen.opened.data, chosen.opened.model,
+                                          weights.flat, device.device()));
+  PrintEvaluation(options, weights, chosen.opened, summary);
   if (std::isfinite(summary.loss_sum)) return kExitCompleted;
   return Internal(
       fmt::format("{}: the test loss is not finite: training has diverged", weights.name));
@@ -411,16 +271,7 @@ Subcommand AddExportCommand(CLI::App& app) {
       "Example:\n  pando export runs/first first.safetensors --step 500\n");
   AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder")->required();
   AddOption(command, "OUT OUT.safetensors", &options->output, "the file to write")->required();
-  CLI::Option* step =
-      AddOption(command, "--step N", &options->step, "the snapshot of this step instead");
-  CLI::Option* average =
-      command.add_flag("--ema", options->is_averaged,
-                       "the average of the weights (optimizer.ema_decay) in the newest snapshot");
-  command
-      .add_flag("--best", options->is_best,
-                "the version of the best test accuracy instead (snapshot.best = true)")
-      ->excludes(step)
-      ->excludes(average);
+  AddVersionChoice(command, &options->version);
   AddMovedDataOption(command, &options->data_path);
   return [options] { return Export(*options); };
 }
@@ -432,15 +283,9 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
       "Measures accuracy and loss on the test set, to the same bits as a run does.",
       "Examples:\n  pando evaluate runs/first\n"
       "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist --data data/mnist\n");
-  AddOption(command, "WEIGHTS RUN_DIR|FILE", &options->path,
-            "a run's folder, or a safetensors file; its model and data are those of --job, of "
-            "the job.toml beside it, or of the flags and the file's metadata")
-      ->required();
-  AddOption(command, "--job JOB.toml", &options->source.job_path,
-            "the job file that says model and data");
-  AddModelOptions(command, &options->source);
+  AddWeightsChoice(command, &options->weights);
   const auto limit = [options](const std::string& text) {
-    options->source.overrides.push_back(
+    options->weights.source.overrides.push_back(
         {.key = "data.test_limit", .text = text, .where = "--limit"});
   };
   command
@@ -448,16 +293,6 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
                                         "test samples, a subset drawn from the seed; 0: all")
       ->type_name("N")
       ->group("Model and data");
-  CLI::Option* step =
-      AddOption(command, "--step N", &options->step, "the snapshot of this step of the run");
-  CLI::Option* average = command.add_flag(
-      "--ema", options->is_averaged,
-      "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
-  command
-      .add_flag("--best", options->is_best,
-                "the version of the run's best test accuracy (snapshot.best = true)")
-      ->excludes(step)
-      ->excludes(average);
   command.add_flag("--classes", options->lists_classes,
                    "each class's accuracy, and what it is most often taken for");
   command.add_flag("--json", options->is_json, "print the result as JSON");

@@ -223,7 +223,11 @@ Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns) {
   PANDO_ASSIGN_OR_RETURN(CsvFile file, CsvFile::Open(path));
   PANDO_ASSIGN_OR_RETURN(std::vector<size_t> numbers, FindAll(file, columns.numbers));
   PANDO_ASSIGN_OR_RETURN(std::vector<size_t> words, FindAll(file, columns.words));
-  PANDO_ASSIGN_OR_RETURN(size_t label, file.Find(columns.label, "data.label"));
+  const bool has_labels = !columns.label.empty();
+  size_t label = 0;
+  if (has_labels) {
+    PANDO_ASSIGN_OR_RETURN(label, file.Find(columns.label, "data.label"));
+  }
   CsvRows rows{.path = path, .words = std::vector<std::vector<std::string>>(words.size())};
   std::vector<std::string> fields;
   while (true) {
@@ -238,8 +242,10 @@ Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns) {
       PANDO_RETURN_IF_ERROR(TakeWord({file, columns.words[c]}, fields[words[c]], columns.missing));
       rows.words[c].push_back(fields[words[c]]);
     }
-    PANDO_RETURN_IF_ERROR(TakeLabel({file, columns.label}, fields[label]));
-    rows.labels.push_back(fields[label]);
+    if (has_labels) {
+      PANDO_RETURN_IF_ERROR(TakeLabel({file, columns.label}, fields[label]));
+      rows.labels.push_back(fields[label]);
+    }
     rows.lines.push_back(file.line());
   }
   if (rows.row_count() > 0) return rows;

@@ -41,7 +41,7 @@ class CsvFile {
 struct CsvColumns {  // by name
   std::vector<std::string> numbers;
   std::vector<std::string> words;
-  std::string label;  // words, too
+  std::string label;  // words, too; empty: rows without labels are read
   MissingValues missing = MissingValues::kError;
 };
 

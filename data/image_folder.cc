@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,7 @@
 #include "data/kinds.h"
 #include "data/picture_file.h"
 #include "data/picture_list.h"
+#include "data/unlabelled.h"
 
 namespace pando {
 namespace {
@@ -73,6 +75,28 @@ PictureBox Shrunk(const PictureBox& box, const PictureSize& before, const Pictur
   result.x = std::min(result.x, after.width - result.width);
   return result;
 }
+
+// Reads pictures on one thread.
+class PictureReader {
+ public:
+  // Decodes the file and resizes a part of it, which `choose_box` says by height and width.
+  template <class ChooseBox>
+  Status Read(const std::string& path, const ChooseBox& choose_box, uint32_t out_height,
+              uint32_t out_width, uint8_t* out) {
+    PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFileBytes(path));
+    PANDO_ASSIGN_OR_RETURN(PictureSize size, ReadPictureSize(bytes));
+    const PictureBox box = choose_box(size.height, size.width);
+    const uint32_t shrink = ChooseShrink(box, std::max(out_height, out_width));
+    PANDO_RETURN_IF_ERROR(DecodePicture(bytes, shrink, &picture_));
+    const PictureView view = picture_.view();
+    resampler_.Resize(view, Shrunk(box, size, view), out_height, out_width, out);
+    return Status();
+  }
+
+ private:
+  DecodedPicture picture_;
+  Resampler resampler_;
+};
 
 Status CheckHead(const std::string& path) {
   std::array<char, kHeadBytes> head{};
@@ -200,12 +224,12 @@ class ImageFolder final : public DataSet {
   }
   // kCorrupt: a picture cannot be decoded. The error names it and says how to leave it out.
   Status Fill(const Samples& part, size_t place, Batch* batch) const override {
-    Scratch scratch;
+    PictureReader reader;
     DrawMoves(part, place, batch);
     for (const uint64_t index : part.indices) {
       Wanted wanted{part.split, index, std::nullopt};
       if (part.epoch) wanted.drawn = {*part.epoch, index};
-      PANDO_RETURN_IF_ERROR(ReadOne(scratch, wanted, place++, batch));
+      PANDO_RETURN_IF_ERROR(ReadOne(reader, wanted, place++, batch));
     }
     return Status();
   }
@@ -215,11 +239,6 @@ class ImageFolder final : public DataSet {
     Split split = Split::kTrain;
     uint64_t index = 0;
     std::optional<Augmenter::Name> drawn;  // its augmentation is drawn under this name
-  };
-
-  struct Scratch {  // of one thread's reading
-    DecodedPicture picture;
-    Resampler resampler;
   };
 
   const std::vector<PictureFile>& files(Split split) const {
@@ -299,12 +318,12 @@ class ImageFolder final : public DataSet {
     return Status();
   }
 
-  Status ReadOne(Scratch& scratch, const Wanted& wanted, size_t position, Batch* batch) const {
+  Status ReadOne(PictureReader& reader, const Wanted& wanted, size_t position, Batch* batch) const {
     PANDO_CHECK(wanted.index < files(wanted.split).size());
     const PictureFile& file = files(wanted.split)[wanted.index];
     batch->labels[position] = file.label;
     const auto out = std::span(batch->bytes).subspan(position * shape().size(), shape().size());
-    const Status read = ReadPicture(scratch, wanted, out);
+    const Status read = ReadPicture(reader, wanted, out);
     if (read.ok()) return read;
     if (read.code() == StatusCode::kCorrupt) return BadPictureError(wanted.split, file, read);
     // The disk's trouble: another machine may be able to read the file.
@@ -312,28 +331,23 @@ class ImageFolder final : public DataSet {
   }
 
   // From the cache, if the picture is the same in every epoch.
-  Status ReadPicture(Scratch& scratch, const Wanted& wanted, std::span<uint8_t> out) const {
+  Status ReadPicture(PictureReader& reader, const Wanted& wanted, std::span<uint8_t> out) const {
     const std::string path = PicturePath(list_, wanted.split, files(wanted.split)[wanted.index]);
     const auto crop = augmenter_.crops() ? wanted.drawn : std::nullopt;
     std::optional<PictureCache>& cache = caches_[static_cast<size_t>(wanted.split)];
-    if (crop || !cache) return Decode(path, crop, scratch, out);
+    if (crop || !cache) return Decode(path, crop, reader, out);
     if (cache->Read(wanted.index, out)) return Status();
-    Status s = Decode(path, crop, scratch, out);
+    Status s = Decode(path, crop, reader, out);
     if (s.ok()) cache->Write(wanted.index, out);
     return s;
   }
 
-  // Decodes the file and resizes a part of it.
-  Status Decode(const std::string& path, std::optional<Augmenter::Name> crop, Scratch& scratch,
+  Status Decode(const std::string& path, std::optional<Augmenter::Name> crop, PictureReader& reader,
                 std::span<uint8_t> out) const {
-    PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFileBytes(path));
-    PANDO_ASSIGN_OR_RETURN(PictureSize size, ReadPictureSize(bytes));
-    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size.height, size.width)
-                                : MiddleBox(size.height, size.width);
-    PANDO_RETURN_IF_ERROR(DecodePicture(bytes, ChooseShrink(box, side_), &scratch.picture));
-    const PictureView view = scratch.picture.view();
-    scratch.resampler.Resize(view, Shrunk(box, size, view), side_, side_, out.data());
-    return Status();
+    const auto choose_box = [&](uint32_t height, uint32_t width) {
+      return crop ? augmenter_.DrawBox(*crop, height, width) : MiddleBox(height, width);
+    };
+    return reader.Read(path, choose_box, side_, side_, out.data());
   }
 
   const PictureList list_;
@@ -357,6 +371,87 @@ OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
   auto data = std::make_unique<ImageFolder>(job, std::move(list));
   PANDO_RETURN_IF_ERROR(data->Open(job, warn));
   return OpenedDataSet(std::move(data));
+}
+
+// ---- pictures without labels --------------------------------------------------------------------
+
+namespace {
+
+// What PIL makes of a colour; of equal channels their value.
+uint8_t Grey(const uint8_t* rgb) {
+  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
+}
+
+// Files and the pictures in folders; what is not read becomes notices.
+Result<UnlabelledSamples> ListUnlabelled(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  UnlabelledSamples found;
+  PictureList list;
+  for (const fs::path path : paths) {
+    std::error_code ignored;
+    if (!fs::is_directory(path, ignored)) {
+      found.names.push_back(path);
+      continue;
+    }
+    PANDO_ASSIGN_OR_RETURN(const ClassFolder folder, ReadClassFolder(path));
+    for (const FolderPicture& file : folder.pictures) found.names.push_back(path / file.name);
+    for (const UnreadFile& file : folder.unread)
+      list.unread.push_back({path / file.name, file.reason});
+  }
+  found.notices = UnreadNotices(list);
+  if (!found.names.empty()) return found;
+  return NotFound(fmt::format("{}: holds no picture (.jpg, .jpeg, .png)", Joined(paths)));
+}
+
+Status CheckUnlabelled(const std::vector<std::string>& paths) {
+  for (size_t i = 0; i < std::min(paths.size(), kHeadsCheckedMax); ++i) {
+    const Status s = CheckHead(paths[i]);
+    if (s.code() == StatusCode::kCorrupt) return Corrupt(paths[i] + ": " + s.message());
+    if (!s.ok()) return NotFound(s.message());
+  }
+  return Status();
+}
+
+struct UnlabelledInputs {
+  SampleShape shape;
+  Normalisation normalisation;
+  bool are_photographs = false;
+
+  Status Read(std::span<const std::string> paths, Batch* batch) const {
+    const size_t pixel_count = size_t{shape.height} * shape.width;
+    const auto choose_box = [&](uint32_t height, uint32_t width) {
+      return are_photographs ? MiddleBox(height, width) : PictureBox{0, 0, height, width};
+    };
+    *batch = {.shape = shape, .normalisation = &normalisation};
+    batch->labels.resize(paths.size());
+    PictureReader reader;
+    std::vector<uint8_t> rgb(pixel_count * 3);
+    for (const std::string& path : paths) {
+      const Status s = reader.Read(path, choose_box, shape.height, shape.width, rgb.data());
+      if (!s.ok()) return Status(s.code(), path + ": " + s.message());
+      if (shape.channels == 3) batch->bytes.insert(batch->bytes.end(), rgb.begin(), rgb.end());
+      for (size_t p = 0; p < pixel_count && shape.channels == 1; ++p)
+        batch->bytes.push_back(Grey(&rgb[p * 3]));
+    }
+    return Status();
+  }
+};
+
+}  // namespace
+
+Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan) {
+  PANDO_ASSIGN_OR_RETURN(UnlabelledSamples samples, ListUnlabelled(paths));
+  PANDO_RETURN_IF_ERROR(CheckUnlabelled(samples.names));
+  const Preprocessing& from = plan.data.preprocessing;
+  const auto inputs = std::make_shared<const UnlabelledInputs>(
+      UnlabelledInputs{.shape = plan.data.shape,
+                       .normalisation = {{from.mean.begin(), from.mean.end()},
+                                         {from.deviation.begin(), from.deviation.end()}},
+                       .are_photographs = plan.job.dataset == "imagefolder"});
+  samples.read = [inputs, paths = samples.names](size_t first, size_t last, Batch* batch) {
+    return inputs->Read(std::span(paths).subspan(first, last - first), batch);
+  };
+  return samples;
 }
 
 }  // namespace pando

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "data/csv_file.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
+#include "data/unlabelled.h"
 
 namespace pando {
 namespace {
@@ -275,11 +277,25 @@ Result<float> Standardise(const CsvRows& rows, size_t row, const Feature& featur
       std::numeric_limits<float>::max()));
 }
 
-// A category that no training row has is 0 in all its inputs.
-Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names,
-                      const std::vector<Feature>& features) {
-  Rows result;
-  const std::map<std::string, size_t> classes = MakeIndex(names);
+Result<std::vector<int32_t>> MakeLabels(const CsvRows& rows,
+                                        const std::vector<std::string>& class_names) {
+  const std::map<std::string, size_t> classes = MakeIndex(class_names);
+  std::vector<int32_t> labels;
+  for (size_t row = 0; row < rows.row_count(); ++row) {
+    const auto at = classes.find(rows.labels[row]);
+    if (at == classes.end()) {
+      return Corrupt(
+          fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
+                      "rows know {}",
+                      rows.path, rows.lines[row], rows.labels[row], ListStart(class_names)));
+    }
+    labels.push_back(static_cast<int32_t>(at->second));
+  }
+  return labels;
+}
+
+// [row, input]. A category that no training row has is 0 in all its inputs.
+Result<std::vector<float>> MakeValues(const CsvRows& rows, const std::vector<Feature>& features) {
   std::vector<std::map<std::string, size_t>> categories;
   size_t input_count = 0;
   for (const Feature& f : features) {
@@ -292,18 +308,9 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
                     "(data.columns): each value of a category is an input",
                     rows.path, rows.row_count(), input_count));
   }
-  result.values.resize(rows.row_count() * input_count);
-  float* value = result.values.data();
+  std::vector<float> values(rows.row_count() * input_count);
+  float* value = values.data();
   for (size_t row = 0; row < rows.row_count(); ++row) {
-    const std::string& word = rows.labels[row];
-    const auto at = classes.find(word);
-    if (at == classes.end()) {
-      return Corrupt(
-          fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
-                      "rows know {}",
-                      rows.path, rows.lines[row], word, ListStart(names)));
-    }
-    result.labels.push_back(static_cast<int32_t>(at->second));
     for (size_t i = 0; i < features.size(); ++i) {
       const Feature& f = features[i];
       if (f.categories.empty()) {
@@ -317,7 +324,14 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
       value += f.categories.size();
     }
   }
-  return result;
+  return values;
+}
+
+Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& class_names,
+                      const std::vector<Feature>& features) {
+  PANDO_ASSIGN_OR_RETURN(std::vector<int32_t> labels, MakeLabels(rows, class_names));
+  PANDO_ASSIGN_OR_RETURN(std::vector<float> values, MakeValues(rows, features));
+  return Rows{std::move(values), std::move(labels)};
 }
 
 std::string FeatureText(const Feature& f) {
@@ -472,6 +486,78 @@ OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
   columns.label = job.label;
   columns.missing = job.missing;
   return OpenTables(job, paths, columns, names);
+}
+
+// ---- rows without labels ------------------------------------------------------------------------
+
+namespace {
+
+// Adds an input that is no column of the file: "island=Dream" is a category of `island`, and
+// "mass=" after the number `mass` says whether that is missing.
+Status AddPartialInput(const CsvFile& file, const std::string& input,
+                       std::vector<Feature>* features) {
+  size_t equals = input.find('=');
+  const auto is_column = [&] {
+    return std::ranges::find(file.header(), input.substr(0, equals)) != file.header().end();
+  };
+  while (equals != std::string::npos && !is_column()) equals = input.find('=', equals + 1);
+  if (equals == std::string::npos)
+    return file.Find(input.substr(0, input.find('=')), "input_columns of the weights").status();
+  const std::string column = input.substr(0, equals);
+  const bool is_new = features->empty() || features->back().name != column;
+  if (is_new) features->push_back({.name = column});
+  Feature& feature = features->back();
+  if (!is_new && feature.categories.empty())
+    feature.has_missing_input = true;
+  else
+    feature.categories.push_back(input.substr(equals + 1));
+  return Status();
+}
+
+// InputsFor made these inputs from the features.
+Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
+  std::vector<Feature> features;
+  for (size_t i = 0; i < inputs.columns.size(); ++i) {
+    const std::string& input = inputs.columns[i];
+    if (std::ranges::find(file.header(), input) == file.header().end()) {
+      PANDO_RETURN_IF_ERROR(AddPartialInput(file, input, &features));
+      continue;
+    }
+    features.push_back({.name = input, .mean = inputs.mean[i], .deviation = inputs.deviation[i]});
+    features.back().is_constant = inputs.deviation[i] == std::numeric_limits<double>::max();
+  }
+  return features;
+}
+
+}  // namespace
+
+Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan) {
+  PANDO_ASSIGN_OR_RETURN(CsvFile file, CsvFile::Open(path));
+  PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features,
+                         FindFeatures(file, plan.data.preprocessing));
+  CsvColumns columns{.missing = plan.job.missing};
+  for (Feature& feature : features) {
+    std::vector<std::string>& names = feature.categories.empty() ? columns.numbers : columns.words;
+    feature.place = names.size();
+    names.push_back(feature.name);
+    const bool has_empty_category =
+        std::ranges::find(feature.categories, "") != feature.categories.end();
+    if (feature.has_missing_input || has_empty_category) columns.missing = MissingValues::kCategory;
+  }
+  PANDO_ASSIGN_OR_RETURN(const CsvRows rows, ReadCsv(path, columns));
+  PANDO_ASSIGN_OR_RETURN(std::vector<float> made, MakeValues(rows, features));
+  const auto values = std::make_shared<const std::vector<float>>(std::move(made));
+  UnlabelledSamples samples;
+  for (size_t row = 1; row <= rows.row_count(); ++row)
+    samples.names.push_back(fmt::format("{}", row));
+  samples.read = [values, shape = plan.data.shape](size_t first, size_t last, Batch* batch) {
+    *batch = {.shape = shape};
+    batch->values.assign(values->begin() + static_cast<std::ptrdiff_t>(first * shape.size()),
+                         values->begin() + static_cast<std::ptrdiff_t>(last * shape.size()));
+    batch->labels.resize(last - first);
+    return Status();
+  };
+  return samples;
 }
 
 bool HoldsTable(const std::string& folder) {

@@ -155,11 +155,16 @@ BatchScore Network::Score() const {
   return score;
 }
 
-std::vector<uint32_t> Network::Predictions() const {
+std::vector<float> Network::Outputs() const {
   PANDO_CHECK(phase_ == Phase::kScored);
-  const size_t class_count = stages_.back().out.channels;
-  std::vector<float> logits(pass_.sample_count * class_count);
+  std::vector<float> logits(size_t{pass_.sample_count} * stages_.back().out.channels);
   ExportFloats(pass_.device, logits.size(), Bytes(plan().forward.back().y), logits.data());
+  return logits;
+}
+
+std::vector<uint32_t> Network::Predictions() const {
+  const std::vector<float> logits = Outputs();
+  const size_t class_count = stages_.back().out.channels;
   std::vector<uint32_t> predictions;
   for (auto row = logits.begin(); row != logits.end(); row += class_count) {
     predictions.push_back(static_cast<uint32_t>(std::max_element(row, row + class_count) - row));

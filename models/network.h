@@ -118,8 +118,11 @@ class Network {
   void WriteScore(float* loss_and_correct) const {
     ScoreToFloats(pass_.device, score_.data(), loss_and_correct);
   }
-  // For each sample the class with the greatest output, the lowest of equal ones.
-  // REQUIRES: the last layer's forward was the last call, except for Score.
+  // [samples, classes], before the softmax.
+  // REQUIRES: the last layer's forward was the last call, except for Score and Predictions.
+  std::vector<float> Outputs() const;
+  // For each sample the class with the greatest output, the lowest of equal ones.  REQUIRES: as
+  // above.
   std::vector<uint32_t> Predictions() const;
   // Call it for the layers in reverse, once each, after a whole training forward. Writes (does not
   // add) this layer's tensors in `gradients`: sums over samples. After it returns, no backward

@@ -321,6 +321,23 @@ TEST_CASE("weights that do not fit the model, or are none, are one clear line") 
   CHECK(Contains(outcome.output, "cannot create " + run.temp.path() + "/none/out"));
 }
 
+TEST_CASE("predict names metadata that do not say how a sample becomes an input") {
+  RunByHand run;
+  const auto expect = [&](const char* key, const char* value, const std::string& expected) {
+    SafetensorsMetadata metadata = WeightsMetadata(run.opened.plan, Version(8));
+    metadata[key] = value;
+    REQUIRE(WriteWeights(run.Out(), run.opened.plan.layout, run.At(8).parameters->span(), metadata)
+                .ok());
+    CheckUsageError({"predict", run.Out(), run.temp.path(), "--job", run.folder.JobPath()},
+                    run.Out() + ": " + expected);
+  };
+  expect("class_names", "a,b", "its metadata hold no list where docs/data.md has one");
+  expect("input_mean", "[\"a\"]", "its metadata hold no list where docs/data.md has one");
+  expect("input_mean", "[1,2]", "its metadata have 2 means, 1 deviations and 0 columns for inputs");
+  expect("input_shape", "28x28", "its metadata input_shape 28x28: expected HEIGHTxWIDTHxCHANNELS");
+  expect("class_names", "[\"a\",\"b\"]", "tensor 'fc2.weight' has shape");
+}
+
 // ---- verify
 // ----------------------------------------------------------------------------------------
 

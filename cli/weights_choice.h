@@ -1,0 +1,49 @@
+// The weights that `pando export`, `evaluate` and `predict` are given: a run folder's or a file's,
+// and the model that they are of. A file's metadata say what it is of, and flags may override them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/commands.h"
+#include "job/device_choice.h"
+#include "run/run_weights.h"
+
+namespace pando {
+
+// Which of a run's versions; by default the final one, or the newest snapshot.
+struct VersionChoice {
+  std::optional<uint64_t> step;
+  bool is_averaged = false;
+  bool is_best = false;
+  // The flag that chooses; null: none does.
+  const char* flag() const {
+    return step ? "--step" : is_averaged ? "--ema" : is_best ? "--best" : nullptr;
+  }
+};
+// `choice` must outlive the parsing.
+void AddVersionChoice(CLI::App& command, VersionChoice* choice);
+Result<RunWeights> ReadVersion(const RunFolder& folder, const JobPlan& plan,
+                               const VersionChoice& choice);
+
+struct WeightsChoice {
+  std::string path;  // of a run folder or a file
+  JobSource source;  // of the job that they are of
+  VersionChoice version;
+};
+// `choice` must outlive the parsing.
+void AddWeightsChoice(CLI::App& command, WeightsChoice* choice);
+
+struct ChosenWeights {
+  OpenedJob opened;
+  RunWeights weights;
+};
+// kIfInputsUnknown: the data set stays closed (opened.data is null) if the file's metadata say how
+// a sample becomes an input, and no flag names data.
+enum class DataUse : uint8_t { kNeeded, kIfInputsUnknown };
+Result<ChosenWeights> OpenWeights(const WeightsChoice& choice, DataUse use);
+// The job's device, which computes as the run in the folder did.
+Result<OpenedDevice> OpenDeviceFor(const WeightsChoice& choice, const Job& job);
+
+}  // namespace pando
