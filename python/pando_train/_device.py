@@ -1,0 +1,98 @@
+"""Moves tensors between a module and the library's buffers in host memory."""
+from collections import deque
+from typing import Deque, Dict, Tuple
+
+import torch
+
+from ._library import Worker
+from .errors import PandoError
+
+
+class HostDevice:
+    """Tensors in host memory: the library reads and writes them in place."""
+
+    def __init__(self, worker: Worker):
+        self._worker = worker
+
+    def load(self, index: int, tensor: torch.Tensor, holds) -> None:
+        """Waits for the tensor's version in work, and copies it to `tensor`, at its old address."""
+        if tensor.is_contiguous():
+            self._worker.load_tensor(index, tensor.data_ptr(), holds)
+            return
+        staging = torch.empty(tensor.shape)
+        holds[0] = 0  # the staging memory is new
+        self._worker.load_tensor(index, staging.data_ptr(), holds)
+        tensor.data.copy_(staging)
+
+    def give(self, index: int, gradient: torch.Tensor, weight: float) -> None:
+        self._worker.give_gradient(index, gradient.contiguous().data_ptr(), weight)
+
+    def flush(self) -> None:
+        """Waits until all that `give` took is with the library."""
+
+    def drop(self) -> None:
+        """Forgets what `give` took of abandoned work."""
+
+
+class GpuDevice:
+    """Tensors on a GPU. Copies run on two side streams, through pinned memory.
+
+    A gradient goes to the library when a later call finds its copy complete, at the latest in flush().
+    """
+
+    def __init__(self, worker: Worker, device: torch.device):
+        self._worker = worker
+        self._device = device
+        self._to_host = torch.cuda.Stream(device)
+        self._to_gpu = torch.cuda.Stream(device)
+        self._loads: Dict[int, Tuple[torch.Tensor, torch.cuda.Event]] = {}  # pinned memory, end of its copy
+        self._pinned: Dict[int, torch.Tensor] = {}  # of gradients
+        self._copies: Deque[Tuple[int, torch.cuda.Event, float]] = deque()
+
+    def load(self, index: int, tensor: torch.Tensor, holds) -> None:
+        if index not in self._loads:
+            self._loads[index] = torch.empty(tensor.shape, pin_memory=True), torch.cuda.Event()
+        pinned, copied = self._loads[index]
+        copied.synchronize()
+        self._worker.load_tensor(index, pinned.data_ptr(), holds)
+        current = torch.cuda.current_stream(self._device)
+        self._to_gpu.wait_stream(current)  # kernels may still read the last version
+        with torch.cuda.stream(self._to_gpu):
+            tensor.data.copy_(pinned, non_blocking=True)
+            copied.record()
+        current.wait_event(copied)
+
+    def give(self, index: int, gradient: torch.Tensor, weight: float) -> None:
+        if index not in self._pinned:
+            self._pinned[index] = torch.empty(gradient.shape, pin_memory=True)
+        self._to_host.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._to_host):
+            self._pinned[index].copy_(gradient, non_blocking=True)
+            copied = torch.cuda.Event()
+            copied.record()
+        gradient.record_stream(self._to_host)
+        self._copies.append((index, copied, weight))
+        while self._copies and self._copies[0][1].query():
+            self._give_first()
+
+    def flush(self) -> None:
+        while self._copies:
+            self._copies[0][1].synchronize()
+            self._give_first()
+
+    def drop(self) -> None:
+        self._to_host.synchronize()
+        self._copies.clear()
+
+    def _give_first(self) -> None:
+        index, _, weight = self._copies.popleft()
+        self._worker.give_gradient(index, self._pinned[index].data_ptr(), weight)
+
+
+def open_device(worker: Worker, device: torch.device):
+    """The class for tensors of this device. Raises PandoError if there is none."""
+    if device.type == "cpu":
+        return HostDevice(worker)
+    if device.type == "cuda":
+        return GpuDevice(worker, device)
+    raise PandoError(f"the module is on the device {device}: Pando trains on cpu and cuda")

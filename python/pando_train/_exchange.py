@@ -1,0 +1,90 @@
+"""The tensors of the work in progress: which have arrived, and which have left."""
+import ctypes
+from typing import List
+
+import torch
+
+from ._device import open_device
+from ._library import Worker
+from ._tensors import TensorTable
+from .errors import Abandoned
+
+
+class Exchange:
+    """Loads parameters and gives gradients, each once per piece of work.
+
+    Threads: one at a time. On a GPU, autograd's thread gives gradients while the main thread waits.
+    """
+
+    def __init__(self, worker: Worker, table: TensorTable, device: torch.device):
+        count = len(table.entries)
+        self.entries = table.entries
+        self.is_active = False  # a piece of work is in progress
+        self.is_training = False  # and it is a micro-batch of training
+        self.is_abandoned = False
+        self._device = open_device(worker, device)
+        self._serial = 0  # of the work
+        self._weight = 0.0
+        self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
+        self._given: List[int] = [0] * count
+        self._holds = (ctypes.c_uint64 * count)()
+        size = ctypes.sizeof(ctypes.c_uint64)
+        base = ctypes.addressof(self._holds)
+        pointer = ctypes.POINTER(ctypes.c_uint64)
+        self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
+
+    def begin(self, is_training: bool, weight: float) -> None:
+        """A piece of work begins. Gradients and statistics are means, and count with `weight`."""
+        self._serial += 1
+        self._weight = weight
+        self.is_active = True
+        self.is_training = is_training
+        self.is_abandoned = False
+
+    def end(self) -> None:
+        if self.is_abandoned:
+            self._device.drop()
+        self.is_active = self.is_training = False
+
+    def load(self, index: int) -> None:
+        """Waits until the tensor has the version in work. Raises Abandoned."""
+        if self._loaded[index] == self._serial and not self.is_abandoned:
+            return
+        self._guard(self._device.load, index, self.entries[index].tensor, self._hold_pointers[index])
+        self._loaded[index] = self._serial
+
+    def load_all(self) -> None:
+        for index in range(len(self.entries)):
+            self.load(index)
+
+    def forget(self, index: int) -> None:
+        """The tensor in the module was overwritten: it has no version."""
+        self._holds[index] = 0
+        self._loaded[index] = 0
+
+    def give(self, index: int, value: torch.Tensor) -> None:
+        """Gives a gradient or a statistic, a mean over the samples. Raises Abandoned."""
+        self._guard(self._device.give, index, value, self._weight)
+        self._given[index] = self._serial
+
+    def flush(self) -> None:
+        """Waits until the library has all gradients. Raises Abandoned."""
+        self._guard(self._device.flush)
+
+    def is_loaded(self, index: int) -> bool:
+        return self._loaded[index] == self._serial
+
+    def is_given(self, index: int) -> bool:
+        return self._given[index] == self._serial
+
+    def has_given_any(self) -> bool:
+        return self._serial in self._given
+
+    def _guard(self, call, *arguments) -> None:
+        if self.is_abandoned:
+            raise Abandoned()
+        try:
+            call(*arguments)
+        except Abandoned:
+            self.is_abandoned = True
+            raise

@@ -1,0 +1,231 @@
+"""Hooks on a module: parameters arrive before they are read, and gradients leave when they are made."""
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Dict, List, Tuple
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
+
+from ._exchange import Exchange
+from ._norms import Norm
+from ._tensors import TensorTable, clean_name
+from ._uses import FirstUses
+from .errors import Abandoned, PandoError
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module with hooks, and what they handle: its own tensors, or those of a compiled module's parts."""
+    module: nn.Module
+    loads: List[int] = field(default_factory=list)
+    norms: List[Norm] = field(default_factory=list)
+    handles: List[Any] = field(default_factory=list)
+
+
+class Hooks:
+    """All hooks of a run. `remove` restores the module.
+
+    In the first micro-batch every parameter is loaded before the forward, and FirstUses finds which
+    module reads it first. From then on that module's call waits for it. A parameter that is not seen,
+    and every parameter of a model with compiled modules, is always loaded before the forward.
+    """
+
+    def __init__(self, table: TensorTable, exchange: Exchange):
+        self._table = table
+        self._exchange = exchange
+        self._first_loads = [index for index, _ in table.parameters]
+        self._scopes: List[Scope] = []
+        self._gradients: Dict[int, Tuple[torch.Tensor, int]] = {}  # index -> what left, and its version
+        self._nodes: List[Any] = []  # keeps AccumulateGrad alive
+        self._handles: List[Any] = []
+        self._add_scopes()
+        self._uses = None if any(is_compiled(scope.module) for scope in self._scopes) else FirstUses(table)
+        self._is_watching = False  # FirstUses is on
+        self._versions = [entry.tensor._version for _, entry in table.parameters]
+        for index, entry in table.parameters:
+            self._hook_gradient(index, entry.tensor)
+
+    @property
+    def norms(self) -> List[Norm]:
+        return [norm for scope in self._scopes for norm in scope.norms]
+
+    def remove(self) -> None:
+        for norm in self.norms:
+            norm.remove()
+        for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
+            handle.remove()
+
+    # ---- a micro-batch ----
+
+    def begin(self) -> None:
+        """Raises Abandoned, and PandoError if the program has changed what the servers update."""
+        self._table.check_unchanged()
+        self.check_parameters()
+        self._gradients.clear()
+        for _, entry in self._table.parameters:
+            entry.tensor.grad = None
+        torch.clear_autocast_cache()
+        for index in self._first_loads:
+            self._exchange.load(index)
+        if self._uses is not None:
+            self._uses.entered = None
+            self._uses.__enter__()
+            self._is_watching = True
+
+    def leave_forward(self) -> None:
+        """The program's part has ended, in any way."""
+        if self._is_watching:
+            self._is_watching = False
+            self._uses.__exit__(None, None, None)
+
+    def finish(self) -> None:
+        """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
+        if not self._gradients:
+            raise PandoError("a micro-batch ended without a gradient: call loss.backward() within run.micro_batch(), "
+                             "on a loss that the module's parameters contribute to")
+        self.check_parameters()
+        self._check_gradients()
+        for norm in self.norms:
+            norm.finish()
+        self._exchange.flush()
+        self._table.check_unchanged()
+        if self._uses is not None:
+            self._plan_loads(self._uses)
+            self._uses = None
+
+    def check_parameters(self) -> None:
+        """Raises PandoError if a parameter was written to by the program."""
+        for (_, entry), version in zip(self._table.parameters, self._versions):
+            if entry.tensor._version != version:
+                raise PandoError(f"parameter {entry.name} was changed by the program. The servers update parameters: "
+                                 "remove the optimizer of torch.optim and its step(), and other changes in place; "
+                                 "pass pando.SGD or another of Pando's optimizers to pando.join")
+
+    def _check_gradients(self) -> None:
+        for index, (gradient, version) in self._gradients.items():
+            entry = self._table.entries[index]
+            if entry.tensor.grad is not None and (entry.tensor.grad is not gradient or gradient._version != version):
+                raise PandoError(f"the gradient of {entry.name} was changed after it had left. Remove clip_grad_norm_, "
+                                 "clip_grad_value_, GradScaler and zero_grad from the loop: pando.join(..., "
+                                 "clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
+                                 "bfloat16 needs no scaler")
+
+    # ---- parameters ----
+
+    def _add_scopes(self) -> None:
+        """Adds a scope per module; the parts of a compiled module belong to its scope."""
+        index_by_id = self._table.index_by_id()
+        outer: Dict[str, Scope] = {}  # name of a compiled module -> its scope
+        for name, module in self._table.module.named_modules():
+            scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
+            if scope is None:
+                scope = Scope(module)
+                self._scopes.append(scope)
+                if is_compiled(module):
+                    outer[name] = scope
+            scope.loads += [index_by_id[id(value)] for value in module._parameters.values() if id(value) in index_by_id]
+            indices = self._table.statistics_of(module)
+            if indices:
+                scope.norms.append(Norm(module, clean_name(name), indices, self._exchange))
+        for scope in self._scopes:
+            self._hook_scope(scope)
+
+    def _hook_scope(self, scope: Scope) -> None:
+        before = no_compile(partial(call_hook, self._enter, scope))
+        handle = scope.module.register_forward_pre_hook(before)
+        # First of all hooks: others read parameters, as weight_norm's does.
+        scope.module._forward_pre_hooks.move_to_end(handle.id, last=False)
+        scope.handles.append(handle)
+        if scope.norms:
+            after = no_compile(partial(call_hook, self._leave, scope))
+            scope.handles.append(scope.module.register_forward_hook(after))
+            scope.module._forward_hooks.move_to_end(scope.handles[-1].id, last=False)
+
+    def _enter(self, scope: Scope) -> None:
+        if not self._exchange.is_active:
+            return
+        if self._uses is not None:
+            self._uses.entered = scope
+        if self._exchange.is_training and not torch.is_grad_enabled():
+            check_checkpointing(scope.module)
+        for index in scope.loads:
+            self._exchange.load(index)
+        for norm in scope.norms:
+            norm.enter()
+
+    def _leave(self, scope: Scope) -> None:
+        if self._exchange.is_active:
+            for norm in scope.norms:
+                norm.leave()
+
+    def _plan_loads(self, uses: FirstUses) -> None:
+        """Decides when each parameter is loaded from now on."""
+        self._first_loads = [index for index in self._first_loads if uses.first.get(index) is None]
+        for index, scope in uses.first.items():
+            if scope is not None and index not in scope.loads:
+                scope.loads.append(index)
+        for scope in self._scopes:
+            if not scope.loads and not scope.norms:
+                for handle in scope.handles:
+                    handle.remove()
+
+    # ---- gradients ----
+
+    def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
+            hook = partial(call_hook, self._give_gradient, index)
+            self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+            return
+        with torch.enable_grad():
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        self._nodes.append(node)
+        self._handles.append(node.register_hook(partial(call_hook, self._give_gradient, index)))
+
+    def _give_gradient(self, index: int) -> None:
+        entry = self._table.entries[index]
+        if not self._exchange.is_training:
+            raise PandoError("backward was called outside of run.micro_batch(): move it into the with block")
+        if self._exchange.is_abandoned:
+            raise Abandoned()
+        gradient = entry.tensor.grad
+        if index in self._gradients:
+            raise PandoError(f"parameter {entry.name} got a second gradient in one micro-batch: call backward once, on "
+                             "the sum of the losses. torch.utils.checkpoint needs use_reentrant=False")
+        if gradient.layout != torch.strided:
+            raise PandoError(f"the gradient of {entry.name} is sparse: create its layer with sparse=False")
+        if not self._exchange.is_loaded(index):
+            raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
+                             "from the first one. Call the module that has it, or read it in the root's forward")
+        self._gradients[index] = gradient, gradient._version
+        self._exchange.give(index, gradient)
+
+
+def call_hook(function, target, *_) -> None:
+    """Calls a hook with what it is for. torch's own arguments are not needed, and its result is nothing."""
+    function(target)
+
+
+def no_compile(hook):
+    """torch.compile does not look into the hook; its graph ends there."""
+    def outside(*arguments):
+        hook(*arguments)
+    outside._torchdynamo_disable = True
+    return outside
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether torch.compile has compiled this module."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def check_checkpointing(module: nn.Module) -> None:
+    """Raises PandoError if torch.utils.checkpoint runs this forward with use_reentrant=True."""
+    code = CheckpointFunction.forward.__code__
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code is code:
+            raise PandoError(f"torch.utils.checkpoint runs {type(module).__name__} with use_reentrant=True, whose "
+                             "nested backward gives a gradient in parts: pass use_reentrant=False")
+        frame = frame.f_back

@@ -1,0 +1,75 @@
+"""The job text: what is trained and how, as TOML with the job file's keys (docs/job-file.md)."""
+import json
+from dataclasses import fields
+from typing import Any, Dict, Optional, Union
+
+import torch
+
+from .errors import PandoError
+from .optim import Optimizer
+from .schedule import Constant, Schedule
+
+RENAMED = {"eta_min": "min_lr"}  # torch's name -> the key's
+
+
+def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs: Optional[float],
+                  steps: Optional[int], options: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """Section -> key -> value. `options` are keys of other names, "train.seed"; None leaves a key out."""
+    check_optimizer(optimizer)
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise PandoError(f"schedule is a {type(schedule).__name__}: pass one of pando.schedule, for instance "
+                         "pando.OneCycle(). The scheduler computes the rates")
+    if (epochs is None) == (steps is None):
+        raise PandoError("pass either epochs or steps to pando.join: the length of the run")
+    sections: Dict[str, Dict[str, Any]] = {"train": {}, "optimizer": make_keys(optimizer),
+                                           "schedule": make_keys(schedule or Constant()), "eval": {}}
+    if epochs is not None:
+        sections["train"]["epochs"] = float(epochs)
+    else:
+        sections["train"]["steps"] = int(steps)
+    for key, value in options.items():
+        if value is not None:
+            section, name = key.split(".")
+            sections[section][name] = value
+    return sections
+
+
+def make_keys(arguments: Union[Optimizer, Schedule]) -> Dict[str, Any]:
+    """The keys of the section optimizer or schedule, each in its key's type."""
+    keys: Dict[str, Any] = {"type": arguments.TYPE}
+    for field in fields(arguments):
+        value = getattr(arguments, field.name)
+        if field.name == "betas":
+            keys["beta1"], keys["beta2"] = map(float, value)
+        elif field.name == "milestones":
+            keys["milestones"] = [int(step) for step in value]
+        else:
+            keys[RENAMED.get(field.name, field.name)] = field.type(value)
+    return keys
+
+
+def check_optimizer(optimizer: Any) -> None:
+    if isinstance(optimizer, (list, tuple)):
+        raise PandoError("pando.join takes one optimizer: parameter groups (params=) give parameters their own rate "
+                         "and decay")
+    if isinstance(optimizer, torch.optim.Optimizer):
+        raise PandoError(f"optimizer is torch's {type(optimizer).__name__}, which would update this process's copy: "
+                         "pass pando.SGD, Adam, AdamW, LARS or LAMB with the same arguments. The servers apply it")
+    if not isinstance(optimizer, Optimizer):
+        raise PandoError(f"optimizer is a {type(optimizer).__name__}: pass pando.SGD, Adam, AdamW, LARS or LAMB")
+
+
+def write_toml(sections: Dict[str, Dict[str, Any]]) -> str:
+    lines = []
+    for section, keys in sections.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {toml_value(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)

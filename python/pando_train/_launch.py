@@ -1,0 +1,86 @@
+"""The run that a script without `pando run` starts for itself: one scheduler and one server."""
+import atexit
+import os
+import select
+import shutil
+import subprocess
+import threading
+import time
+from typing import List, Optional
+
+from ._library import find_file
+from .errors import PandoError
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 10.0
+
+
+class OwnRun:
+    """A `pando run --attach` as a child of this process. It ends with the run, or with this process."""
+
+    def __init__(self):
+        """Starts it and waits for its scheduler. Raises PandoError if it does not start."""
+        self.endpoint = ""
+        self._process: Optional[subprocess.Popen] = None
+        self._error: Optional[OSError] = None
+        self._is_started = threading.Event()
+        reader, writer = os.pipe()
+        try:
+            command = [find_program(), "run", "--attach", "--servers", "1", "--endpoint-file", f"/dev/fd/{writer}"]
+            # The kernel ends the child when the thread that started it ends, so that thread stays.
+            threading.Thread(target=self._keep, args=(command, writer), name="pando-run", daemon=True).start()
+            self._is_started.wait()
+            os.close(writer)
+            writer = -1
+            self.endpoint = self._read_endpoint(reader)
+        finally:
+            os.close(reader)
+            if writer >= 0:
+                os.close(writer)
+        atexit.register(self.close)
+
+    def _keep(self, command: List[str], writer: int) -> None:
+        try:
+            self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL)
+        except OSError as error:
+            self._error = error
+        self._is_started.set()
+        if self._process is not None:
+            self._process.wait()
+
+    def _read_endpoint(self, reader: int) -> str:
+        if self._process is None:
+            raise PandoError(f"cannot start pando run: {self._error}")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        text = b""
+        while not text.endswith(b"\n"):
+            if not select.select([reader], [], [], max(deadline - time.monotonic(), 0))[0]:
+                self.close()
+                raise PandoError(f"pando run named no endpoint within {START_TIMEOUT_S:.0f} s: its messages are above")
+            part = os.read(reader, 4096)
+            if not part:
+                self.close()
+                raise PandoError("pando run ended before its scheduler listened: its messages are above")
+            text += part
+        return text.decode().strip()
+
+    def close(self, is_over: bool = False) -> None:
+        """Ends the child. If the run is over, it has 10 s to end by itself."""
+        atexit.unregister(self.close)
+        for stop in (lambda: None, self._process.terminate, self._process.kill)[0 if is_over else 1:]:
+            stop()
+            try:
+                self._process.wait(END_TIMEOUT_S)
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def find_program() -> str:
+    """The program pando. Raises PandoError with the places searched."""
+    path, places = find_file("PANDO_PROGRAM", "pando", "cli")
+    path = path or shutil.which("pando")
+    if path is None:
+        raise PandoError(f"cannot find the program pando. Searched: {'; '.join([*places, 'PATH'])}. Build it with "
+                         "`ninja -C build`, set PANDO_PROGRAM, or start the script with `pando run`")
+    return path

@@ -1,0 +1,107 @@
+"""One micro-batch of training: the with block of a training loop."""
+import traceback
+from typing import Any, Optional
+
+import torch
+
+from ._exchange import Exchange
+from ._hooks import Hooks
+from ._library import Work, Worker
+from ._random import derive, seed_generators
+from .errors import Abandoned
+
+
+class MicroBatch:
+    """Returned by Run.micro_batch; used once.
+
+    At the start it clears gradients, seeds the generators and loads parameters. At the end it gives what
+    is left and finishes the work. If the work is abandoned meanwhile, the rest of the block is left out.
+    """
+
+    def __init__(self, run, work: Work, weight: Optional[float]):
+        self._run = run
+        self._work = work
+        self._weight = weight
+        self._loss: Any = None
+        self._correct: Any = None
+
+    @property
+    def step(self) -> int:
+        """The step, from 0. The parameters are those after `step` updates."""
+        return self._work.step
+
+    @property
+    def index(self) -> int:
+        """Which of the step's micro-batches this is, from 0."""
+        return self._work.micro_batch
+
+    @property
+    def samples(self) -> int:
+        """How many samples it has."""
+        return len(self._work.samples)
+
+    def log(self, loss: Any = None, correct: Any = None) -> None:
+        """For metrics.csv: the mean loss of the samples, and how many answers were right."""
+        self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
+        self._correct = correct.detach() if isinstance(correct, torch.Tensor) else correct
+
+    def __enter__(self) -> "MicroBatch":
+        exchange: Exchange = self._run.exchange
+        exchange.begin(True, float(self.samples if self._weight is None else self._weight))
+        seed_generators(derive("forward", self._run.facts.seed, self._work.step, self._work.micro_batch))
+        try:
+            self._run.hooks.begin()
+        except Abandoned:
+            pass  # the first hook raises it again, within the block
+        except BaseException as error:
+            self._run.hooks.leave_forward()
+            self._fail(error)
+            raise
+        return self
+
+    def __exit__(self, kind, error, trace) -> bool:
+        """Swallows Abandoned, and errors that it causes. Other errors end the run with their traceback."""
+        exchange: Exchange = self._run.exchange
+        hooks: Hooks = self._run.hooks
+        hooks.leave_forward()
+        try:
+            if error is not None:
+                return self._handle(error)
+            if not exchange.is_abandoned:
+                self._finish(hooks, self._run.worker)
+        except Abandoned:
+            exchange.is_abandoned = True
+        except Exception as problem:
+            self._fail(problem)
+            raise
+        finally:
+            self._clean(exchange)
+        return True
+
+    def _handle(self, error: BaseException) -> bool:
+        """Whether the error of the block is swallowed."""
+        # Where torch's C++ calls Python during backward, it turns Abandoned into a RuntimeError.
+        if isinstance(error, Abandoned) or (self._run.exchange.is_abandoned and isinstance(error, RuntimeError)):
+            self._run.exchange.is_abandoned = True
+            return True
+        if isinstance(error, Exception):
+            self._fail(error)
+        return False
+
+    def _finish(self, hooks: Hooks, worker: Worker) -> None:
+        hooks.finish()
+        sums = []
+        if self._loss is not None:
+            sums.append(float(self._loss) * self.samples)
+        if self._correct is not None:
+            sums = (sums or [0.0]) + [float(self._correct)]
+        worker.finish_work(sums)
+
+    def _fail(self, error: BaseException) -> None:
+        self._run.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+
+    def _clean(self, exchange: Exchange) -> None:
+        if exchange.is_abandoned:
+            for _, entry in self._run.table.parameters:
+                entry.tensor.grad = None
+        exchange.end()

@@ -1,0 +1,68 @@
+"""The running statistics of a batch norm during training.
+
+The servers keep them: version t + 1 is the moving average of version t and of the step's mean. A
+worker gives the statistics of its micro-batch alone. Before a forward they are set to 0 with momentum
+1, so that afterwards the buffers hold exactly the batch's mean and variance. Activation checkpointing
+calls the layer again, which gives the same values.
+"""
+from typing import List, Optional, Tuple
+
+import torch
+from torch import nn
+
+from ._exchange import Exchange
+from .errors import PandoError
+
+
+class Norm:
+    """One layer with running statistics. `indices` are those of running_mean and running_var."""
+
+    def __init__(self, module: nn.Module, name: str, indices: List[int], exchange: Exchange):
+        self._module = module
+        self._name = name
+        self._indices = indices
+        self._exchange = exchange
+        self._momentum = module.momentum
+        self._earlier: Optional[Tuple[torch.Tensor, ...]] = None  # statistics of an earlier call in this micro-batch
+        module.momentum = 1.0
+
+    def remove(self) -> None:
+        self._module.momentum = self._momentum
+
+    def enter(self) -> None:
+        """Before a forward of the layer."""
+        if not self._makes_statistics():
+            for index in self._indices:
+                self._exchange.load(index)
+            return
+        is_again = self._exchange.is_given(self._indices[0])
+        self._earlier = tuple(value.clone() for value in self._values()) if is_again else None
+        for index, value in zip(self._indices, self._values()):
+            value.zero_()
+            self._exchange.forget(index)
+
+    def leave(self) -> None:
+        """After a forward. Raises PandoError if the layer has run twice on different inputs."""
+        if not self._makes_statistics():
+            if self._module.training:  # of an evaluation that has left eval()
+                for index in self._indices:
+                    self._exchange.forget(index)
+        elif self._earlier is None:
+            for index, value in zip(self._indices, self._values()):
+                self._exchange.give(index, value)
+        elif not all(map(torch.equal, self._earlier, self._values())):
+            raise PandoError(f"batch norm {self._name} was called twice in one micro-batch, with different inputs: "
+                             "its running statistics would depend on the order. Use two layers")
+
+    def finish(self) -> None:
+        """At the end of a micro-batch. A layer that made no statistics keeps its running ones."""
+        for index, value in zip(self._indices, self._values()):
+            if not self._exchange.is_given(index):
+                self._exchange.load(index)
+                self._exchange.give(index, value)
+
+    def _makes_statistics(self) -> bool:
+        return self._module.training and self._exchange.is_training
+
+    def _values(self) -> Tuple[torch.Tensor, torch.Tensor]:
+        return self._module.running_mean, self._module.running_var

@@ -1,0 +1,294 @@
+"""Run: this process's part in training a module."""
+import ctypes
+import os
+import sys
+import traceback
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from torch import nn
+
+from . import _library as lib
+from ._data import Reader, Samples, count_samples, find_ahead, split_work
+from ._evaluation import Evaluation
+from ._exchange import Exchange
+from ._hooks import Hooks
+from ._job import make_sections, write_toml
+from ._launch import OwnRun
+from ._micro_batch import MicroBatch
+from ._process import ProcessGuard
+from ._random import choose_determinism, describe_kind, given_seed
+from ._tensors import TensorTable, clean_name
+from ._weights import read_safetensors, write_safetensors
+from .errors import Abandoned, PandoError, RunFailed, Stopped
+from .optim import Optimizer
+from .schedule import Schedule
+
+
+def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
+         epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
+         micro_batches: int = 8, params: Sequence[Dict[str, Any]] = (), clip_norm: float = 0.0,
+         clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
+         drop_last: bool = False, evaluate_every_epochs: Optional[int] = None,
+         evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
+         seed: Optional[int] = None, threads: int = 1) -> "Run":
+    """Prepares this process to train `model` on the servers of a run. Run.loader then joins the run.
+
+    All workers of a run pass the same. The keys of docs/job-file.md say more about each argument.
+
+      train_set: a map-style data set
+      optimizer: pando.SGD, Adam, AdamW, LARS or LAMB
+      epochs, steps: the length of the run; one of them
+      global_batch: samples of a step, over all workers
+      micro_batches: parts of a step, each computed by one worker at a time
+      params: torch's parameter groups, with lr and weight_decay
+      clip_norm, clip_value: bounds of the step's whole gradient; 0: none
+      ema_decay: share that an average of the weights keeps at each step; 0: no average
+      exclude_bias_and_norm: no weight decay of tensors of one dimension
+      drop_last: an epoch's last batch is left out if the data do not fill it
+      seed: of samples, augmentation and dropout; default: the value given to pando.seed
+      threads: of each operation in this process; the same in all workers
+
+    Raises PandoError for a module, data set or optimizer that Pando cannot train.
+    """
+    choose_determinism(threads)
+    table = TensorTable(model)
+    options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
+               "train.seed": given_seed() if seed is None else int(seed),
+               "train.last_batch": "drop" if drop_last else "short",
+               "optimizer.clip_norm": float(clip_norm), "optimizer.clip_value": float(clip_value),
+               "optimizer.ema_decay": float(ema_decay),
+               "optimizer.weight_decay_exclude_bias_and_norm": bool(exclude_bias_and_norm),
+               "eval.every_epochs": evaluate_every_epochs, "eval.every_steps": evaluate_every_steps,
+               "eval.early_stop_patience": int(early_stop_patience)}
+    sections = make_sections(optimizer, schedule, epochs=epochs, steps=steps, options=options)
+    table.apply_groups(params, optimizer.lr)
+    count_samples(train_set, "the training set")
+    return Run(table, train_set, sections)
+
+
+class Run:
+    """A run, as this worker takes part in it. Made by pando.join.
+
+    Threads: the main thread of the script.
+    """
+
+    def __init__(self, table: TensorTable, train_set: Any, sections: Dict[str, Dict[str, Any]]):
+        self.table = table
+        self._train_set = train_set
+        self._sections = sections
+        self._evaluation: Optional[Evaluation] = None
+        self._current: Optional[lib.Work] = None
+        self._is_waiting = False  # a batch was handed out, and its micro_batch() has not begun
+        self._is_open = False
+        self._is_over = self._is_complete = False  # the run has ended; with final weights
+        self._own_run: Optional[OwnRun] = None
+        self._guard: Optional[ProcessGuard] = None
+        # Since the loop has begun:
+        self.worker: Optional[lib.Worker] = None
+        self.facts: Optional[lib.RunFacts] = None
+        self.exchange: Optional[Exchange] = None
+        self.hooks: Optional[Hooks] = None
+
+    # ---- for training scripts ----
+
+    def evaluate_with(self, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int = 64) -> None:
+        """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
+
+        `function` gets a batch of at most `batch_size` test samples, as the loop gets one of training. It
+        returns sums over them by name, as numbers or tensors of one element. `correct` becomes the test
+        accuracy, and `loss_sum` the test loss. The module is in eval() and no_grad. Call it before the loop.
+        """
+        if self._is_open:
+            raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
+        count_samples(test_set, "the test set")
+        self._evaluation = Evaluation(self.table.module, test_set, function, batch_size)
+
+    def loader(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+               pin_memory: bool = False) -> Iterator[Any]:
+        """Joins the run, and yields one batch for each micro-batch that this process is given.
+
+        `num_workers` processes read samples ahead; 0: this one reads them when they are due. After the loop
+        the module holds the run's final weights. Raises RunFailed with the root cause if the run has
+        failed, and Stopped, which ends the script, if it was stopped or this process has left it.
+        """
+        if self._is_open:
+            raise PandoError("run.loader() was called twice: one loop trains all epochs; use evaluate_with for "
+                             "evaluations between them")
+        self._is_open = True
+        return self._loop(num_workers, collate_fn, pin_memory)
+
+    def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
+        """The with block of one batch of the loader: forward, backward and log."""
+        if self._current is None or not self._is_waiting:
+            raise PandoError("run.micro_batch() was called without a new batch: use it once for each batch of "
+                             "run.loader(), within the loop")
+        if weight is not None:
+            raise PandoError("run.micro_batch(weight=) is not supported yet: pass the mean loss over samples")
+        self._is_waiting = False
+        return MicroBatch(self, self._current, weight)
+
+    def save(self, path: str) -> None:
+        """Writes the final weights as safetensors with PyTorch's names, buffers and frozen parameters included."""
+        if not self._is_complete:
+            raise PandoError(f"cannot save {path}: the module does not hold the final weights. Call run.save after "
+                             "the loop; `pando export RUN_DIR` writes those of a run in progress")
+        write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
+
+    def leave(self) -> None:
+        """Leaves the run in order: other workers take over, and the loop ends."""
+        if self.worker is not None:
+            self.worker.leave()
+
+    # ---- the loop ----
+
+    def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
+        reader: Optional[Reader] = None
+        try:
+            reader = self._start(num_workers, collate, pin_memory)
+            yield from self._batches(reader)
+            self._end()
+        except Exception as error:
+            self.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+            raise
+        finally:
+            if reader is not None:
+                reader.close()
+            self._close()
+
+    def _batches(self, reader: Reader) -> Iterator[Any]:
+        while True:
+            self._current = self.worker.next_work()
+            if self._current is None:
+                return
+            if self._current.kind == lib.EVALUATE:
+                self._evaluate(reader, self._current)
+                continue
+            batch = reader.read(next(split_work(self._current, 1)))
+            self._is_waiting = True
+            yield batch
+            if self._is_waiting:
+                raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
+                                 "run, and no other process computes it")
+
+    def _evaluate(self, reader: Reader, work: lib.Work) -> None:
+        self.exchange.begin(False, 1.0)
+        try:
+            self.exchange.load_all()
+            self.table.set_counts(work.version)
+            batches = (reader.read(chunk) for chunk in split_work(work, self._evaluation.batch_size))
+            self.worker.finish_work(self._evaluation.run(batches, self.facts.seed, work.version, work.samples[0]))
+        except Abandoned:
+            self.exchange.is_abandoned = True
+        finally:
+            self.exchange.end()
+
+    # ---- start ----
+
+    def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
+        """Joins the run and hooks the module."""
+        test_set = self._evaluation.test_set if self._evaluation else None
+        self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
+        library = lib.load_library()
+        device = find_device(self.table)
+        endpoint = os.environ.get("PANDO_SCHEDULER")
+        if not endpoint:
+            self._own_run = OwnRun()
+            endpoint = self._own_run.endpoint
+        self.worker = lib.Worker(library, self._make_options(endpoint, device))
+        self._guard = ProcessGuard(self.leave, self.fail)
+        is_in_time = self.worker.join()
+        self.facts = self.worker.describe()
+        if self.facts.took_over and is_in_time:
+            print("pando: the run's first weights are another worker's, and differ from this script's: call "
+                  "pando.seed before the model is built", file=sys.stderr)
+        self.exchange = Exchange(self.worker, self.table, device)
+        self.hooks = Hooks(self.table, self.exchange)
+        batch_size = self._evaluation.batch_size if self._evaluation else 1
+        return Reader(Samples(self._train_set, test_set, self.facts.seed),
+                      lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
+                      collate, num_workers, pin_memory)
+
+    def _find_names(self, reader: Reader) -> None:
+        """Learns the names of the evaluation's sums from one or two test samples."""
+        if self._evaluation is None:
+            return
+        work = lib.Work(lib.EVALUATE, 0, 0, 0, 0, tuple(range(min(2, len(self._evaluation.test_set)))))
+        self._evaluation.find_names(reader.read(next(split_work(work, 2))))
+        self._sections["eval"]["sums"] = self._evaluation.names
+
+    def _make_options(self, endpoint: str, device: torch.device) -> lib.OptionsStruct:
+        entries = self.table.entries
+        initial_values = [entry.tensor.detach().to("cpu", copy=False).contiguous() for entry in entries]
+        tensors = (lib.TensorStruct * len(entries))()
+        for struct, entry, initial in zip(tensors, entries, initial_values):
+            shape = (ctypes.c_uint64 * max(initial.dim(), 1))(*initial.shape)
+            struct.name, struct.shape, struct.dimensions = entry.name.encode(), shape, initial.dim()
+            struct.kind, struct.momentum = entry.kind, entry.momentum
+            struct.lr_factor, struct.weight_decay = entry.lr_factor, entry.weight_decay
+            struct.initial = initial.data_ptr()
+        module = getattr(self.table.module, "_orig_mod", self.table.module)
+        test_samples = len(self._evaluation.test_set) if self._evaluation else 0
+        rank = os.environ.get("PANDO_RANK")
+        options = lib.OptionsStruct(
+            endpoint.encode(), write_toml(self._sections).encode(), type(module).__name__.encode(), tensors,
+            len(entries), len(self._train_set), test_samples,
+            describe_kind(device, self.table.hash_constants()).encode(), 0, lib.ANY_RANK if rank is None else int(rank))
+        options.keep = initial_values
+        return options
+
+    # ---- end ----
+
+    def fail(self, text: str) -> None:
+        """Ends the run: `text` is the root cause. Does nothing outside of the loop."""
+        if self.worker is not None:
+            self.worker.fail(text)
+
+    def _end(self) -> None:
+        """The run is over for this process. Raises RunFailed or Stopped, or loads the final weights."""
+        self._is_over = True
+        ending, text = self.worker.end()
+        if ending == lib.COMPLETED:
+            self._load_final(os.path.join(self.facts.run_dir, "final.safetensors"))
+        elif ending == lib.FAILED:
+            raise RunFailed(text or "the run has failed: its summary.json says why")
+        else:
+            print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
+            raise Stopped(text)
+
+    def _load_final(self, path: str) -> None:
+        try:
+            values, metadata = read_safetensors(path)
+        except OSError as error:
+            warnings.warn(f"the module does not hold the final weights: {path} cannot be read ({error.strerror}). "
+                          "Use a run folder that all machines share")
+            return
+        for entry in self.table.entries:
+            if entry.name not in values or values[entry.name].shape != entry.tensor.shape:
+                raise PandoError(f"{path} has no tensor {entry.name} of shape {tuple(entry.tensor.shape)}")
+            entry.tensor.data.copy_(values[entry.name])
+        self.table.set_counts(int(metadata.get("step", self.facts.step_count)))
+        self._is_complete = True
+
+    def _close(self) -> None:
+        if self.hooks is not None:
+            self.hooks.remove()
+        if self._guard is not None:
+            self._guard.remove()
+        if self.worker is not None:
+            self.worker.close()
+            self.worker = None
+        if self._own_run is not None:
+            self._own_run.close(self._is_over)
+        self._current = None
+
+
+def find_device(table: TensorTable) -> torch.device:
+    """The device of all tensors. Raises PandoError if they are on several."""
+    first = table.entries[0]
+    for entry in table.entries:
+        if entry.tensor.device != first.tensor.device:
+            raise PandoError(f"{entry.name} is on {entry.tensor.device} and {first.name} on {first.tensor.device}: "
+                             "move the whole model to one device before run.loader()")
+    return first.tensor.device

@@ -1,0 +1,31 @@
+"""The exceptions of pando_train."""
+
+
+class PandoError(RuntimeError):
+    """The program or the run cannot go on. The message says what failed, where, and what to do next."""
+
+
+class RunFailed(PandoError):
+    """The run has failed. The message is its root cause, perhaps of another process."""
+
+
+class Stopped(SystemExit):
+    """The run was stopped, or this process has left it, before the last step.
+
+    The module does not hold final weights, so the script ends here. The exit status is 0, because
+    `pando resume` or the other workers continue the run.
+    """
+
+    def __init__(self, text: str):
+        super().__init__(0)
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Abandoned(BaseException):
+    """The current work does not count any more. `Run.micro_batch` catches it, and the loader goes on.
+
+    It is no Exception, so that `except Exception` in a training loop does not catch it.
+    """

@@ -1,0 +1,55 @@
+"""The servers' optimizers, with torch's argument names. The formulas are those of torch.optim."""
+from dataclasses import dataclass
+from typing import ClassVar, Tuple
+
+
+class Optimizer:
+    """Base of the optimizers. `lr` is the highest rate of the schedule."""
+    TYPE: ClassVar[str] = ""
+    lr: float
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """torch.optim.SGD."""
+    lr: float = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    TYPE = "sgd"
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """torch.optim.Adam. The decay is added to the gradient."""
+    lr: float = 1e-3
+    betas: Tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    TYPE = "adam"
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """torch.optim.AdamW. The decay is subtracted from the weights."""
+    weight_decay: float = 1e-2
+    TYPE = "adamw"
+
+
+@dataclass(frozen=True)
+class LARS(Optimizer):
+    """LARS as published: SGD with a rate for each tensor. Tensors of one dimension have no decay."""
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    trust_coefficient: float = 0.001
+    TYPE = "lars"
+
+
+@dataclass(frozen=True)
+class LAMB(Adam):
+    """LAMB as published: Adam with a rate for each tensor. Tensors of one dimension have no decay."""
+    eps: float = 1e-6
+    trust_ratio_max: float = 10.0
+    TYPE = "lamb"

@@ -1,0 +1,174 @@
+"""Data, evaluation, and the ends of a run, with the fake library."""
+import os
+import random
+import signal
+import unittest
+from unittest import mock
+
+from support import FakeCase, Points, make_mlp, nn, pando, torch, F
+
+
+class Failing(Points):
+    def __getitem__(self, index):
+        if index == 5:
+            raise ValueError("picture 5 cannot be decoded")
+        return super().__getitem__(index)
+
+
+def count_correct(run, model):
+    run.evaluate_with(Points(11), lambda x, y: dict(correct=(model(x).argmax(1) == y).sum(),
+                                                    loss_sum=F.cross_entropy(model(x), y, reduction="sum")),
+                      batch_size=4)
+
+
+class DataTest(FakeCase):
+    def test_processes_that_read_ahead_change_no_bit(self):
+        data = Points(noise=0.5)
+        expected = self.train(data=data, steps=4).bits()
+        for workers, guesses in ((1, False), (2, False), (2, True)):
+            with self.subTest(workers=workers, wrong_guesses=guesses):
+                self.new_fake().wrong_guesses = guesses
+                self.fake.abandon = {(1, 2): "give:1", (3, 0): "load:2"}
+                self.fake.rollback = {2: 1}
+                bits = self.train(data=data, steps=4, num_workers=workers, evaluate=count_correct).bits()
+                self.assertEqual(bits, expected)
+
+    def test_a_sample_follows_from_seed_epoch_and_index(self):
+        from pando_train._data import Samples
+        samples = Samples(Points(noise=1.0), Points(noise=1.0), 1)
+        first = samples[False, 0, 3][0]
+        samples[False, 0, 4]
+        self.assertTrue(torch.equal(samples[False, 0, 3][0], first))
+        others = [samples[False, 1, 3][0], samples[True, 0, 3][0], Samples(Points(noise=1.0), None, 2)[False, 0, 3][0]]
+        self.assertFalse(any(torch.equal(other, first) for other in others))
+
+    def test_the_loop_has_generators_of_its_micro_batch(self):
+        drawn = []
+        pando.seed(1)
+        model = make_mlp()
+        run = self.join(model, Points(noise=1.0))
+        for x, y in run.loader():
+            before = torch.rand(1).item(), random.random()
+            with run.micro_batch() as mb:
+                drawn.append((mb.step, mb.index, torch.rand(1).item(), random.random()))
+                F.cross_entropy(model(x), y).backward()
+            self.assertNotEqual(before, drawn[-1][2:])
+        self.assertEqual(len({draw[2] for draw in drawn}), 12)
+
+    def test_an_error_in_the_data_set_is_the_root_cause(self):
+        for workers in (0, 1):
+            self.new_fake()
+            with self.assertRaisesRegex(ValueError, "picture 5 cannot be decoded"):
+                self.train(data=Failing(), num_workers=workers, epochs=1, steps=None)
+            self.assertIn("picture 5 cannot be decoded", self.fake.failure)
+            self.assertIn("__getitem__", self.fake.failure)
+
+    def test_samples_of_any_structure(self):
+        class Named(Points):
+            def __getitem__(self, index):
+                return dict(zip("xy", super().__getitem__(index)))
+        pando.seed(1)
+        model = make_mlp()
+        run = self.join(model, Named())
+        run.evaluate_with(Named(), lambda batch: dict(total=model(batch["x"]).sum()))
+        for batch in run.loader():
+            with run.micro_batch():
+                F.cross_entropy(model(batch["x"]), batch["y"]).backward()
+        self.assertEqual(list(self.fake.evaluations[-1][1]), ["total"])
+
+
+class EvaluationTest(FakeCase):
+    def test_sums_are_those_of_the_pinned_version_in_eval(self):
+        models = []
+
+        def evaluate(run, model):
+            models.append(model)
+            count_correct(run, model)
+        result = self.train(lambda: make_mlp(0.5), evaluate=evaluate, evaluate_every_steps=1)
+        self.assertEqual([version for version, _ in self.fake.evaluations], [1, 2, 3])
+        data = Points(11)
+        for version, sums in self.fake.evaluations:
+            model = make_mlp()
+            model.load_state_dict(dict(zip(self.fake.names, self.fake.versions[version])))
+            self.assertEqual(sums["correct"], (model(data.x).argmax(1) == data.y).sum().item())
+            self.assertAlmostEqual(sums["loss_sum"], F.cross_entropy(model(data.x), data.y, reduction="sum").item(),
+                                   places=5)
+        self.assertTrue(models[0][2].training)
+        self.new_fake()
+        self.assertEqual(self.train(lambda: make_mlp(0.5)).bits(), result.bits())
+
+    def test_wrong_functions(self):
+        for text, function in (("return a dict", lambda x, y: 3), ("is a word", lambda x, y: {"top 5": 1}),
+                               ("at least one", lambda x, y: {})):
+            model = make_mlp()
+            run = self.join(model)
+            run.evaluate_with(Points(), function)
+            with self.assertRaisesRegex(pando.PandoError, text):
+                next(run.loader())
+
+    def test_abandoned_evaluations_are_dropped(self):
+        def evaluate(run, model):
+            def stop(x, y):
+                if len(x) == 4:  # not the call that learns the names
+                    self.fake.is_dropped = not self.fake.evaluations and self.fake.step == 1 and not flags
+                    flags.append(1)
+                return dict(n=len(x))
+            flags = []
+            run.evaluate_with(Points(8), stop, batch_size=4)
+        self.train(evaluate=evaluate, evaluate_every_steps=1)
+        self.assertEqual(self.fake.evaluations, [(1, {"n": 8.0}), (2, {"n": 8.0}), (3, {"n": 8.0})])
+
+
+class EndTest(FakeCase):
+    def test_a_failed_run_raises_its_root_cause(self):
+        self.fake.fail_at = 1
+        with self.assertRaisesRegex(pando.RunFailed, "worker 1 ran out of memory"):
+            self.train()
+
+    def test_a_stopped_run_ends_the_script(self):
+        self.fake.stop_at = 1
+        with self.assertRaises(SystemExit) as raised:
+            self.train()
+        self.assertEqual(raised.exception.code, 0)
+        self.assertIsInstance(raised.exception, pando.Stopped)
+        with self.assertRaisesRegex(pando.PandoError, "does not hold the final weights"):
+            self.run_.save("x")
+
+    def test_the_first_signal_leaves(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number):
+                self.new_fake()
+                model = make_mlp()
+                steps = []
+                with self.assertRaises(pando.Stopped):
+                    for x, y in self.join(model).loader():
+                        with self.run_.micro_batch() as mb:
+                            steps.append(mb.step)
+                            os.kill(os.getpid(), number)
+                            F.cross_entropy(model(x), y).backward()
+                self.assertEqual(len(steps), 1)
+                self.assertTrue(self.fake.has_left)
+                self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
+    def test_a_run_without_readable_weights_warns(self):
+        with mock.patch("pando_train._run.read_safetensors", side_effect=FileNotFoundError(2, "No such file")):
+            with self.assertWarnsRegex(UserWarning, "final.safetensors cannot be read"):
+                self.train()
+
+    def test_an_interruption_is_no_failure(self):
+        model = make_mlp()
+        with self.assertRaises(KeyboardInterrupt):
+            for _ in self.join(model).loader():
+                with self.run_.micro_batch():
+                    raise KeyboardInterrupt
+        self.assertIsNone(self.fake.failure)
+
+
+class OneSampleTest(FakeCase):
+    def test_the_smallest_run(self):
+        self.train(lambda: nn.Linear(4, 3), data=Points(1), steps=1, global_batch=1, micro_batches=1)
+        self.assertEqual(self.fake.step, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,174 @@
+"""The parts without a run: job text, tensor table, weights, launch, library."""
+import ctypes
+import os
+import stat
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from support import ROOT, Points, make_mlp, nn, pando, torch
+
+from pando_train import _library as lib
+from pando_train._job import make_sections, write_toml
+from pando_train._launch import OwnRun
+from pando_train._random import derive, kept_generators, seed_generators
+from pando_train._tensors import TensorTable
+from pando_train._weights import read_safetensors, write_safetensors
+
+
+def make_job(optimizer, schedule=None, **options):
+    return tomllib.loads(write_toml(make_sections(optimizer, schedule, epochs=None, steps=5, options=options)))
+
+
+class JobTest(unittest.TestCase):
+    def test_every_key_is_one_of_the_job_file(self):
+        known = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
+        optimizers = [pando.SGD(), pando.Adam(), pando.AdamW(), pando.LARS(), pando.LAMB()]
+        schedules = [pando.Constant(), pando.StepLR(5), pando.MultiStepLR([1, 2]), pando.ExponentialLR(0.9),
+                     pando.CosineAnnealingLR(), pando.LinearLR(), pando.PolynomialLR(), pando.OneCycle()]
+        for optimizer in optimizers:
+            for schedule in schedules:
+                job = make_job(optimizer, schedule)
+                for section in ("train", "optimizer", "schedule", "eval"):
+                    for key in job[section]:
+                        self.assertIn(f"| `{section}.{key}`", known)
+                self.assertIn(job["optimizer"]["type"], known)
+                self.assertIn(job["schedule"]["type"], known)
+
+    def test_values_have_the_key_s_type(self):
+        job = make_job(pando.AdamW(lr=1, betas=(0.8, 0.9)), pando.MultiStepLR((10, 20), gamma=1, warmup_steps=3))
+        self.assertEqual(job["optimizer"], {"type": "adamw", "lr": 1.0, "beta1": 0.8, "beta2": 0.9, "eps": 1e-8,
+                                            "weight_decay": 0.01})
+        self.assertEqual(job["schedule"], {"type": "multi-step", "milestones": [10, 20], "gamma": 1.0,
+                                           "warmup_steps": 3})
+        self.assertIsInstance(job["optimizer"]["lr"], float)
+        self.assertEqual(make_job(pando.SGD(0.1, 0.9, nesterov=True), pando.CosineAnnealingLR(1e-5))["schedule"],
+                         {"type": "cosine", "min_lr": 1e-5, "warmup_steps": 0})
+
+    def test_options_that_are_none_are_left_out(self):
+        job = make_job(pando.SGD(), **{"eval.every_steps": None, "train.seed": 2**63 - 1})
+        self.assertEqual((job["eval"], job["train"]), ({}, {"steps": 5, "seed": 2**63 - 1}))
+
+
+class TableTest(unittest.TestCase):
+    def test_order_and_kinds(self):
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, momentum=0.3), nn.BatchNorm1d(2, affine=False),
+                              nn.BatchNorm1d(2, track_running_stats=False), nn.InstanceNorm1d(2, affine=True))
+        table = TensorTable(model)
+        names = [name for name in model.state_dict() if "num_batches" not in name]
+        self.assertEqual([entry.name for entry in table.entries], names)
+        kinds = {entry.name: (entry.kind, entry.momentum) for entry in table.entries}
+        self.assertEqual(kinds["1.running_var"], (lib.STATISTIC, 0.3))
+        self.assertEqual(kinds["1.weight"], (lib.PARAMETER, 0.0))
+
+    def test_a_scalar_and_a_constant(self):
+        class Scaled(nn.Module):
+            def __init__(self, value):
+                super().__init__()
+                self.scale = nn.Parameter(torch.tensor(2.0))
+                self.register_buffer("mask", torch.tensor([True, value]))
+        hashes = [TensorTable(Scaled(value)).hash_constants() for value in (True, False, True)]
+        self.assertEqual(hashes[0], hashes[2])
+        self.assertNotEqual(hashes[0], hashes[1])
+
+
+class RandomTest(unittest.TestCase):
+    def test_generators_are_restored(self):
+        seed_generators(5)
+        first = torch.rand(2)
+        seed_generators(5)
+        with kept_generators():
+            seed_generators(6)
+            self.assertNotEqual(torch.rand(2).tolist(), first.tolist())
+        self.assertEqual(torch.rand(2).tolist(), first.tolist())
+
+    def test_seeds_depend_on_everything(self):
+        seeds = {derive("a", 1, 2), derive("b", 1, 2), derive("a", 2, 1), derive("a", 1), derive("a", 2**64 - 1)}
+        self.assertEqual(len(seeds), 5)
+        self.assertEqual(derive("forward", 1, 2, 3), 9095634111082505894)  # of this release, on any machine
+
+
+class WeightsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/w.safetensors"
+
+    def test_all_types_come_back(self):
+        tensors = {"a": torch.randn(3, 2).t(), "b": torch.tensor(7), "c": torch.zeros(0, 3), "d": torch.tensor([True]),
+                   "e": torch.randn(5).bfloat16()}
+        write_safetensors(self.path, tensors)
+        values, _ = read_safetensors(self.path)
+        self.assertEqual(list(values), list(tensors))
+        self.assertTrue(all(torch.equal(values[name], tensors[name]) for name in tensors))
+        self.assertEqual(os.listdir(os.path.dirname(self.path)), ["w.safetensors"])
+
+    def test_damaged_files_are_named(self):
+        write_safetensors(self.path, {"a": torch.zeros(3)})
+        whole = Path(self.path).read_bytes()
+        for damaged in (b"", b"\xff" * 8, whole[:20], whole[:-1], whole[:8] + b"[" + whole[9:],
+                        whole.replace(b"[3]", b"[4]")):
+            Path(self.path).write_bytes(damaged)
+            with self.assertRaisesRegex(pando.PandoError, "w.safetensors"):
+                read_safetensors(self.path)
+
+
+class LibraryTest(unittest.TestCase):
+    def test_structs_have_the_layout_of_the_header(self):
+        """Sizes and offsets as the C compiler of x86-64 has them."""
+        self.assertEqual(ctypes.sizeof(lib.TensorStruct), 56)
+        self.assertEqual(lib.TensorStruct.initial.offset, 48)
+        self.assertEqual(ctypes.sizeof(lib.OptionsStruct), 72)
+        self.assertEqual(lib.OptionsStruct.kind.offset, 56)
+        self.assertEqual(ctypes.sizeof(lib.RunStruct), 48)
+        self.assertEqual(ctypes.sizeof(lib.WorkStruct), 48)
+
+    def test_a_missing_library_names_every_place(self):
+        with mock.patch.object(lib, "NAME", "libmissing.so"), mock.patch.dict(os.environ):
+            os.environ.pop("PANDO_LIBRARY", None)
+            with self.assertRaisesRegex(pando.PandoError, "PANDO_LIBRARY.*pando_train.*build/embed.*LD_LIBRARY_PATH"):
+                lib.load_library()
+
+    def test_a_wrong_variable_is_named(self):
+        with mock.patch.dict(os.environ, PANDO_LIBRARY="/nowhere.so"):
+            with self.assertRaisesRegex(pando.PandoError, "PANDO_LIBRARY is /nowhere.so"):
+                lib.load_library()
+
+
+class LaunchTest(unittest.TestCase):
+    def start(self, script):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        program = Path(folder.name, "pando")
+        program.write_text("#!/bin/sh\n" + script, encoding="utf-8")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        with mock.patch.dict(os.environ, PANDO_PROGRAM=str(program)):
+            return OwnRun()
+
+    def test_the_endpoint_comes_through_the_pipe(self):
+        own = self.start('echo "ipc:///tmp/$1-$2-$4" > "$6"; exec sleep 100')
+        self.assertEqual(own.endpoint, "ipc:///tmp/run---attach-1")
+        own.close()
+        self.assertIsNotNone(own._process.poll())
+
+    def test_a_child_that_ends_is_noticed(self):
+        with self.assertRaisesRegex(pando.PandoError, "ended before its scheduler listened"):
+            self.start("exit 3")
+
+    def test_a_program_that_cannot_run(self):
+        with mock.patch.dict(os.environ, PANDO_PROGRAM=str(ROOT)):
+            with self.assertRaisesRegex(pando.PandoError, "cannot start pando run"):
+                OwnRun()
+
+
+class PlainUseTest(unittest.TestCase):
+    def test_a_joined_module_is_usable_before_the_loop(self):
+        model = make_mlp()
+        pando.join(model, Points(), pando.SGD(lr=0.1), epochs=1)
+        self.assertEqual(model(torch.zeros(2, 4)).shape, (2, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()

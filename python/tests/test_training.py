@@ -1,0 +1,180 @@
+"""Training with the fake library: bits, equality to torch.optim, abandoned work."""
+import unittest
+
+from support import FakeCase, Points, make_mlp, nn, pando, torch, F
+
+
+def make_tied():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Linear(4, 4, bias=False)
+            self.unused = nn.Linear(2, 2)
+            self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+            self.head = nn.Linear(4, 4)
+            self.head.weight = self.embedding.weight
+            self.frozen = nn.Linear(4, 3)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x):
+            x = (x @ self.head.weight.t())[:, None]
+            x = self.attention(x, x, x, need_weights=False)[0][:, 0]
+            return self.frozen(self.head(self.embedding(x)))
+    return Tied()
+
+
+def make_norm():
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def train_plain(model, data, optimizer, batches):
+    """The usual loop."""
+    for batch in batches:
+        x = torch.stack([data[i][0] for i in batch])
+        y = torch.stack([data[i][1] for i in batch])
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+class TrainingTest(FakeCase):
+    def test_a_run_equals_torch_in_double_precision(self):
+        for make, ours, theirs in ((make_mlp, pando.SGD(lr=0.1, momentum=0.9),
+                                    lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+                                   (make_tied, pando.Adam(lr=0.01), lambda p: torch.optim.Adam(p, lr=0.01)),
+                                   (make_tied, pando.AdamW(lr=0.01), lambda p: torch.optim.AdamW(p, lr=0.01))):
+            with self.subTest(make=make.__name__, optimizer=ours.TYPE):
+                self.new_fake()
+                result = self.train(make, optimizer=ours, steps=6)
+                batches = [sum((w.samples for w in self.fake._works(step)), ()) for step in range(6)]
+                pando.seed(1)
+                model = make()
+                first = {name: value.clone() for name, value in model.state_dict().items()}
+                model.double()
+                data = Points()
+                data.x = data.x.double()
+                trained = [p for name, p in model.named_parameters() if "unused" not in name and p.requires_grad]
+                train_plain(model, data, theirs(trained), batches)
+                for name, value in model.named_parameters():
+                    change, ours_change = value - first[name], result.tensors[name] - first[name]
+                    if "unused" not in name and value.requires_grad:
+                        difference = (change - ours_change).norm() / change.norm()
+                        self.assertLess(difference, 1e-3 if ours.TYPE == "sgd" else 3e-3, name)
+
+    def test_abandoned_work_and_rollbacks_change_no_bit(self):
+        for make in (make_mlp, make_tied, make_norm):
+            self.new_fake()
+            expected = self.train(lambda: nn.Sequential(make(), nn.Dropout(0.1))).bits()
+            tensors = len(self.fake.tensors)
+            events = [f"{event}:{n}" for event in ("load", "give") for n in range(1, tensors + 1)] + ["finish"]
+            for event in events:
+                with self.subTest(make=make.__name__, event=event):
+                    self.new_fake().abandon = {(0, 1): event, (1, 0): event, (2, 3): event}
+                    self.fake.rollback = {2: 1}
+                    self.assertEqual(self.train(lambda: nn.Sequential(make(), nn.Dropout(0.1))).bits(), expected)
+
+    def test_calls_that_return_early_are_repeated(self):
+        expected = self.train().bits()
+        self.new_fake().again = 2
+        self.assertEqual(self.train().bits(), expected)
+
+    def test_gradients_leave_during_backward_and_parameters_are_awaited_layer_by_layer(self):
+        self.train(make_tied)
+        calls = self.fake.trace
+        last = len(calls) - calls[::-1].index(("give", "head.bias")) - 1
+        names = [name for call, name in calls[last:] if call == "give"]
+        self.assertEqual(names[0], "head.bias")
+        self.assertEqual(names[-1], "embedding.weight")
+        loads = [name for call, name in calls[:last] if call == "load"][-8:]
+        self.assertLess(loads.index("embedding.weight"), loads.index("attention.in_proj_weight"))
+        self.assertEqual(self.fake.names.count("embedding.weight"), 1)
+        self.assertFalse({"head.weight", "frozen.weight"} & set(self.fake.names))
+
+    def test_batch_norm_has_the_mean_of_the_micro_batches_statistics(self):
+        result = self.train(make_norm, data=Points(16), steps=2)
+        pando.seed(1)
+        model = make_norm()
+        data = Points(16)
+        means = []
+        for work in self.fake._works(0):
+            x = torch.stack([data[i][0] for i in work.samples])
+            means.append(model[0](x).mean(0))
+        first = 0.1 * torch.stack(means).mean(0)
+        self.assertTrue(torch.allclose(self.fake.versions[1][2 + 2], first.detach(), rtol=1e-5))
+        self.assertEqual(int(result.tensors["1.num_batches_tracked"]), 2)
+        self.assertEqual(self.run_.table.module[1].momentum, 0.1)
+
+    def test_a_norm_in_eval_keeps_its_statistics(self):
+        def make():
+            model = make_norm()
+            model[1].running_mean.fill_(0.5)
+            model[1].eval()
+            return model
+        result = self.train(make)
+        self.assertTrue(torch.allclose(result.tensors["1.running_mean"], torch.full((6,), 0.5), rtol=1e-6))
+
+    def test_checkpointing_gives_the_same_bits(self):
+        from torch.utils.checkpoint import checkpoint
+
+        class Checkpointed(nn.Sequential):
+            def forward(self, x):
+                return checkpoint(super().forward, x, use_reentrant=False)
+        expected = self.train(lambda: nn.Sequential(*make_norm(), nn.Dropout(0.3))).bits()
+        for event in (None, "load:2", "give:1", "give:3"):
+            self.new_fake().abandon = {(1, 1): event}
+            bits = self.train(lambda: Checkpointed(*make_norm(), nn.Dropout(0.3))).bits()
+            self.assertEqual(bits, expected)
+
+    def test_groups_have_their_own_rate_and_decay(self):
+        pando.seed(1)
+        model = make_mlp()
+        self.join(model, optimizer=pando.SGD(lr=0.1, weight_decay=0.5), params=[
+            dict(params=model[0].parameters(), lr=0.01), dict(params=model[3].parameters(), weight_decay=0.0)])
+        entries = {entry.name: entry for entry in self.run_.table.entries}
+        self.assertAlmostEqual(entries["0.bias"].lr_factor, 0.1)
+        self.assertLess(entries["0.bias"].weight_decay, 0)
+        self.assertEqual((entries["3.bias"].lr_factor, entries["3.bias"].weight_decay), (1.0, 0.0))
+
+    def test_autocast_and_channels_last_train(self):
+        def make():
+            return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)) \
+                .to(memory_format=torch.channels_last)
+
+        def loss(x, y):
+            return F.cross_entropy(x.float(), y)
+        expected = self.train(make, loss=loss).bits()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.new_fake()
+            bits = self.train(make, loss=loss).bits()
+        self.assertNotEqual(bits, expected)
+
+    def test_the_final_weights_are_saved_with_torch_names(self):
+        result = self.train(make_norm)
+        path = f"{self.folder}/saved.safetensors"
+        self.run_.save(path)
+        from pando_train._weights import read_safetensors
+        saved, metadata = read_safetensors(path)
+        self.assertEqual(metadata, {"format": "pt"})
+        self.assertEqual(list(saved), list(result.tensors))
+        self.assertTrue(all(torch.equal(saved[name], value) for name, value in result.tensors.items()))
+
+
+@unittest.skipUnless(hasattr(torch, "compile"), "torch.compile needs torch 2")
+class CompileTest(FakeCase):
+    def test_a_compiled_module_has_the_same_names_and_trains(self):
+        self.train(make_norm)
+        names = self.fake.names
+        for compile_ in (lambda m: torch.compile(m, backend="aot_eager"), compile_in_place):
+            self.new_fake().abandon = {(1, 1): "give:2", (0, 2): "load:3"}
+            compiled = self.train(lambda: compile_(make_norm())).tensors
+            self.assertEqual(self.fake.names, names)
+            self.assertTrue(all(torch.isfinite(value).all() for value in compiled.values()))
+
+
+def compile_in_place(module):
+    module.compile(backend="aot_eager")
+    return module
+
+
+if __name__ == "__main__":
+    unittest.main()
