@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/program_choice.h"
 #include "cli/status_table.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
@@ -127,6 +128,9 @@ Result<int> KeepNode(const NodeArgs& args, const std::string& workers) {
   PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   NodeArgs counted = args;
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
+  if (!args.worker.command.empty() && counted.worker_count == 0u)
+    return InvalidArgument("--workers 0 starts no program; leave '" + args.worker.command[0] +
+                           "' out");
   if (counted.server_count == 0 && counted.worker_count == 0u)
     return InvalidArgument("--servers 0 --workers 0 starts no process; give at least one");
   return RunNode(counted);
@@ -354,10 +358,11 @@ Subcommand AddNodeCommand(CLI::App& app) {
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
   command.prefix_command();
-  return [args, workers, &command] {
-    args->command = command.remaining();
-    if (!args->command.empty() && args->command[0] == "--")
-      args->command.erase(args->command.begin());
+  return [args, workers, &command]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words, ProgramWords(command.remaining()));
+    if (!words.empty()) {
+      PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
+    }
     return KeepNode(*args, *workers);
   };
 }

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/program_choice.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "node/log.h"
 #include "node/processes.h"
-#include "node/program_process.h"
 #include "plan/external_model.h"
 #include "run/run_folder.h"
 
@@ -44,12 +44,24 @@ std::string NameFor(const std::vector<std::string>& command) {
   return std::filesystem::path(command[0]).filename().string();
 }
 
+// The program declares the rest, and would silently win.
+Status CheckOverrides(const std::vector<JobDraft::Override>& overrides) {
+  for (const JobDraft::Override& override : overrides) {
+    const JobKey* key = FindJobKey(override.key);
+    if (key == nullptr || !IsIdentityKey(*key)) continue;
+    return InvalidArgument(fmt::format("{}: {} is the program's to say; give it to the program",
+                                       override.where, override.key));
+  }
+  return Status();
+}
+
 Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>& command) {
   JobDraft draft;
+  PANDO_RETURN_IF_ERROR(CheckOverrides(options.source.overrides));
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
-  draft.SetDefault("run.command", command);
+  draft.SetDefault("run.command", AbsoluteCommand(command));
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.model = NameFor(command.empty() ? std::vector<std::string>{"attached"} : command);
   ResolveRunNames(std::chrono::system_clock::now(), &job);
@@ -73,22 +85,15 @@ Result<int> ConcludeProgram(const ProgramOptions& options, const RunFolder& fold
 
 Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& command) {
   SetUpLog({.process = "run", .is_verbose = options.run.is_verbose});
-  if (options.is_attached != command.empty()) {
-    return InvalidArgument(options.is_attached
-                               ? "--attach starts no program; leave '" + command[0] + "' out"
-                               : "no program to run: pando run [FLAGS] PROGRAM [ARGUMENTS]");
-  }
-  if (!command.empty() && command[0].starts_with("-")) {
-    return InvalidArgument(fmt::format(
-        "unknown flag '{}': the program says what is trained, so its own arguments come behind it: "
-        "pando run [FLAGS] PROGRAM [ARGUMENTS]",
-        command[0]));
-  }
-  if (options.is_attached && options.run.attach_file.empty())
+  if (options.is_attached && !command.empty())
+    return InvalidArgument("--attach starts no program; leave '" + command[0] + "' out");
+  if (options.is_attached == options.run.attach_file.empty())
     return InvalidArgument(
-        "--attach needs --endpoint-file FILE, from which workers learn where "
-        "to join");
-  if (!options.is_attached) PANDO_RETURN_IF_ERROR(ResolveCommand(command).status());
+        "--attach and --endpoint-file go together: without a program to start, the "
+        "file says where workers join");
+  if (!options.is_attached) {
+    PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(command));
+  }
   PANDO_ASSIGN_OR_RETURN(options.run.job, JobFor(options, command));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
@@ -117,9 +122,8 @@ Subcommand AddRunCommand(CLI::App& app) {
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddVerboseOption(command, &options->run.is_verbose);
   command.prefix_command();
-  return [options, &command] {
-    std::vector<std::string> words = command.remaining();
-    if (!words.empty() && words[0] == "--") words.erase(words.begin());
+  return [options, &command]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words, ProgramWords(command.remaining()));
     return RunPrograms(*options, words);
   };
 }

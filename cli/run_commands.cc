@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/program_choice.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/log.h"
 #include "node/processes.h"
-#include "node/program_process.h"
 #include "plan/external_model.h"
 #include "run/engine_file.h"
 #include "run/run_folder.h"
@@ -225,7 +225,6 @@ Status CheckJournal(const RunFolder& folder) {
 // Of a program's run the program has model and data.
 Result<JobPlan> PlanForResume(const Job& job) {
   if (IsExternal(job) && IsDeclared(job)) {
-    PANDO_RETURN_IF_ERROR(ResolveCommand(job.command).status());
     return ExternalPlan(job);
   }
   if (IsExternal(job))
@@ -256,6 +255,9 @@ Result<int> Resume(RunOptions options) {
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
+  if (IsExternal(job)) {
+    PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
+  }
   const int exit_code = RunLocal(options.run);
   return exit_code == kExitFenced ? exit_code : Conclude(options, job, folder, exit_code);
 }

@@ -2,13 +2,19 @@
 #include "embed/pando_worker.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +26,7 @@
 #include "embed/program_worker.h"
 #include "job/job_file.h"
 #include "plan/external_model.h"
+#include "proto/message_limits.h"
 #include "run/safetensors.h"
 
 using pando::InvalidArgument;
@@ -30,6 +37,7 @@ using pando::Status;
 
 // Threads: as pando_worker.h says.
 struct pando_worker {
+  const pid_t process = getpid();
   std::unique_ptr<ProgramWorker> worker;  // null: it could not be opened
   std::mutex mutex;                       // guards:
   std::map<std::thread::id, std::string> errors;
@@ -44,6 +52,8 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+// Of a root cause; a message takes a little more.
+constexpr size_t kFailureBytesMax = pando::kTextBytesMax - 1024;
 // How long a failure of the program waits until the scheduler has it.
 constexpr std::chrono::seconds kFailurePatience(5);
 
@@ -60,12 +70,33 @@ pando_result Fail(pando_worker* worker, const std::string& text) {
 // Nothing of C++ may leave a function of C.
 template <class Function>
 pando_result Guarded(pando_worker* worker, Function function) {
+  if (worker == nullptr) return PANDO_ERROR;
   try {
     return function();
   } catch (const std::exception& error) {
-    return Fail(worker, fmt::format("out of memory, or a fault of Pando: {}", error.what()));
+    try {
+      return Fail(worker, fmt::format("out of memory, or a fault of Pando: {}", error.what()));
+    } catch (...) {
+    }
+  } catch (...) {
   }
+  return PANDO_ERROR;
 }
+
+// What adds gradients flushes denormals, as servers do (docs/determinism.md), with any setting of
+// the program's thread.
+class ScopedFloatEnvironment {
+ public:
+  ScopedFloatEnvironment() {
+    fegetenv(&before_);
+    pando::SetFloatEnvironment();
+  }
+  ~ScopedFloatEnvironment() { fesetenv(&before_); }
+  ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
+
+ private:
+  fenv_t before_;
+};
 
 pando_result ToResult(ProgramComputer::Outcome outcome) {
   switch (outcome) {
@@ -83,14 +114,16 @@ pando_result ToResult(ProgramComputer::Outcome outcome) {
 pando_result EndFor(pando_worker* worker) {
   const ProgramWorker::Ending* ending = worker->worker->ending();
   if (ending == nullptr) return PANDO_OK;
-  return ending->failure.ok() ? PANDO_END : Fail(worker, ending->failure.message());
+  const bool is_end =
+      ending->failure.ok() || ending->failure.code() == pando::StatusCode::kInterrupted;
+  return is_end ? PANDO_END : Fail(worker, ending->failure.message());
 }
 
 // What calls have in common that need a run.
 template <class Function>
 pando_result InRun(pando_worker* worker, Function function) {
   return Guarded(worker, [&] {
-    if (worker->worker == nullptr) return Fail(worker, "pando_open has failed");
+    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
     if (const pando_result end = EndFor(worker); end != PANDO_OK) return end;
     if (!worker->worker->has_joined()) return Fail(worker, "pando_join has not returned PANDO_OK");
     return function(*worker->worker);
@@ -117,6 +150,9 @@ Result<pando::TensorSpec> SpecFor(const pando_tensor& tensor, uint32_t index) {
   if (tensor.kind != PANDO_PARAMETER && tensor.kind != PANDO_STATISTIC)
     return InvalidArgument(
         fmt::format("tensor '{}': {} is no kind of tensor", tensor.name, tensor.kind));
+  if (!std::isfinite(tensor.lr_factor) || std::isnan(tensor.weight_decay))
+    return InvalidArgument(
+        fmt::format("tensor '{}': lr_factor and weight_decay must be numbers", tensor.name));
   pando::TensorSpec spec{.name = tensor.name,
                          .shape = {tensor.shape, tensor.shape + tensor.dimensions}};
   if (tensor.kind == PANDO_STATISTIC) {
@@ -161,6 +197,12 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
     return InvalidArgument(
         "no scheduler to join: start the program with `pando run` or `pando node`, which give its "
         "endpoint as PANDO_SCHEDULER");
+  const std::string kind =
+      options.kind != nullptr && *options.kind != '\0' ? options.kind : "program";
+  if (kind.size() > pando::kNameBytesMax)
+    return InvalidArgument(
+        fmt::format("kind has {} bytes, at most {} are allowed: give a hash of the longer parts",
+                    kind.size(), pando::kNameBytesMax));
   PANDO_ASSIGN_OR_RETURN(pando::Job job, DeclaredJob(options));
   PANDO_ASSIGN_OR_RETURN(const pando::TensorLayout layout, pando::ExternalLayout(job));
   auto flat = std::make_shared<pando::FloatBuffer>(layout.float_count());
@@ -168,12 +210,16 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
     std::copy_n(options.tensors[i].initial, layout.specs()[i].size(),
                 flat->data() + layout.offset(i));
   }
+  // As the scheduler will read it, so that both compare alike.
+  PANDO_ASSIGN_OR_RETURN(job, pando::ParseJobText(pando::WriteJobText(job), "the declaration"));
   job.init_hash = pando::WeightsHash(layout, std::as_const(*flat).span());
+  if (pando::WriteJobText(job).size() > pando::kDocumentBytesMax)
+    return InvalidArgument("the declaration of the tensors is too long: give them shorter names");
   return ProgramWorker::Options{
       .scheduler = options.scheduler,
       .job = job,
       .declared = {pando::WriteJobText(job), pando::ToBlob(std::move(flat))},
-      .kind = options.kind != nullptr && *options.kind != '\0' ? options.kind : "program",
+      .kind = kind,
       .start_timeout_ms = options.start_timeout_ms == 0 ? 60000 : options.start_timeout_ms,
       .wanted_rank = options.wanted_rank};
 }
@@ -191,6 +237,7 @@ void Fill(pando_work* work, const pando::JobPlan& plan, const pando::CurrentWork
 }
 
 pando_ending ToEnding(const ProgramWorker::Ending& ending) {
+  if (ending.failure.code() == pando::StatusCode::kInterrupted) return PANDO_INTERRUPTED;
   if (!ending.failure.ok()) return PANDO_FAILED;
   if (!ending.stop) return PANDO_INTERRUPTED;
   switch (ending.stop->reason) {
@@ -213,8 +260,10 @@ uint32_t pando_abi(void) { return PANDO_WORKER_ABI; }
 const char* pando_version(void) { return pando::PandoVersion(); }
 
 pando_result pando_open(const pando_options* options, pando_worker** worker) {
-  *worker = new pando_worker;  // the program's, until pando_close
+  if (worker == nullptr) return PANDO_ERROR;
+  *worker = new (std::nothrow) pando_worker;  // the program's, until pando_close
   return Guarded(*worker, [&] {
+    if (options == nullptr) return Fail(*worker, "pando_open got no options");
     Result<ProgramWorker::Options> read = ReadOptions(*options);
     if (!read.ok()) return Fail(*worker, read.status().message());
     (*worker)->worker = std::make_unique<ProgramWorker>(*std::move(read));
@@ -224,7 +273,7 @@ pando_result pando_open(const pando_options* options, pando_worker** worker) {
 
 pando_result pando_join(pando_worker* worker, uint32_t timeout_ms) {
   return Guarded(worker, [&] {
-    if (worker->worker == nullptr) return Fail(worker, "pando_open has failed");
+    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
     if (!worker->worker->AwaitJoin(After(timeout_ms))) return PANDO_AGAIN;
     return EndFor(worker);
   });
@@ -283,30 +332,32 @@ pando_result pando_load_tensor(pando_worker* worker, uint32_t tensor, float* to,
 pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor, const float* gradient,
                                  double weight) {
   return InRun(worker, [&](ProgramWorker& program) {
+    const ScopedFloatEnvironment environment;
     return Report(worker, program.computer().GiveGradient(tensor, gradient, weight));
   });
 }
 
 pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_t count) {
   return InRun(worker, [&](ProgramWorker& program) {
+    const ScopedFloatEnvironment environment;
     return Report(worker, program.computer().Finish({sums, count}));
   });
 }
 
 void pando_leave(pando_worker* worker) {
-  if (worker->worker != nullptr) worker->worker->Leave();
+  if (worker != nullptr && worker->worker != nullptr) worker->worker->Leave();
 }
 
 pando_result pando_fail(pando_worker* worker, const char* text, uint32_t timeout_ms) {
   return InRun(worker, [&](ProgramWorker& program) {
-    program.computer().Fail(text);
+    program.computer().Fail(std::string(text, strnlen(text, kFailureBytesMax)));
     return program.AwaitEnd(After(timeout_ms)) ? PANDO_OK : PANDO_AGAIN;
   });
 }
 
 pando_ending pando_end(pando_worker* worker, const char** text) {
   const ProgramWorker::Ending* ending =
-      worker->worker == nullptr ? nullptr : worker->worker->ending();
+      worker == nullptr || worker->worker == nullptr ? nullptr : worker->worker->ending();
   if (ending == nullptr) return PANDO_NOT_ENDED;
   std::lock_guard lock(worker->mutex);
   if (worker->end_text.empty()) {
@@ -319,9 +370,13 @@ pando_ending pando_end(pando_worker* worker, const char** text) {
 }
 
 const char* pando_last_error(pando_worker* worker) {
+  if (worker == nullptr) return "there is no worker: out of memory, or pando_open was not called";
   std::lock_guard lock(worker->mutex);
   const auto error = worker->errors.find(std::this_thread::get_id());
   return error == worker->errors.end() ? "" : error->second.c_str();
 }
 
-void pando_close(pando_worker* worker) { delete worker; }
+void pando_close(pando_worker* worker) {
+  // A child that was forked has none of the threads, and shares descriptors with its parent.
+  if (worker != nullptr && worker->process == getpid()) delete worker;
+}

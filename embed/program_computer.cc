@@ -32,6 +32,14 @@ void CopyTensor(const JobPlan& plan, const ParameterStore::Hold& hold, size_t te
   }
 }
 
+std::vector<uint64_t> TrainingSamples(const JobPlan& plan, Step step, MicroBatch m) {
+  const SampleRange range = plan.steps.Samples(step, m);
+  const Permutation order(plan.data.train_samples, plan.job.seed, plan.steps.Epoch(step));
+  std::vector<uint64_t> samples;
+  for (uint64_t at = range.first; at < range.last; ++at) samples.push_back(order.At(at));
+  return samples;
+}
+
 }  // namespace
 
 ProgramComputer::ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink)
@@ -41,6 +49,11 @@ ProgramComputer::ProgramComputer(const JobPlan& plan, BufferSource buffers, Comp
       evaluation_parameters_(plan.shards, KeptInPlace(1, nullptr), held_bytes_),
       gradients_(plan.layout.float_count(), std::move(buffers)),
       results_(plan, sink_) {}
+
+ProgramComputer::~ProgramComputer() {
+  Release();
+  Tidy();
+}
 
 // ---- protocol thread ----------------------------------------------------------------------------
 
@@ -66,16 +79,14 @@ void ProgramComputer::Verify(Step step, MicroBatch micro_batch) {
 
 void ProgramComputer::Abandon(Step from) {
   tickets_.Abandon(from);
-  const auto is_abandoned = [from](const ProgramCall& call) {
-    return call.sum && call.step >= from;
-  };
   {
     std::lock_guard lock(mutex_);
     for (const auto& entry : calls_) {
-      if (const auto call = entry.lock(); call && is_abandoned(*call)) call->is_abandoned = true;
+      if (const auto call = entry.lock(); call && call->sum && call->step >= from)
+        call->is_abandoned = true;
     }
   }
-  queue_.Drop(is_abandoned);
+  queue_.DropAbandoned();
   parameters_.Wake();
 }
 
@@ -86,7 +97,7 @@ void ProgramComputer::Forget() {
   {
     std::lock_guard lock(mutex_);
     for (const auto& entry : calls_) {
-      if (const auto call = entry.lock()) call->is_abandoned = true;
+      if (const auto call = entry.lock()) call->is_abandoned = call->is_forgotten = true;
     }
     for (const auto& entry : evaluations_) {
       if (const auto evaluation = entry.lock()) evaluation->is_abandoned = true;
@@ -94,7 +105,7 @@ void ProgramComputer::Forget() {
     calls_.clear();
     evaluations_.clear();
   }
-  queue_.Drop([](const ProgramCall&) { return true; });
+  queue_.DropAbandoned();
   queue_.DropEvaluations();
   parameters_.Clear();
   evaluation_parameters_.Clear();
@@ -115,6 +126,14 @@ void ProgramComputer::ParametersGone(ParameterUse use, Version version) {
 
 void ProgramComputer::EvaluateSlice(const Evaluate& request) {
   std::erase_if(unstarted_, [&](const Evaluate& e) { return e.version != request.version; });
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& entry : evaluations_) {
+      const auto evaluation = entry.lock();
+      if (evaluation && evaluation->request.version != request.version)
+        evaluation->is_abandoned = true;
+    }
+  }
   unstarted_.push_back(request);
   StartEvaluations();
 }
@@ -150,10 +169,26 @@ bool ProgramComputer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event)
   return tickets_.IsCurrent(ticket, event);
 }
 
+// The program may still own the work, and a hold's end may close a descriptor of this thread.
 void ProgramComputer::Tidy() {
   std::vector<std::shared_ptr<CurrentWork>> done;
+  {
+    std::lock_guard lock(mutex_);
+    done.swap(done_);
+  }
+  for (const std::shared_ptr<CurrentWork>& work : done) work->DropHold();
   std::lock_guard lock(mutex_);
-  done.swap(done_);
+  if (failure_.empty() || failed_with_ == lasting_) return;
+  // A rollback drops events, and the program cannot go on in the next generation either.
+  failed_with_ = lasting_;
+  sink_(ComputeTicket(lasting_), ComputeFailed{Internal(failure_)});
+}
+
+void ProgramComputer::Fail(const std::string& text) {
+  std::lock_guard lock(mutex_);
+  failure_ = text;
+  failed_with_ = lasting_;
+  sink_(ComputeTicket(lasting_), ComputeFailed{Internal(text)});
 }
 
 // ---- the program's threads: work ----------------------------------------------------------------
@@ -169,32 +204,26 @@ std::shared_ptr<CurrentWork> ProgramComputer::Release() {
   return std::exchange(current_, nullptr);
 }
 
-// Shards that have left may be part of the update, so a verified micro-batch is computed to its end
-// for its hash (P41).
-bool ProgramComputer::IsDropped(const CurrentWork& work) const {
-  if (!work.is_training()) return work.evaluation->is_abandoned;
-  return work.micro_batch.call->is_abandoned && !(work.is_partly_out && work.is_hashed());
+bool ProgramComputer::IsSuperseded(const CurrentWork& work) const {
+  return (work.is_training() ? parameters_ : evaluation_parameters_).IsSuperseded(work.version());
+}
+
+// Its parameters may wait for an evaluation's end (P31).
+bool ProgramComputer::Yields(const CurrentWork& work) const {
+  return work.is_training() && !work.is_partly_out && queue_.has_evaluations();
 }
 
 // Work whose version is superseded is not needed any more: its step is complete everywhere. A
 // verification then reports a hash of 0.
 void ProgramComputer::GiveBack(CurrentWork& work) {
   if (!work.is_training()) {
-    if (!work.evaluation->is_abandoned) queue_.Push(work.evaluation);
+    if (!work.is_dropped() && !IsSuperseded(work)) queue_.Push(work.evaluation);
     return;
   }
   const ProgramCall& call = *work.micro_batch.call;
-  if (!parameters_.IsSuperseded(work.version())) return queue_.GiveBack(work.micro_batch);
+  if (!IsSuperseded(work)) return queue_.GiveBack(work.micro_batch);
   if (!call.sum && !call.is_abandoned)
     sink_(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, 0});
-}
-
-std::vector<uint64_t> ProgramComputer::TrainingSamples(Step step, MicroBatch m) const {
-  const SampleRange range = plan_.steps.Samples(step, m);
-  const Permutation order(plan_.data.train_samples, plan_.job.seed, plan_.steps.Epoch(step));
-  std::vector<uint64_t> samples;
-  for (uint64_t at = range.first; at < range.last; ++at) samples.push_back(order.At(at));
-  return samples;
 }
 
 std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
@@ -212,9 +241,10 @@ std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
   } else {
     work->micro_batch = std::get<MicroBatchWork>(std::move(*task));
     const MicroBatch m = work->micro_batch.micro_batch;
-    work->samples = TrainingSamples(work->step(), m);
+    work->samples = TrainingSamples(plan_, work->step(), m);
     if (plan_.IsVerified(work->step(), m)) work->shard_hashes.resize(plan_.shards.shard_count());
     work->gradient.emplace(plan_, gradients_.Take());
+    work->is_partly_out = results_.IsPartlyOut(work->micro_batch);
   }
   std::lock_guard lock(mutex_);
   return current_ = work;
@@ -223,7 +253,9 @@ std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
 std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) const {
   const auto next = queue_.Peek(ahead);
   if (!next || next->first.value() >= plan_.steps.step_count()) return std::nullopt;
-  return Guess{next->first, next->second, TrainingSamples(next->first, next->second)};
+  std::vector<uint64_t> samples = TrainingSamples(plan_, next->first, next->second);
+  if (samples.empty()) return std::nullopt;  // a short last batch
+  return Guess{next->first, next->second, std::move(samples)};
 }
 
 // ---- the program's threads: parameters ----------------------------------------------------------
@@ -233,24 +265,12 @@ Result<ProgramComputer::Outcome> ProgramComputer::Hold(
   std::lock_guard lock(work.hold_mutex);
   if (!work.hold) {
     ParameterStore& store = work.is_training() ? parameters_ : evaluation_parameters_;
-    auto held = store.HoldVersion(work.version(), [&] { return IsDropped(work); });
+    auto held = store.HoldVersion(work.version(), [&] { return work.is_abandoned(); });
     if (!held.ok()) return Outcome::kAbandoned;
     work.hold = std::make_shared<ParameterStore::Hold>(*std::move(held));
   }
   *hold = work.hold;
   return Outcome::kDone;
-}
-
-Status ProgramComputer::Await(CurrentWork& work, ParameterStore::Hold& hold, ShardPlan::Run shards,
-                              Deadline deadline) {
-  const bool may_yield = work.is_training() && !work.is_partly_out;
-  const auto start = Clock::now();
-  const auto is_interrupted = [&] {
-    return IsDropped(work) || (may_yield && queue_.has_evaluations()) || Clock::now() >= deadline;
-  };
-  const Status status = hold.Advance(shards, {}, is_interrupted, nullptr);
-  work.waited_ns += (Clock::now() - start).count();
-  return status;
 }
 
 // The program may hold a version of either store, so the serial says which.
@@ -266,19 +286,22 @@ Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, floa
   PANDO_ASSIGN_OR_RETURN(const Outcome held, Hold(*work, &hold));
   if (held != Outcome::kDone) return held;
   const uint64_t serial = 2 * hold->serial() + (work->is_training() ? 0 : 1);
-  if (*holds == serial && !IsDropped(*work)) return Outcome::kDone;
+  if (*holds == serial && !work->is_dropped()) return Outcome::kDone;
   const size_t end = layout.offset(tensor) + layout.specs()[tensor].size();
+  const auto start = Clock::now();
+  const auto is_interrupted = [&] {
+    return work->is_abandoned() || Yields(*work) || Clock::now() >= deadline;
+  };
   const Status arrived =
-      Await(*work, *hold, plan_.shards.Covering(layout.offset(tensor), end), deadline);
+      hold->Advance(plan_.shards.Covering(layout.offset(tensor), end), {}, is_interrupted, nullptr);
+  work->waited_ns += (Clock::now() - start).count();
   if (arrived.ok()) {
     CopyTensor(plan_, *hold, tensor, to);
     *holds = serial;
     return Outcome::kDone;
   }
-  const bool is_superseded = work->is_training() && parameters_.IsSuperseded(work->version());
-  const bool yields = work->is_training() && !work->is_partly_out && queue_.has_evaluations();
-  if (!IsDropped(*work) && !is_superseded && !yields) return Outcome::kAgain;
-  return Outcome::kAbandoned;
+  const bool is_over = work->is_abandoned() || IsSuperseded(*work) || Yields(*work);
+  return is_over ? Outcome::kAbandoned : Outcome::kAgain;
 }
 
 // ---- the program's threads: gradients -----------------------------------------------------------
@@ -286,21 +309,20 @@ Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, floa
 Result<ProgramComputer::Outcome> ProgramComputer::GiveGradient(size_t tensor, const float* values,
                                                                double weight) {
   const std::shared_ptr<CurrentWork> work = current();
-  if (!work || IsDropped(*work)) return Outcome::kAbandoned;
+  if (!work || work->is_dropped()) return Outcome::kAbandoned;
   if (!work->is_training())
     return InvalidArgument("the current work is an evaluation, which has no gradients");
   if (tensor + 1 >= plan_.layout.tensor_count())
     return InvalidArgument(fmt::format("there is no tensor {}: the model has {}", tensor,
                                        plan_.layout.tensor_count() - 1));
-  PANDO_RETURN_IF_ERROR(results_.Give(*work, tensor, values, weight));
-  return Outcome::kDone;
+  return results_.Give(*work, tensor, values, weight);
 }
 
 // ---- the program's threads: the end of a work ---------------------------------------------------
 
 Result<ProgramComputer::Outcome> ProgramComputer::Finish(std::span<const double> sums) {
   const std::shared_ptr<CurrentWork> work = current();
-  if (!work || IsDropped(*work)) return Outcome::kAbandoned;
+  if (!work || work->is_dropped()) return Outcome::kAbandoned;
   Result<Outcome> outcome = results_.Finish(*work, sums);
   if (outcome.ok()) Release();
   return outcome;

@@ -41,6 +41,7 @@ class ProgramComputer : public WorkerComputer {
 
   // `plan` outlives it. `buffers`: of the gradients, which travel from where they are made.
   ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink);
+  ~ProgramComputer() override;  // on the protocol thread, as Tidy
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
@@ -56,8 +57,6 @@ class ProgramComputer : public WorkerComputer {
   uint64_t parameter_bytes_peak() const override { return held_bytes_.peak(); }
   // Frees what the program has done with. Once per turn of the loop.
   void Tidy();
-  // The program cannot go on.
-  void Fail(const std::string& text) { results_.Fail(ComputeTicket(lasting_), text); }
 
   // ---- the program's threads -------------------------------------------------------------------
   // The next work replaces the current one. None at the deadline, or if `is_over`.
@@ -75,6 +74,8 @@ class ProgramComputer : public WorkerComputer {
   Result<Outcome> GiveGradient(size_t tensor, const float* values, double weight);
   Result<Outcome> Finish(std::span<const double> sums);
   void Wake() { queue_.Wake(); }
+  // The program cannot go on: ends the run, of this generation or the next.
+  void Fail(const std::string& text);
 
   uint64_t micro_batch_us() const { return results_.micro_batch_us(); }
   uint64_t exposed_sync_us() const { return parameters_.waited_us(); }
@@ -82,12 +83,10 @@ class ProgramComputer : public WorkerComputer {
  private:
   std::shared_ptr<CurrentWork> current() const;
   std::shared_ptr<CurrentWork> Release();
-  bool IsDropped(const CurrentWork& work) const;
-  std::vector<uint64_t> TrainingSamples(Step step, MicroBatch m) const;
+  bool IsSuperseded(const CurrentWork& work) const;
+  bool Yields(const CurrentWork& work) const;
   void GiveBack(CurrentWork& work);
   Result<Outcome> Hold(CurrentWork& work, std::shared_ptr<ParameterStore::Hold>* hold);
-  Status Await(CurrentWork& work, ParameterStore::Hold& hold, ShardPlan::Run shards,
-               Deadline deadline);
   void StartEvaluations();
 
   const JobPlan& plan_;
@@ -106,7 +105,9 @@ class ProgramComputer : public WorkerComputer {
   std::vector<std::weak_ptr<ProgramCall>> calls_;
   std::vector<std::weak_ptr<ProgramEvaluation>> evaluations_;
   std::shared_ptr<CurrentWork> current_;
-  std::vector<std::shared_ptr<CurrentWork>> done_;  // to be freed by the protocol thread
+  std::vector<std::shared_ptr<CurrentWork>> done_;  // whose holds the protocol thread drops
+  std::string failure_;                             // empty: none
+  uint64_t failed_with_ = 0;                        // the ticket of its last event
 };
 
 }  // namespace pando

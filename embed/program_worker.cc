@@ -2,24 +2,41 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
+
+#include <array>
+#include <csignal>
+#include <exception>
 
 #include <tuple>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/system.h"
+#include "job/job_file.h"
 #include "node/log.h"
 #include "node/process_timeline.h"
 #include "plan/external_model.h"
 
 namespace pando {
 
-void SeparateFiles() {
-  // Where it fails, children that the program forks keep connections open for a while.
-  if (unshare(CLONE_FILES) != 0) spdlog::warn("cannot separate the library's file descriptors");
+namespace {
+
+// Where two declarations differ first, or empty: "optimizer.lr is 0.1 here, and 0.2 in the run".
+std::string FindDifference(const Job& here, const Job& run) {
+  if (const std::string tensors = TensorDifference(here, run); !tensors.empty()) return tensors;
+  for (const JobKey& key : JobKeys()) {
+    if (!IsIdentityKey(key) || key.name == "model.init_hash" || key.name == "model.tensors")
+      continue;
+    const std::string ours = JobValueToml(key.get(here)), theirs = JobValueToml(key.get(run));
+    if (ours != theirs)
+      return fmt::format("{} is {} here, and {} in the run", key.name, ours, theirs);
+  }
+  return "";
 }
+
+}  // namespace
 
 int LeaveRequest::Take() {
   if (!is_requested_ || was_taken_.exchange(true)) return 0;
@@ -68,9 +85,36 @@ void ProgramWorker::Conclude(Ending ending) {
 }
 
 // Everything with descriptors is made, used and dropped on this thread and those that it starts.
+// They take none of the program's signals, whose handlers may write to descriptors.
 void ProgramWorker::Run() {
-  SeparateFiles();
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  SeparateFiles(std::array{leave_.fd(), files_.fd(), news_.mailbox().fd(), close_.fd()});
   files_.Start();
+  Result<std::optional<Stop>> end = std::optional<Stop>();
+  try {
+    end = LiveToTheEnd();
+  } catch (const std::exception& error) {
+    end = Internal(fmt::format("out of memory, or a fault of Pando: {}", error.what()));
+  }
+  Conclude(end.ok() ? Ending{Status(), *end} : Ending{end.status(), std::nullopt});
+  // The program may still be in a call, with parameters in its hands.
+  pollfd closed{close_.fd(), POLLIN, 0};
+  while (poll(&closed, 1, -1) < 0) {
+  }
+  // What these keep would otherwise be freed on the program's thread.
+  news_.mailbox().Close();
+  std::ignore = news_.mailbox().Drain();
+  computer_.reset();
+  buffers_ = {};
+  host_lines_.reset();
+  transport_.reset();
+  context_.reset();
+}
+
+// Through all memberships of this process.
+Result<std::optional<Stop>> ProgramWorker::LiveToTheEnd() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   context_ = std::make_unique<ZmqContext>();
@@ -78,28 +122,14 @@ void ProgramWorker::Run() {
   transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, incarnation_, 0},
                                            Transport::Options{.on_warning = LogWarning});
   host_lines_.emplace(*transport_);
-  Result<std::optional<Stop>> end = std::optional<Stop>();
   while (true) {
     is_given_up_ = false;
-    end = Live();
-    if (!end.ok() || !is_given_up_ || close_.is_requested()) break;
+    PANDO_ASSIGN_OR_RETURN(const std::optional<Stop> stop, Live());
+    if (!is_given_up_ || close_.is_requested()) return stop;
     incarnation_ = NewIncarnation();
     host_lines_->Close();
     transport_->SpeakAs({kUnknownNode, incarnation_, 0});
   }
-  Conclude(end.ok() ? Ending{Status(), *end} : Ending{end.status(), std::nullopt});
-  // What it keeps would otherwise be freed on the program's thread.
-  news_.mailbox().Close();
-  std::ignore = news_.mailbox().Drain();
-  // The program may still be in a call, with parameters in its hands.
-  pollfd closed{close_.fd(), POLLIN, 0};
-  while (poll(&closed, 1, -1) < 0) {
-  }
-  computer_.reset();
-  buffers_ = {};
-  host_lines_.reset();
-  transport_.reset();
-  context_.reset();
 }
 
 Result<MembershipEnd> ProgramWorker::Join(std::optional<Membership>* membership) {
@@ -121,9 +151,9 @@ Result<std::optional<Stop>> ProgramWorker::Live() {
   if (!membership) return std::optional<Stop>();
   wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank)});
-  Status status = Check(*membership);
-  if (status.ok()) status = Enter(*membership);
-  if (!status.ok()) {
+  // The run goes on without a program that does not fit it.
+  PANDO_RETURN_IF_ERROR(Check(*membership));
+  if (Status status = Enter(*membership); !status.ok()) {
     TellScheduler(*transport_, *membership, 0, status);
     return status;
   }
@@ -136,7 +166,7 @@ Status ProgramWorker::Check(const Membership& membership) const {
         fmt::format("the run at {} trains {}, and not a program's model: start it with `pando run`",
                     options_.scheduler, membership.job.model));
   }
-  const std::string difference = DeclarationDifference(options_.job, membership.job);
+  const std::string difference = FindDifference(options_.job, membership.job);
   if (difference.empty()) return Status();
   return InvalidArgument(fmt::format(
       "this program does not declare what the run trains: {}; start the same program with the same "

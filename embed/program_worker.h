@@ -18,7 +18,7 @@
 #include "common/descriptor.h"
 #include "common/float_buffer.h"
 #include "common/status.h"
-#include "embed/own_files.h"
+#include "embed/files_thread.h"
 #include "embed/program_computer.h"
 #include "net/heartbeat.h"
 #include "net/zmq/zmq_context.h"
@@ -33,8 +33,7 @@ namespace pando {
 class LeaveRequest : public ShutdownRequests {
  public:
   void Request() {
-    is_requested_ = true;
-    event_.Raise();
+    if (!is_requested_.exchange(true)) event_.Raise();
   }
   int fd() const override { return event_.fd(); }
   int Take() override;
@@ -88,6 +87,7 @@ class ProgramWorker {
 
  private:
   void Run();
+  Result<std::optional<Stop>> LiveToTheEnd();
   Result<std::optional<Stop>> Live();
   Result<MembershipEnd> Join(std::optional<Membership>* membership);
   Status Check(const Membership& membership) const;

@@ -24,9 +24,10 @@ void WorkQueue::Push(std::shared_ptr<ProgramEvaluation> evaluation) {
   has_news_.notify_all();
 }
 
-void WorkQueue::Drop(const std::function<bool(const ProgramCall&)>& is_dropped) {
+void WorkQueue::DropAbandoned() {
   std::lock_guard lock(mutex_);
-  std::erase_if(micro_batches_, [&](const auto& entry) { return is_dropped(*entry.second.call); });
+  std::erase_if(micro_batches_,
+                [](const auto& entry) { return entry.second.call->is_abandoned.load(); });
   guessed_share_.clear();
   guessed_step_ = Step(0);
 }

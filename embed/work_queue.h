@@ -31,9 +31,10 @@ struct ProgramCall {
   const Step step;
   std::optional<TreeSum> sum = {};  // none: a verification (P41)
   std::atomic<bool> is_abandoned = false;
+  std::atomic<bool> is_forgotten = false;    // of an earlier generation
   std::atomic<size_t> unfinished_count = 0;  // micro-batches
-  // By micro-batch, the shards that are in the sum. The program's thread alone: work that is
-  // dropped half-way and given out again does not add them twice.
+  // By micro-batch, the shards that are in the sum: work that is dropped half-way and given out
+  // again does not add them twice. Guarded by WorkResults.
   std::map<MicroBatch, std::vector<bool>> added = {};
 };
 
@@ -56,8 +57,8 @@ class WorkQueue {
   // ---- protocol thread ----
   void Push(const std::shared_ptr<ProgramCall>& call, const std::vector<MicroBatch>& micro_batches);
   void Push(std::shared_ptr<ProgramEvaluation> evaluation);
-  // Drops the micro-batches of these calls.
-  void Drop(const std::function<bool(const ProgramCall&)>& is_dropped);
+  // Micro-batches whose call is abandoned.
+  void DropAbandoned();
   void DropEvaluations();
   // Wakes the thread that waits in Take, to look at `is_over`.
   void Wake();

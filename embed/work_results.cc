@@ -32,14 +32,15 @@ class CallSink : public GradientSink {
 
 }  // namespace
 
-Status WorkResults::Give(CurrentWork& work, size_t tensor, const float* values, double weight) {
+Result<WorkOutcome> WorkResults::Give(CurrentWork& work, size_t tensor, const float* values,
+                                      double weight) {
   Result<std::vector<ShardId>> complete =
       work.gradient->Give(tensor, values, static_cast<float>(weight));
   if (complete.status().code() == StatusCode::kInternal)
-    return Diverged(work, complete.status().message());
+    return Diverge(work, complete.status().message());
   if (!complete.ok()) return complete.status();
   HandOver(work, *complete);
-  return Status();
+  return WorkOutcome::kDone;
 }
 
 // The hash comes first, because TreeSum adds into the gradients.
@@ -68,34 +69,44 @@ bool WorkResults::IsNew(const MicroBatchWork& work, ShardId shard) {
   return added[shard.value()] = true;
 }
 
+bool WorkResults::IsPartlyOut(const MicroBatchWork& work) {
+  std::lock_guard lock(mutex_);
+  const auto added = work.call->added.find(work.micro_batch);
+  return added != work.call->added.end() && std::ranges::count(added->second, true) > 0;
+}
+
 Result<WorkOutcome> WorkResults::Finish(CurrentWork& work, std::span<const double> sums) {
   return work.is_training() ? FinishTraining(work, sums) : FinishEvaluation(work, sums);
 }
 
 // Tensors without a gradient, and the metrics.
-Status WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
+Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
   if (sums.size() > 2)
     return InvalidArgument("a micro-batch has two sums, of the loss and of right answers");
   const size_t metric = plan_.layout.tensor_count() - 1;
-  for (size_t tensor : work.gradient->Missing()) {
+  const std::vector<size_t> missing = work.gradient->Missing();
+  for (size_t tensor : missing) {
     const TensorSpec& spec = plan_.layout.specs()[tensor];
-    if (spec.kind == TensorKind::kStatistic)
-      return InvalidArgument(fmt::format(
-          "the statistic '{}' was not given: each micro-batch has one of each", spec.name));
+    if (spec.kind != TensorKind::kStatistic) continue;
+    return InvalidArgument(fmt::format(
+        "the statistic '{}' was not given: each micro-batch has one of each", spec.name));
+  }
+  for (size_t tensor : missing) {
     if (tensor != metric) HandOver(work, work.gradient->GiveZeros(tensor));
   }
   std::vector<float> metrics(kMetricSlotCount);
   for (size_t i = 0; i < sums.size(); ++i) metrics[i] = static_cast<float>(sums[i]);
   Result<std::vector<ShardId>> complete = work.gradient->Give(metric, metrics.data(), 1);
   if (complete.status().code() == StatusCode::kInternal)
-    return Diverged(work, "the loss is not a finite number");
+    return Diverge(work, "the loss is not a finite number");
   if (!complete.ok()) return complete.status();
   HandOver(work, *complete);
-  return Status();
+  return WorkOutcome::kDone;
 }
 
 Result<WorkOutcome> WorkResults::FinishTraining(CurrentWork& work, std::span<const double> sums) {
-  PANDO_RETURN_IF_ERROR(GiveRest(work, sums));
+  PANDO_ASSIGN_OR_RETURN(const WorkOutcome given, GiveRest(work, sums));
+  if (given != WorkOutcome::kDone) return given;
   ProgramCall& call = *work.micro_batch.call;
   if (work.is_hashed()) {
     const uint64_t hash =
@@ -134,14 +145,16 @@ Result<WorkOutcome> WorkResults::FinishEvaluation(const CurrentWork& work,
   return WorkOutcome::kDone;
 }
 
-Status WorkResults::Diverged(const CurrentWork& work, const std::string& what) {
-  std::string text = fmt::format(
+// Work that does not count ends no run.
+Result<WorkOutcome> WorkResults::Diverge(const CurrentWork& work, const std::string& what) {
+  const ProgramCall& call = *work.micro_batch.call;
+  if (call.is_abandoned) return WorkOutcome::kAbandoned;
+  Status failed = Internal(fmt::format(
       "{} in step {}, micro-batch {}: training has diverged. Try a lower learning rate "
       "([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps)",
-      what, work.step().value(), work.micro_batch.micro_batch.value(), plan_.job.optimizer.lr);
-  const ProgramCall& call = *work.micro_batch.call;
-  Fail(call.sum ? call.ticket : call.lasting_ticket, text);
-  return Internal(std::move(text));
+      what, work.step().value(), work.micro_batch.micro_batch.value(), plan_.job.optimizer.lr));
+  sink_(call.sum ? call.ticket : call.lasting_ticket, ComputeFailed{failed});
+  return failed;
 }
 
 void WorkResults::AddTime(const CurrentWork& work) {
@@ -151,10 +164,6 @@ void WorkResults::AddTime(const CurrentWork& work) {
   average_ns_ = average == 0
                     ? time
                     : average + (std::min(time, kTimeOutlier * average) - average) / kTimeMemory;
-}
-
-void WorkResults::Fail(ComputeTicket ticket, const std::string& text) {
-  sink_(ticket, ComputeFailed{Internal(text)});
 }
 
 }  // namespace pando

@@ -41,9 +41,25 @@ class CurrentWork {
 
   bool is_training() const { return evaluation == nullptr; }
   bool is_hashed() const { return !shard_hashes.empty(); }
+  // Nothing is waited for any more.
+  bool is_abandoned() const {
+    return is_training() ? micro_batch.call->is_abandoned : evaluation->is_abandoned;
+  }
   Step step() const { return micro_batch.call->step; }
   Version version() const {
     return is_training() ? VersionReadBy(step()) : evaluation->request.version;
+  }
+
+  // It does not count any more. Shards that have left may be part of the update, so a verified
+  // micro-batch is computed to its end for its hash (P41).
+  bool is_dropped() const {
+    if (!is_training()) return evaluation->is_abandoned;
+    const ProgramCall& call = *micro_batch.call;
+    return call.is_abandoned && (call.is_forgotten || !(is_partly_out && is_hashed()));
+  }
+  void DropHold() {
+    std::lock_guard lock(hold_mutex);
+    hold.reset();
   }
 
   // The hold on its version. Taken at its first parameter; the protocol thread drops it.
@@ -59,22 +75,21 @@ class WorkResults {
 
   // The tensor's gradient, times the weight. An error of kInternal has ended the run.
   // REQUIRES: the work is training.
-  Status Give(CurrentWork& work, size_t tensor, const float* values, double weight);
+  Result<WorkOutcome> Give(CurrentWork& work, size_t tensor, const float* values, double weight);
+  // Whether a shard of it is in the sum.
+  bool IsPartlyOut(const MicroBatchWork& work);
   // kAbandoned: the work was abandoned when it was partly out.
   Result<WorkOutcome> Finish(CurrentWork& work, std::span<const double> sums);
-  // The program cannot go on.
-  void Fail(ComputeTicket ticket, const std::string& text);
-
   // The recent mean time of a micro-batch, without waits; 0 before the first. Any thread.
   uint64_t micro_batch_us() const { return static_cast<uint64_t>(average_ns_ / 1000); }
 
  private:
   void HandOver(CurrentWork& work, const std::vector<ShardId>& shards);
   bool IsNew(const MicroBatchWork& work, ShardId shard);
-  Status GiveRest(CurrentWork& work, std::span<const double> sums);
+  Result<WorkOutcome> GiveRest(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishTraining(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishEvaluation(const CurrentWork& work, std::span<const double> sums);
-  Status Diverged(const CurrentWork& work, const std::string& what);
+  Result<WorkOutcome> Diverge(const CurrentWork& work, const std::string& what);
   void AddTime(const CurrentWork& work);
 
   const JobPlan& plan_;

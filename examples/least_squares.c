@@ -71,13 +71,14 @@ int main(int argc, char** argv) {
       .train_samples = kTrainSamples,
       .test_samples = kTestSamples,
       .kind = "least_squares",
-      .wanted_rank = rank != NULL ? (uint32_t)strtoul(rank, NULL, 10) : UINT32_MAX};
+      .wanted_rank = rank != NULL && *rank != '\0' ? (uint32_t)strtoul(rank, NULL, 10) : UINT32_MAX};
   pando_worker* worker;
   pando_result result = pando_open(&options, &worker);
   if (result == PANDO_OK) {
     do result = pando_join(worker, kWait);
     while (result == PANDO_AGAIN);
   }
+  if (result == PANDO_ERROR) return fail(worker);
   uint64_t holds_w = 0, holds_b = 0;
   while (result != PANDO_END) {
     pando_work work;

@@ -16,6 +16,7 @@
 #include "common/timeline.h"
 #include "models/zoo.h"
 #include "plan/external_model.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -92,6 +93,8 @@ std::string WriteSections(const Job& given, bool identity_only) {
   }
   return text;
 }
+
+constexpr uint64_t kSyntheticMax = 1'000'000'000;
 
 }  // namespace
 
@@ -222,7 +225,21 @@ Result<Job> JobDraft::Finish() const {
 
 std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
   const bool is_external = IsExternal(job_);
+  const uint64_t samples = job_.synthetic_train_samples, tests = job_.synthetic_test_samples;
+  const bool chooses = job_.early_stop_patience > 0 || job_.snapshot_best;
+  const std::set<std::string> sums(job_.eval_sums.begin(), job_.eval_sums.end());
   return {
+      {samples == 0 || (!is_external && (tests == 0 || std::max(samples, tests) > kSyntheticMax)),
+       "{data.synthetic_train_samples} and {data.synthetic_test_samples}: give both from 1 to 1e9; "
+       "only an external data set may have more, or no test samples"},
+      {sums.size() != job_.eval_sums.size() || sums.size() > kEvaluationSumsMax,
+       "{eval.sums} names one twice, or more than 64"},
+      {is_external && IsDeclared(job_) && chooses && !sums.contains("correct"),
+       "{eval.early_stop_patience} and {snapshot.best} compare the accuracy, and {eval.sums} has "
+       "no "
+       "'correct'; let the program evaluate it"},
+      {is_external && job_.push_codec != PayloadCodec::kFp32,
+       "{model.name} pushes floats, but {train.codec}; give fp32"},
       {is_external != (job_.dataset == kExternalName),
        "{model.name} and {data.name}: a program has both the model and the data; give external "
        "for both or for none"},

@@ -19,6 +19,7 @@ namespace {
 constexpr ValueRange kAtLeastOne{.min = 1};
 constexpr ValueRange kPositive{.min = 0, .is_min_excluded = true};
 constexpr ValueRange kUint32{.min = 1, .max = 1e9};
+constexpr ValueRange kSamples{.min = 0, .max = 1e12};
 // Epochs times the steps of one, and steps times samples, stay far from where 64 bits end.
 constexpr ValueRange kSteps{.min = 0, .max = 1e12};
 constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
@@ -180,9 +181,9 @@ const std::vector<JobKey> kKeys = {
      "skip list of an imagefolder: pictures to leave out, as `pando data check` writes it; a "
      "relative path starts at the data folder"},
     {At<&Job::synthetic_train_samples>(), "data.synthetic_train_samples", "", "samples",
-     "training samples of synthetic and external data sets", kUint32},
+     "training samples of synthetic and external data sets", kSamples},
     {At<&Job::synthetic_test_samples>(), "data.synthetic_test_samples", "", "samples",
-     "test samples of synthetic and external data sets", kUint32},
+     "test samples of synthetic and external data sets; 0: an external one has none", kSamples},
     // [train].
     {At<&Job::steps>(), "train.steps", "--steps", "steps",
      "length of the run in steps; 0: by train.epochs", kSteps},

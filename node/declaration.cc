@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -101,7 +102,7 @@ Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal
   };
   const auto is_over = [&] {
     return intake.is_whole() || !intake.stop_text().empty() || shutdown.first_signal() != 0 ||
-           SteadyNow() - start >= patience;
+           SteadyNow() - std::max(start, intake.heard_at()) >= patience;
   };
   RunLoop(intake, transport,
           {.local = {{shutdown.fd(), watch, kNoteInterval}}, .is_finished = is_over});

@@ -24,7 +24,6 @@
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/processes.h"
-#include "node/program_process.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
 #include "plan/external_model.h"
@@ -41,6 +40,8 @@ constexpr const char* kScheduler = "scheduler";
 constexpr std::chrono::milliseconds kStopGrace{800};
 // The scheduler of a run that has begun first stores a snapshot: LastSnapshot::kPatience, and more.
 constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
+// For the scheduler to end a run whose programs have all left it.
+constexpr std::chrono::seconds kEndPatience{10};
 // For servers and workers to leave once the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
 
@@ -119,6 +120,7 @@ class LocalRun {
   ProcessSpec SchedulerSpec(const std::string& bind) const;
   void AwaitEnd();
   void BringChaos();
+  void CheckPrograms();
   void Stop();
   void OnExit(const ProcessExit& exit);
   bool MayRestart(const ProcessExit& exit) const;
@@ -128,6 +130,7 @@ class LocalRun {
   int ConcludeFailed(const ProcessExit& root_cause, Summary summary) const;
   int ConcludeCompleted() const;
   Summary SummaryOfFiles() const;
+  Result<JobPlan> PlanOfFiles() const;
   int Write(const Summary& summary, int exit_code) const;
   std::string BindEndpoint(const std::string& name) const;
   bool HasBegun() const { return link_ && link_->progress().has_begun; }
@@ -152,6 +155,8 @@ class LocalRun {
   std::optional<Status> failure_;
   std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
   RepeatedDeaths deaths_;
+  uint32_t programs_left_ = 0;                                // programs that exited with 0
+  Clock::time_point deserted_at_ = Clock::time_point::max();  // none is left, and none comes back
   Supervisor supervisor_;
 };
 
@@ -275,12 +280,11 @@ Status LocalRun::StartNodes() {
 
 Status LocalRun::StartPrograms() {
   if (!args_.attach_file.empty()) return Status();
-  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> command, ResolveCommand(args_.job.command));
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
     const std::string name = fmt::format("worker-{}", rank);
     ProcessSpec spec{
         .name = name, .title = fmt::format("worker {}", rank), .log_path = folder_.LogPath(name)};
-    RunProgram(command, endpoint_, rank, &spec);
+    RunProgram(args_.worker, endpoint_, rank, &spec);
     PANDO_RETURN_IF_ERROR(supervisor_.Start(spec, Role::kWorker));
   }
   return Status();
@@ -304,13 +308,24 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
 void LocalRun::AwaitEnd() {
   while (!IsOver()) {
     const std::array fds{shutdown_.fd(), link_->fd()};
-    supervisor_.Wait(chaos_since_ ? ToDeadline(*chaos_since_, chaos_.schedule.NextDeadline())
-                                  : Clock::time_point::max(),
-                     fds);
+    const auto chaos_at = chaos_since_ ? ToDeadline(*chaos_since_, chaos_.schedule.NextDeadline())
+                                       : Clock::time_point::max();
+    supervisor_.Wait(std::min(chaos_at, deserted_at_), fds);
     shutdown_.Take();
     BringChaos();
+    CheckPrograms();
   }
   if (chaos_since_) chaos_.past = SteadyNow() - *chaos_since_;
+}
+
+// Exit code 0 is that of a program that has left in order. Without any worker the run would wait
+// for ever.
+void LocalRun::CheckPrograms() {
+  if (IsOver() || Clock::now() < deserted_at_) return;
+  failure_ = Internal(fmt::format(
+      "all {} programs have ended with exit code 0 before the end of the run: does the loop over "
+      "run.loader() end early? Their logs are in {}",
+      args_.job.workers, folder_.path() + "/logs"));
 }
 
 void LocalRun::BringChaos() {
@@ -329,6 +344,9 @@ void LocalRun::OnExit(const ProcessExit& exit) {
   if (link_) deaths_.OnExit(exit, *link_);
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+  if (exit.spec.name.starts_with("worker-") && exit.is_clean()) ++programs_left_;
+  if (IsExternal(args_.job) && programs_left_ == args_.job.workers)
+    deserted_at_ = Clock::now() + kEndPatience;
   if (IsGroup() && !is_scheduler && !exit.is_clean() && !is_stopping_ && !lost_worker_)
     lost_worker_ = exit;
 }
@@ -407,18 +425,28 @@ int LocalRun::Conclude() {
   return Write(summary, kExitFailed);
 }
 
+// A program declares its model after the start: the folder's job has it.
+Result<JobPlan> LocalRun::PlanOfFiles() const {
+  if (IsExternal(args_.job)) {
+    PANDO_ASSIGN_OR_RETURN(const Job job, ReadJobFile(folder_.JobPath()));
+    return ExternalPlan(job);
+  }
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(args_.job));
+  return opened.plan;
+}
+
 // A scheduler that was killed wrote no summary, but rows and a journal.
 Summary LocalRun::SummaryOfFiles() const {
   const Summary nothing = MakeSummary(args_.job);
-  Result<OpenedJob> opened = OpenedJob::Open(args_.job);
-  if (!opened.ok()) return nothing;
+  Result<JobPlan> plan = PlanOfFiles();
+  if (!plan.ok()) return nothing;
   Result<SqliteJournal> journal =
       SqliteJournal::Open(folder_.JournalPath(), NewIncarnation().value());
   if (!journal.ok()) return nothing;
   Result<std::optional<SchedulerState>> state = journal->ReadState();
   if (!state.ok() || !*state) return nothing;
   Result<RunRecorder> recorder =
-      RunRecorder::Reopen(opened->plan, folder_, **state, EventsFile::Gap::kCounts);
+      RunRecorder::Reopen(*plan, folder_, **state, EventsFile::Gap::kCounts);
   return recorder.ok() ? recorder->summary() : nothing;
 }
 

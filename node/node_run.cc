@@ -15,7 +15,6 @@
 #include "common/output.h"
 #include "job/device_choice.h"
 #include "node/processes.h"
-#include "node/program_process.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
 
@@ -113,7 +112,7 @@ Status NodeRun::StartAll() {
     PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {
-    if (!args_.command.empty()) {
+    if (!args_.worker.command.empty()) {
       PANDO_RETURN_IF_ERROR(StartProgram(i));
       continue;
     }
@@ -142,14 +141,14 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
 }
 
 Status NodeRun::StartProgram(uint32_t index) {
-  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> command, ResolveCommand(args_.command));
   const std::string name = fmt::format("worker-{}", index);
   ProcessSpec spec{
       .name = name,
       .title = fmt::format("local worker {}", index),
       .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
-      .keeps_stderr = args_.log_dir.empty()};
-  RunProgram(command, args_.join, std::nullopt, &spec);
+      .keeps_stderr = args_.log_dir.empty(),
+      .keeps_stdout = args_.log_dir.empty()};
+  RunProgram(args_.worker, args_.join, std::nullopt, &spec);
   return supervisor_.Start(spec, Role::kWorker);
 }
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "node/chaos.h"
+#include "node/program_process.h"
 #include "node/supervisor.h"
 #include "plan/job.h"
 #include "proto/messages.h"
@@ -70,8 +70,8 @@ struct LocalRunArgs {
   uint32_t group_restarts = 0;  // with allreduce: from the last snapshot, after a death
   bool is_verbose = false;
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
-  // Of an external model, with workers that come by themselves: none is started, and the endpoint
-  // is written to this file.
+  WorkerProgram worker;                    // of an external model
+  // Instead: workers come by themselves, and the endpoint is written to this file.
   std::string attach_file;
 };
 
@@ -93,7 +93,7 @@ struct NodeArgs {
   std::string data_path;                 // where this machine has the data; empty: as the job says
   std::string data_cache;                // and keeps decoded photographs; empty: as the job says
   std::string log_dir;                   // a log for each process; empty: standard error
-  std::vector<std::string> command;      // what each worker runs; empty: `pando worker`
+  WorkerProgram worker;                  // what each worker is; without one `pando worker`
   uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;

@@ -38,6 +38,7 @@ struct ExecPlan {
   int log_fd;
   int null_fd;
   bool keeps_stderr;
+  bool keeps_stdout;
   int inherited_fd;
   pid_t parent;
 };
@@ -70,7 +71,7 @@ std::vector<std::string> EnvironmentWith(uint64_t key, std::vector<std::string> 
   // A process outside the terminal's group may be stopped for writing to it.
   if (plan.keeps_stderr) ::signal(SIGTTOU, SIG_IGN);
   dup2(plan.null_fd, STDIN_FILENO);
-  dup2(plan.log_fd, STDOUT_FILENO);
+  if (!plan.keeps_stdout) dup2(plan.log_fd, STDOUT_FILENO);
   if (!plan.keeps_stderr) dup2(plan.log_fd, STDERR_FILENO);
   if (plan.inherited_fd >= 0) fcntl(plan.inherited_fd, F_SETFD, 0);
   execve(plan.program, plan.argv.data(), plan.environment.data());
@@ -136,6 +137,7 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
                 .log_fd = log.get(),
                 .null_fd = null.get(),
                 .keeps_stderr = spec.keeps_stderr,
+                .keeps_stdout = spec.keeps_stdout,
                 .inherited_fd = spec.inherited_fd,
                 .parent = getpid()};
   for (std::string& word : words) plan.argv.push_back(word.data());

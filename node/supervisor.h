@@ -29,6 +29,7 @@ struct ProcessSpec {
   std::vector<std::string> args;  // after the program's name
   std::string log_path;           // standard output and error are appended to it; empty: dropped
   bool keeps_stderr = false;      // standard error stays this process's (the progress line)
+  bool keeps_stdout = false;      // and standard output: what a program of the user's prints
   std::string program = "/proc/self/exe";   // another one gets its path as its name
   int inherited_fd = -1;                    // stays open in the child, under the same number
   std::vector<std::string> variables = {};  // "NAME=value", beside this process's own

@@ -27,8 +27,7 @@ Result<TensorLayout> ExternalLayout(const Job& job);
 // REQUIRES: IsDeclared(job).  kInvalidArgument also where the optimizer cannot treat its groups.
 Result<JobPlan> ExternalPlan(const Job& job);
 
-// Where two declarations differ first, or empty: "tensor 3 is a [2] here, and b [2] in the run".
-// Only what a program declares is compared.
-std::string DeclarationDifference(const Job& here, const Job& run);
+// Where two models differ first, or empty: "tensor 3 is a [2] here, and b [2] in the run".
+std::string TensorDifference(const Job& here, const Job& run);
 
 }  // namespace pando

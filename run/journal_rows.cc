@@ -56,6 +56,7 @@ void ForEachColumn(Is<EvaluationSummary> auto& evaluation, auto&& column) {
   column("top5_count", evaluation.top5_count);
   column("classes", evaluation.classes);
   column("confusion", evaluation.confusion);
+  column("sums", evaluation.sums);
 }
 
 void ForEachColumn(Is<FaultRecord> auto& fault, auto&& column) {

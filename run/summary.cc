@@ -60,7 +60,7 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
           {"correct", evaluation.correct_count},
           {"top5_correct", evaluation.top5_count},
           {"loss_sum", evaluation.loss_sum}};
-  if (!evaluation.sums.empty()) json["sums"] = evaluation.sums;
+  if (!evaluation.sums.empty()) json["sums"] = evaluation.sums;  // null: not a finite number
 }
 static void from_json(const Json& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
@@ -70,7 +70,9 @@ static void from_json(const Json& json, EvaluationSummary& evaluation) {
   // A sum that is not finite has no place in JSON: dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
-  if (json.contains("sums")) json.at("sums").get_to(evaluation.sums);
+  for (const Json& sum : json.value("sums", Json::array()))
+    evaluation.sums.push_back(sum.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                            : sum.get<double>());
 }
 
 static void to_json(Json& json, const ClassScore& score) {

@@ -22,13 +22,15 @@ void DeclarationIntake::OnMessage(Micros now, const Envelope& envelope) {
       [&](const Declaration& m) { OnDeclaration(now, from, m); },
       [&](const StatusRequest&) { Send(from, StatusReport{kStatusText}); },
       [&](const Command& m) { OnCommand(from, m); },
-      [&](const FaultNote& m) { Send(from, FaultNoteAck{m.number}); });
+      [](const FaultNote&) {});  // its sender repeats it until the run has a record
 }
 
 // Register is repeated, so it also asks again for what was lost.
 void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Register& registration) {
   if (registration.role != Role::kWorker || is_whole()) return;
-  if (supplier_ != from.incarnation) {
+  if (supplier_ == from.incarnation) {
+    if (now - heard_at_ < kLostAfter) return;
+  } else {
     if (supplier_ != Incarnation() && now - heard_at_ < kPatience) return;
     supplier_ = from.incarnation;
     heard_at_ = now;
@@ -42,7 +44,7 @@ void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Decl
   if (from.incarnation != supplier_ || is_whole()) return;
   heard_at_ = now;
   if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
-  if (part.offset != bytes_.size()) return Send(from, DeclarationWanted{bytes_.size()});
+  if (part.offset != bytes_.size()) return;  // a repeat: answered, it would double every part
   const std::span<const std::byte> more = part.payload.bytes();
   if (more.size() > wanted_bytes_ - bytes_.size())
     return Refuse(from, "its version 0 is longer than its tensors");
@@ -58,6 +60,7 @@ bool DeclarationIntake::Begin(const PeerId& from, const std::string& job_toml) {
   }
   job_toml_ = job_toml;
   wanted_bytes_ = *wanted;
+  bytes_.reserve(wanted_bytes_);
   return true;
 }
 

@@ -19,6 +19,8 @@ class DeclarationIntake : public ProtocolCore {
  public:
   // A supplier that sends nothing for so long loses its turn: another worker's declaration counts.
   static constexpr Micros kPatience = std::chrono::seconds(2);
+  // A part, or the wish for it, was lost: the next registration asks again.
+  static constexpr Micros kLostAfter = std::chrono::milliseconds(200);
   // Checks a declared job; returns the bytes of its version 0. A failure refuses the worker.
   using Judge = std::function<Result<uint64_t>(const std::string& job_toml)>;
 
@@ -31,6 +33,7 @@ class DeclarationIntake : public ProtocolCore {
   Micros NextDeadline() const override { return kNever; }
 
   // The job and all of version 0 are here.
+  Micros heard_at() const { return heard_at_; }  // from a supplier, last
   bool is_whole() const { return wanted_bytes_ > 0 && bytes_.size() == wanted_bytes_; }
   // Why a client asked to end the run, if one did; empty: none did.
   const std::string& stop_text() const { return stop_text_; }

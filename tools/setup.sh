@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Pando needs. Lists them before it installs them; does nothing if
 # all are installed. For Debian 12.
-#   tools/setup.sh [GROUP...]     all groups, or those named:
+#   tools/setup.sh [GROUP...]     build, test, lint and plots, or those named (--torch: all):
 #     build   compilers and libraries, for pando and its tests
 #     test    programs that the tests need
 #     lint    programs that tools/lint.sh needs
 #     plots   Matplotlib, for the plots of `pando bench report`
+#     torch   Debian's PyTorch, for the tests of python/: only if it is named
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -22,13 +23,15 @@ groups[build]="
 groups[test]="git iproute2"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"
 groups[plots]="python3-matplotlib"
+groups[torch]="python3-torch python3-torchvision"
 
 case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 [ $# -gt 0 ] || set -- build test lint plots
+[ "$1" != --torch ] || set -- build test lint plots torch
 packages=()
 for group in "$@"; do
   [ -n "${groups[$group]:-}" ] ||
-    die "unknown group '$group': expected build, test, lint or plots"
+    die "unknown group '$group': expected build, test, lint, plots or torch"
   read -r -d '' -a more <<<"${groups[$group]}" || true
   packages+=("${more[@]}")
 done

@@ -71,6 +71,8 @@ Result<SharedSegment> SharedSegment::Map(UniqueFd fd, uint64_t size_bytes) {
 // Readers write words, so the mapping is writable.
 SharedSegment::Mapping SharedSegment::MapWhole(int fd, size_t size_bytes) {
   void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // A child that a program forks (embed/) does not outlive it with a segment.
+  if (base != MAP_FAILED) madvise(base, size_bytes, MADV_DONTFORK);
   return Mapping(base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base), {size_bytes});
 }
 

@@ -19,14 +19,14 @@ std::string LeastSquares() {
   return path;
 }
 
-Args RunOf(const std::string& run_dir, const Args& flags, const std::string& steps) {
+Args RunArgs(const std::string& run_dir, const Args& flags, const std::string& steps) {
   return Args{"run", "--run-dir", run_dir} + flags + Args{LeastSquares(), steps};
 }
 
 // The hash of the weights; empty if the run did not complete.
 std::string TrainedHash(const TempFolder& temp, const std::string& name, const Args& flags,
                         const std::string& steps) {
-  Process run(temp.path(), name, RunOf(temp.File(name), flags, steps));
+  Process run(temp.path(), name, RunArgs(temp.File(name), flags, steps));
   run.Await();
   CAPTURE(run.err());
   CHECK(run.exit_code() == kExitCompleted);
@@ -71,7 +71,7 @@ TEST_CASE("a program's run that was stopped is resumed with other numbers of pro
   const std::string run_dir = temp.File("run");
   Process run(
       temp.path(), "run",
-      RunOf(run_dir, {"--workers", "2", "--servers", "2", "--snapshot-every", "500"}, "20000"));
+      RunArgs(run_dir, {"--workers", "2", "--servers", "2", "--snapshot-every", "500"}, "20000"));
   REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 600 || !run.is_running(); }));
   run.Signal(SIGKILL);
   run.Await();
@@ -97,6 +97,11 @@ TEST_CASE("a program that cannot train ends the run with its cause") {
     CHECK(Contains(failed->err(), "worker 0"));
     CHECK(Contains(failed->err(), "no such data"));
   }
+  SUBCASE("it leaves without an error before it declares anything") {
+    const auto failed = run("left", {"true"});
+    CHECK(failed->exit_code() == kExitFailed);
+    CHECK(Contains(failed->err(), "all 1 programs have ended with exit code 0"));
+  }
   SUBCASE("it never declares anything") {
     const auto failed = run("silent", {"--set", "run.start_timeout_ms=300", "sleep", "60"});
     CHECK(failed->exit_code() == kExitUnreached);
@@ -116,6 +121,11 @@ TEST_CASE("flags that are none of pando run, and programs that are none, are one
   CHECK(Contains(error({}), "no program to run"));
   CHECK(Contains(error({"--epochs", "3", "train.py"}), "unknown flag '--epochs'"));
   CHECK(Contains(error({"--attach"}), "--endpoint-file"));
+  CHECK(Contains(error({"--set", "train.steps=3", "true"}), "train.steps is the program's to say"));
+  Process node(temp.path(), "node", {"node", "--join", "tcp://127.0.0.1:1", "--wrokers", "4"});
+  node.Await();
+  CHECK(node.exit_code() == kExitUsage);
+  CHECK(Contains(node.err(), "unknown flag '--wrokers'"));
 }
 
 TEST_CASE("only the program can compute with its model") {

@@ -284,12 +284,67 @@ TEST_CASE("what cannot be a gradient is an error, and the run learns of a diverg
   CHECK(Contains(f.computer.GiveGradient(4, nullptr, 1).status().message(), "no tensor 4"));
   f.Give(0, 1);
   CHECK(Contains(f.computer.Finish({}).status().message(), "'bn.running_mean' was not given"));
-  const std::vector<float> values(5, NAN);
+  std::vector<float> values(5, NAN);
   const Status status = f.computer.GiveGradient(2, values.data(), 1).status();
   CHECK(Contains(status.message(), "'c' is not finite in step 0, micro-batch 0"));
   const std::vector<ComputeEvent> events = f.TakeEvents();
+  REQUIRE(!events.empty());
+  CHECK(std::get<ComputeFailed>(events.back()).status.code() == StatusCode::kInternal);
+}
+
+TEST_CASE("a divergence of abandoned work ends no run") {
+  ComputerFixture f(/*verify_every=*/1);
+  f.computer.Compute(Step(0), {MicroBatch(0)});
+  f.Next();
+  f.Give(0, 1);
+  f.Give(1, 1);
+  f.computer.Abandon(Step(0));  // it is computed to its end, for its hash
+  CHECK(f.Give(2, NAN) == Outcome::kAbandoned);
+  CHECK(Count<ComputeFailed>(f.TakeEvents()) == 0);
+}
+
+TEST_CASE("a failure of the program outlives a rollback") {
+  ComputerFixture f;
+  f.computer.Fail("no such file");
+  f.computer.Forget();
+  CHECK(f.TakeEvents().empty());
+  f.computer.Tidy();
+  const std::vector<ComputeEvent> events = f.TakeEvents();
   REQUIRE(events.size() == 1);
-  CHECK(std::get<ComputeFailed>(events[0]).status.code() == StatusCode::kInternal);
+  CHECK(std::get<ComputeFailed>(events[0]).status.message() == "no such file");
+  f.computer.Tidy();
+  CHECK(f.TakeEvents().empty());
+}
+
+TEST_CASE("verified work that waits when its generation ends is dropped") {
+  ComputerFixture f(/*verify_every=*/1);
+  f.computer.Compute(Step(0), {MicroBatch(0)});
+  f.Arrive(0, 1);
+  f.Next();
+  f.Give(0, 1);
+  f.Give(1, 1);
+  f.computer.Forget();
+  CHECK(f.Load(2) == -1);
+  CHECK(f.Give(2, 1) == Outcome::kAbandoned);
+  CHECK(*f.computer.Finish({}) == Outcome::kAbandoned);
+}
+
+TEST_CASE("a slice of a version that is over is not given out again") {
+  ComputerFixture f;
+  f.computer.EvaluateSlice({Version(0), 0, 0, 5});
+  f.computer.EvaluateSlice({Version(0), 1, 0, 5});
+  f.Arrive(0, 4, /*is_evaluation=*/true);
+  f.Next();
+  SUBCASE("its parameters are gone") { f.Arrive(1, 4, /*is_evaluation=*/true); }
+  SUBCASE("another version is evaluated") { f.computer.EvaluateSlice({Version(1), 0, 0, 5}); }
+  f.computer.Compute(Step(0), {MicroBatch(0)});
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto work = f.Next();
+    REQUIRE(work != nullptr);
+    if (work->is_training()) return;
+    CHECK(f.Load(0) == -1);
+  }
+  FAIL("the evaluation comes for ever");
 }
 
 TEST_CASE("gradients may come from several threads") {

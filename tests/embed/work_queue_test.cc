@@ -48,7 +48,7 @@ TEST_CASE("work that is given back comes again, unless it was abandoned") {
   CHECK(TakeText(queue) == "0.0");
   call->is_abandoned = true;
   queue.GiveBack(work);
-  queue.Drop([](const ProgramCall&) { return true; });
+  queue.DropAbandoned();
   CHECK(TakeText(queue) == "-");
 }
 

@@ -1,11 +1,13 @@
-// OwnFiles: the library's threads have a separate table of file descriptors, so that a child which
-// the program forks inherits none of their connections: they end with this process. Memory
-// for payloads needs descriptors (P42), so the program's threads let a thread of the library make
-// it. Used by ProgramWorker.
+// FilesThread: makes what needs file descriptors for the threads of a program, whose table of
+// descriptors is not the library's. Used by ProgramWorker.
+//
+// The library's threads have a separate table, so that a child which the program forks inherits
+// none of their connections: they end with this process.
 #pragma once
 
 #include <functional>
 #include <future>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -15,28 +17,29 @@
 namespace pando {
 
 // The calling thread, and the threads that it starts from now on, share no descriptors with others
-// any more. Those that are open now are in both tables.
-void SeparateFiles();
+// any more. Of those that are open, it keeps 0 to 2 and `kept`, and closes the others in its table:
+// a pipe that the program closes later must not stay open here.
+void SeparateFiles(std::span<const int> kept);
 
-// Runs functions of other threads on its thread. Threads: any may call Do. Construct it
-// before SeparateFiles, Start it behind.
+// Threads: any may call Do. Construct it before SeparateFiles, Start it behind.
 class FilesThread {
  public:
   ~FilesThread() {
     tasks_.Close();
     if (thread_.joinable()) thread_.join();
   }
+  int fd() const { return tasks_.fd(); }
   void Start() {
     thread_ = std::thread([this] {
       while (std::optional<std::packaged_task<void()>> task = tasks_.Pop()) (*task)();
     });
   }
-  // Returns once the function has run. False: the thread has ended.
+  // Returns once the function has run, and throws what it throws. False: the thread has ended.
   bool Do(std::function<void()> function) {
     std::packaged_task<void()> task(std::move(function));
     std::future<void> done = task.get_future();
     if (!tasks_.Push(std::move(task))) return false;
-    done.wait();
+    done.get();
     return true;
   }
   // A source whose buffers are made on the thread. It outlives the source.

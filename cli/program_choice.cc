@@ -1,0 +1,98 @@
+#include "cli/program_choice.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <utility>
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FindInPath(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = (fs::path(folder) / name).string();
+    std::error_code ignored;
+    if (access(candidate.c_str(), X_OK) == 0 && !fs::is_directory(candidate, ignored))
+      return candidate;
+  }
+  return "";
+}
+
+// The first of these that exists, seen from this program's folder; empty: none.
+std::string FindBeside(const std::vector<std::string>& candidates) {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const std::string& candidate : candidates) {
+    const fs::path path = (folder / candidate).lexically_normal();
+    if (fs::exists(path, ignored)) return path.string();
+  }
+  return "";
+}
+
+std::vector<std::string> ProgramVariables() {
+  std::vector<std::string> variables;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) variables.push_back(fmt::format("{}={}", name, value));
+  };
+  add("PANDO_LIBRARY", FindBeside({"../embed/libpando_worker.so", "../lib/libpando_worker.so",
+                                   "../lib/x86_64-linux-gnu/libpando_worker.so"}));
+  add("PANDO_PROGRAM", FindBeside({"pando"}));
+  const std::string package = FindBeside({"../../python/pando_train/__init__.py"});
+  if (package.empty()) return variables;
+  const char* before = std::getenv("PYTHONPATH");
+  const std::string folder = fs::path(package).parent_path().parent_path().string();
+  add("PYTHONPATH", before == nullptr || *before == '\0' ? folder : before + (":" + folder));
+  return variables;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ProgramWords(std::vector<std::string> words) {
+  if (!words.empty() && words[0] == "--") {
+    words.erase(words.begin());
+  } else if (!words.empty() && words[0].starts_with("-")) {
+    return InvalidArgument(fmt::format(
+        "unknown flag '{}': see --help. A program's own flags come behind the program", words[0]));
+  }
+  return words;
+}
+
+std::vector<std::string> AbsoluteCommand(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    const bool is_path = word.ends_with(".py") || word.find('/') != std::string::npos;
+    std::error_code ignored;
+    if (is_path && fs::exists(word, ignored)) word = fs::absolute(word, ignored).string();
+    if (is_path) break;
+  }
+  return words;
+}
+
+Result<WorkerProgram> FindProgram(const std::vector<std::string>& words) {
+  if (words.empty())
+    return InvalidArgument("no program to run: pando run [FLAGS] PROGRAM [ARGUMENTS]");
+  WorkerProgram program{.command = words, .variables = ProgramVariables()};
+  std::vector<std::string>& command = program.command;
+  if (words[0].ends_with(".py")) {
+    if (access(words[0].c_str(), R_OK) != 0)
+      return NotFound(fmt::format("there is no script '{}' that can be read", words[0]));
+    command.insert(command.begin(), {"python3", "-u"});
+  }
+  if (command[0].find('/') == std::string::npos) {
+    const std::string path = FindInPath(command[0]);
+    if (path.empty())
+      return NotFound(fmt::format("there is no program '{}' in PATH; give its path", command[0]));
+    command[0] = path;
+  }
+  if (access(command[0].c_str(), X_OK) != 0)
+    return NotFound(fmt::format("'{}' is not a program that can be run", command[0]));
+  return program;
+}
+
+}  // namespace pando

@@ -1,0 +1,22 @@
+// Which program a run's workers are: from the words of a command line to what is started.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "node/program_process.h"
+
+namespace pando {
+
+// The words behind a subcommand's flags. "--" before them is dropped.  kInvalidArgument: the first
+// one is a flag that the subcommand does not have.
+Result<std::vector<std::string>> ProgramWords(std::vector<std::string> words);
+// The words with the script's path made absolute: a run may be resumed from another folder.
+std::vector<std::string> AbsoluteCommand(std::vector<std::string> words);
+// "train.py" runs with python3, and other names are looked up in PATH. The environment gets
+// PANDO_LIBRARY (libpando_worker.so), PANDO_PROGRAM (this one), and in PYTHONPATH, behind what it
+// had, the package pando_train.  kNotFound names what is missing.
+Result<WorkerProgram> FindProgram(const std::vector<std::string>& words);
+
+}  // namespace pando
