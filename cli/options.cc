@@ -91,9 +91,10 @@ void AddSetOption(CLI::App& command, JobSource* source) {
       ->group("Steps and batches");
 }
 
-// The folder is the argument, and says what the run is.
+// The folder is the argument, and says what the run is; another length extends it.
 bool IsForResume(const JobKey& key) {
   if (key.name == "data.path" || key.name == "train.activation_checkpointing") return true;
+  if (IsLengthKey(key)) return true;
   if (key.name == "run.dir" || key.name == "run.name") return false;
   return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
 }
@@ -105,6 +106,10 @@ bool IsLoopback(const std::string& endpoint) {
 }
 
 }  // namespace
+
+bool IsLengthKey(const JobKey& key) {
+  return key.name == "train.steps" || key.name == "train.epochs";
+}
 
 CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
                          const std::string& notes) {
