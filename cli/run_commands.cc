@@ -243,17 +243,11 @@ Status CheckBeginning(const RunFolder& folder, Job job, uint64_t data_fingerprin
 }
 
 // The state in a copied journal, as that of a run that has not ended.
-Status OpenEnd(const RunFolder& folder, const Job& job) {
+Status OpenEnd(const RunFolder& folder) {
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
   PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
   if (!state) return NotFound(folder.JournalPath() + ": holds no state");
-  if (const auto stop = StopVersion(job, state->evaluations)) {
-    return InvalidArgument(
-        fmt::format("the run stopped early, at step {} (eval.early_stop_patience = {}), and would "
-                    "stop there again; pando train --init FILE starts another one from its weights",
-                    stop->value(), job.early_stop_patience));
-  }
   state->is_finished = false;
   return journal.Commit(*state);
 }
@@ -275,6 +269,13 @@ Status CopyState(const RunFolder& from, const RunFolder& to) {
 
 // Checks before anything is made.
 Status CheckForExtension(const RunFolder& from, const JobPlan& plan) {
+  const Result<Summary> before = from.ReadSummary();
+  if (before.ok() && before->stopped_early) {
+    return InvalidArgument(
+        fmt::format("the run in {} stopped early, at step {}, and would stop there again; pando "
+                    "train --init {} starts another one from its weights",
+                    from.path(), before->steps, from.WeightsPath()));
+  }
   const Result<SnapshotManifest> newest = ChooseSnapshot(from, std::nullopt);
   if (!newest.ok() || !SqliteJournal::Check(from.JournalPath()).ok()) {
     return NotFound(fmt::format(
@@ -304,7 +305,7 @@ Result<RunFolder> Extend(const RunFolder& from, const std::string& wanted_dir, c
   }
   PANDO_ASSIGN_OR_RETURN(RunFolder to, RunFolder::Create(*job, /*is_forced=*/false));
   Status status = CopyState(from, to);
-  if (status.ok()) status = OpenEnd(to, *job);
+  if (status.ok()) status = OpenEnd(to);
   if (status.ok()) {
     Say("pando: extending the run in {} to {} steps, in {}\n", from.path(), plan.steps.step_count(),
         to.path());

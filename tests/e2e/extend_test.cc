@@ -85,7 +85,7 @@ TEST_CASE("a run that cannot be extended says why, and nothing is made") {
   refuse(Args{run, "--steps", "20", "--set", "train.seed=2"} + into, "train.seed is part of");
   refuse(Args{run, "--steps", "20", "--run-dir", run}, run + " exists already; --run-dir NEW");
   refuse(Args{temp.File("serial"), "--epochs", "2"} + into, "--serial keeps none");
-  refuse(Args{temp.File("early"), "--epochs", "10"} + into, "the run stopped early, at step");
+  refuse(Args{temp.File("early"), "--epochs", "10"} + into, " stopped early, at step ");
   refuse(Args{temp.File("none"), "--epochs", "2"} + into, "holds no run");
 }
 
