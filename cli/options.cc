@@ -297,7 +297,8 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
 void PrintSummary(const Summary& summary, const RunFolder& folder) {
   std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
   if (summary.test_accuracy)
-    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+    line +=
+        fmt::format(", {} accuracy {:.2f} %", summary.evaluated_on, 100 * *summary.test_accuracy);
   if (summary.images_per_second > 0)
     line += fmt::format(", {:.0f} images/s", summary.images_per_second);
   if (summary.unverified_micro_batches > 0)

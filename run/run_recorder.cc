@@ -180,7 +180,7 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
   return RunRecorder(plan, std::move(folder), std::move(metrics), std::move(events));
 }
@@ -188,7 +188,8 @@ Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
 Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
   MetricsFile::Last last;
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Reopen(folder, &last));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
+                         MetricsFile::Reopen(folder, &last, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
   RunRecorder recorder(plan, std::move(folder), std::move(metrics), std::move(events));
   recorder.TakeOver(state, last);
@@ -316,8 +317,8 @@ double RunRecorder::DataStallShare() const {
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
-  progress_.Note(fmt::format("step {}: test accuracy {}, test loss {:.4f}",
-                             evaluation.version.value(), AccuracyText(evaluation),
+  progress_.Note(fmt::format("step {}: {} accuracy {}, {} loss {:.4f}", evaluation.version.value(),
+                             summary_.evaluated_on, AccuracyText(evaluation), summary_.evaluated_on,
                              *summary_.test_loss));
   Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
                                      {"accuracy", *summary_.test_accuracy},
