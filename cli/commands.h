@@ -67,7 +67,9 @@ struct JobSource {
 // `source` must outlive the parsing.
 void AddJobOptions(CLI::App& command, JobSource* source);
 
-// Only the keys that a resumed run may change: processes, devices and the data's folder.
+// The length of a run.
+bool IsLengthKey(const JobKey& key);
+// Only the keys that a resumed run may change: processes, devices, the data's folder, its length.
 void AddResumeOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that a program does not declare (P43): processes, snapshots, the run folder.

@@ -91,9 +91,10 @@ void AddSetOption(CLI::App& command, JobSource* source) {
       ->group("Steps and batches");
 }
 
-// The folder is the argument, and says what the run is.
+// The folder is the argument, and says what the run is; another length extends it.
 bool IsForResume(const JobKey& key) {
   if (key.name == "data.path" || key.name == "train.activation_checkpointing") return true;
+  if (IsLengthKey(key)) return true;
   if (key.name == "run.dir" || key.name == "run.name") return false;
   return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
 }
@@ -113,6 +114,10 @@ bool IsLoopback(const std::string& endpoint) {
 }
 
 }  // namespace
+
+bool IsLengthKey(const JobKey& key) {
+  return key.name == "train.steps" || key.name == "train.epochs";
+}
 
 CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
                          const std::string& notes) {
@@ -307,7 +312,8 @@ void PrintSummary(const Summary& summary, const RunFolder& folder) {
   if (!summary.test_sums.empty()) {
     line += ", " + summary.test_sums;
   } else if (summary.test_accuracy) {
-    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+    line +=
+        fmt::format(", {} accuracy {:.2f} %", summary.evaluated_on, 100 * *summary.test_accuracy);
   }
   if (summary.images_per_second > 0)
     line += fmt::format(", {:.0f} images/s", summary.images_per_second);

@@ -1,7 +1,8 @@
 // The subcommands that run a job as processes of this machine: train, resume.
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "cli/program_choice.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "common/system.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/log.h"
@@ -31,6 +33,7 @@ struct RunOptions {
   bool is_json = false;
   bool is_dry_run = false;
   bool is_forced = false;
+  std::string extended_dir;  // of a resumed run that gets another length
 };
 
 constexpr const char* kTrainNotes =
@@ -46,8 +49,9 @@ constexpr const char* kTrainNotes =
     "final.safetensors. docs/job-file.md lists every key that --set reaches.\n\n";
 
 constexpr const char* kResumeNotes =
-    "Example:\n"
-    "  pando resume runs/first --workers 1 --servers 1 --set snapshot.every=100\n\n"
+    "Examples:\n"
+    "  pando resume runs/first --workers 1 --servers 1 --set snapshot.every=100\n"
+    "  pando resume runs/first --epochs 20 --run-dir runs/longer\n\n"
     "On several machines start the scheduler by hand instead, with --resume.\n\n";
 
 // ---- what both do -------------------------------------------------------------------------------
@@ -165,11 +169,12 @@ Result<int> Train(RunOptions options) {
 
 // ---- resume -------------------------------------------------------------------------------------
 
-// Data may have been moved. All other keys that decide the weights stay.
+// Data may have been moved, and another length extends the run. All other keys that decide the
+// weights stay.
 Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
   for (const JobDraft::Override& override : overrides) {
     const JobKey* key = FindJobKey(override.key);
-    if (key == nullptr || key->name == "data.path") continue;
+    if (key == nullptr || key->name == "data.path" || IsLengthKey(*key)) continue;
     const bool is_fixed = key->name.starts_with("model.init") || key->name == "run.dir" ||
                           key->name == "run.name" || IsIdentityKey(*key);
     if (!is_fixed) continue;
@@ -222,42 +227,146 @@ Status CheckJournal(const RunFolder& folder) {
       journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
 }
 
-// Of a program's run the program has model and data.
-Result<JobPlan> PlanForResume(const Job& job) {
-  if (IsExternal(job) && IsDeclared(job)) {
-    return ExternalPlan(job);
-  }
-  if (IsExternal(job))
+// The program of such a run has model and data, and says how long it is.
+Result<JobPlan> PlanOfProgram(const Job& job, bool is_extended) {
+  if (!IsDeclared(job))
     return NotFound(
         "no program had declared its model when this run ended; start it with pando run");
+  if (is_extended)
+    return InvalidArgument(
+        "--steps and --epochs: the program says how long this run is; start another run with pando "
+        "run, from the weights of this one");
+  return ExternalPlan(job);
+}
+
+Result<JobPlan> PlanForResume(const Job& job, bool is_extended) {
+  if (IsExternal(job)) return PlanOfProgram(job, is_extended);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
   return opened.plan;
 }
 
+// ---- a run that is extended: it goes on in another folder, and this one stays
+// ---------------------
+
+bool HasOtherLength(const RunOptions& options) {
+  return std::ranges::any_of(options.source.overrides, [](const JobDraft::Override& override) {
+    const JobKey* key = FindJobKey(override.key);
+    return key != nullptr && IsLengthKey(*key);
+  });
+}
+
+// All but the length is as the run began.
+Status CheckBeginning(const RunFolder& folder, Job job, uint64_t data_fingerprint) {
+  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job.data_path));
+  job.steps = kept.steps;
+  job.epochs = kept.epochs;
+  return folder.CheckIdentity(job, data_fingerprint);
+}
+
+// The state in a copied journal, as that of a run that has not ended.
+Status OpenEnd(const RunFolder& folder) {
+  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
+                         SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
+  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
+  if (!state) return NotFound(folder.JournalPath() + ": holds no state");
+  state->is_finished = false;
+  return journal.Commit(*state);
+}
+
+// Copies what a run goes on from, and its rows so far.
+Status CopyState(const RunFolder& from, const RunFolder& to) {
+  namespace fs = std::filesystem;
+  PANDO_ASSIGN_OR_RETURN(const RunLock lock, RunLock::Acquire(from.path()));
+  for (const char* name : {"scheduler.db", "scheduler.db-wal", "metrics.csv", "events.jsonl",
+                           "init.safetensors", "engines.json", "snapshots"}) {
+    const fs::path source = fs::path(from.path()) / name;
+    std::error_code error;
+    if (fs::exists(source, error))
+      fs::copy(source, fs::path(to.path()) / name, fs::copy_options::recursive, error);
+    if (error) return FileError("copy", source, error.value());
+  }
+  return Status();
+}
+
+// Checks before anything is made.
+Status CheckForExtension(const RunFolder& from, const JobPlan& plan) {
+  const Result<Summary> before = from.ReadSummary();
+  if (before.ok() && before->stopped_early) {
+    return InvalidArgument(
+        fmt::format("the run in {} stopped early, at step {}, and would stop there again; pando "
+                    "train --init {} starts another one from its weights",
+                    from.path(), before->steps, from.WeightsPath()));
+  }
+  const Result<SnapshotManifest> newest = ChooseSnapshot(from, std::nullopt);
+  if (!newest.ok() || !SqliteJournal::Check(from.JournalPath()).ok()) {
+    return NotFound(fmt::format(
+        "{} holds no snapshot with its journal to go on from (--serial keeps none); pando train "
+        "--init {} starts another run from the weights alone",
+        from.path(), from.WeightsPath()));
+  }
+  const Version last = newest->snapshot.version;
+  if (plan.steps.final_version() > last) return Status();
+  return InvalidArgument(
+      fmt::format("the run in {} has made {} steps, and would end after {}; give more (--steps, "
+                  "--epochs)",
+                  from.path(), last.value(), plan.steps.step_count()));
+}
+
+Result<RunFolder> Extend(const RunFolder& from, const std::string& wanted_dir, const JobPlan& plan,
+                         Job* job) {
+  PANDO_RETURN_IF_ERROR(CheckForExtension(from, plan));
+  const std::string here = (std::filesystem::path(from.path()) / "").parent_path();
+  job->run_dir =
+      wanted_dir.empty() ? fmt::format("{}-to-{}", here, plan.steps.step_count()) : wanted_dir;
+  job->name = std::filesystem::path(job->run_dir).filename();
+  std::error_code ignored;  // making it says what is wrong
+  if (std::filesystem::exists(job->run_dir, ignored)) {
+    return AlreadyExists(fmt::format(
+        "{} exists already; --run-dir NEW takes another folder for the longer run", job->run_dir));
+  }
+  PANDO_ASSIGN_OR_RETURN(RunFolder to, RunFolder::Create(*job, /*is_forced=*/false));
+  Status status = CopyState(from, to);
+  if (status.ok()) status = OpenEnd(to);
+  if (status.ok()) {
+    Say("pando: extending the run in {} to {} steps, in {}\n", from.path(), plan.steps.step_count(),
+        to.path());
+    return to;
+  }
+  std::filesystem::remove_all(to.path(), ignored);
+  return status;
+}
+
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
-  const RunFolder folder = RunFolder::Open(options.run.job.run_dir);
+  RunFolder folder = RunFolder::Open(options.run.job.run_dir);
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
+  const bool is_extended = HasOtherLength(options);
+  if (!is_extended && !options.extended_dir.empty())
+    return InvalidArgument(
+        "--run-dir is for a run that gets another length: give --steps or --epochs too");
   Result<Summary> before = folder.ReadSummary();
-  if (before.ok() && before->status == kStatusCompleted) {
+  if (before.ok() && before->status == kStatusCompleted && !is_extended) {
     Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
     PrintSummary(*before, folder);
     if (options.is_json) Print("{}", ToJson(*before));
     return kExitCompleted;
   }
-  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job));
-  PANDO_RETURN_IF_ERROR(folder.CheckIdentity(job, plan.data.fingerprint));
+  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, is_extended));
+  if (IsExternal(job)) {
+    PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
+  }
+  PANDO_RETURN_IF_ERROR(CheckBeginning(folder, job, plan.data.fingerprint));
   PANDO_RETURN_IF_ERROR(CheckJournal(folder));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, plan, FindFirstStep(folder)));
+  if (is_extended) {
+    PANDO_ASSIGN_OR_RETURN(folder, Extend(folder, options.extended_dir, plan, &job));
+  }
   PANDO_RETURN_IF_ERROR(RunFolder::Reopen(job).status());
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
-  if (IsExternal(job)) {
-    PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
-  }
   const int exit_code = RunLocal(options.run);
   return exit_code == kExitFenced ? exit_code : Conclude(options, job, folder, exit_code);
 }
@@ -290,6 +399,9 @@ Subcommand AddResumeCommand(CLI::App& app) {
       std::string(kResumeNotes) + kChaosHelp);
   AddOption(command, "RUN_DIR", &options->run.job.run_dir, "the run's folder")->required();
   AddResumeOptions(command, &options->source);
+  AddOption(command, "--run-dir NEW", &options->extended_dir,
+            "with --steps or --epochs, which extend the run from its last snapshot: the folder of "
+            "the longer run; RUN_DIR stays as it is [RUN_DIR-to-STEPS]");
   AddRunOptions(command, options.get());
   return [options] { return Resume(*options); };
 }

@@ -94,9 +94,9 @@ std::string MakeTable(const nlohmann::json& status) {
   }
   text += NodeLines(status["nodes"]);
   if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
-    text += fmt::format("evaluated: version {}, test accuracy {:.2f} %\n",
-                        evaluation->value("version", uint64_t{0}),
-                        100 * evaluation->value("accuracy", 0.0));
+    text += fmt::format(
+        "evaluated: version {}, {} accuracy {:.2f} %\n", evaluation->value("version", uint64_t{0}),
+        evaluation->value("evaluated_on", "test"), 100 * evaluation->value("accuracy", 0.0));
   }
   if (const auto verification = status.find("verification"); verification != status.end()) {
     text += fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice\n",

@@ -1,7 +1,6 @@
 // `pando timeline`, and the trace that a run makes at its end.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>

@@ -117,10 +117,21 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   Print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// The test set, also of a run that was evaluated on a part of its training samples.
+Status UseTestSet(OpenedJob* opened) {
+  Job job = opened->plan.job;
+  if (job.validation_share == 0) return Status();
+  job.validation_share = 0;
+  PANDO_ASSIGN_OR_RETURN(opened->data, OpenDataSet(job));
+  opened->plan.data.test_samples = opened->data->sample_count(Split::kTest);
+  return Status();
+}
+
 Result<int> Measure(const EvaluateOptions& options) {
   SetUpLog({.process = "evaluate"});
   SetFloatEnvironment();
   PANDO_ASSIGN_OR_RETURN(ChosenWeights chosen, OpenWeights(options.weights, DataUse::kNeeded));
+  PANDO_RETURN_IF_ERROR(UseTestSet(&chosen.opened));
   const JobPlan& plan = chosen.opened.plan;
   if (plan.data.test_samples == 0)
     return InvalidArgument(fmt::format("{} has no test samples", plan.job.dataset));

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <span>
 
 #include "data/picture_file.h"
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "common/check.h"
@@ -82,16 +84,22 @@ Status CheckKeys(const Job& job) {
 // The shuffle that chooses samples differs from each epoch's shuffle.
 constexpr uint64_t kChoiceOfTrain = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kChoiceOfTest = kChoiceOfTrain - 1;
+constexpr uint64_t kChoiceOfValidation = kChoiceOfTrain - 2;
 
-// Some samples of a data set: data.limit and data.test_limit. Every worker has the same ones,
-// because they follow from the seed.
+// A split of a Subset: sample i is sample choice.At(first + i) of the source.
+struct Part {
+  Split source = Split::kTrain;
+  uint64_t first = 0;
+  uint64_t count = 0;
+  std::optional<Permutation> choice;  // none: all of the source in its order
+};
+
+// Some samples of a data set: data.limit and data.test_limit, or data.validation. Every worker has
+// the same ones, because they follow from the seed.
 class Subset final : public DataSet {
  public:
-  Subset(std::unique_ptr<DataSet> whole, const Job& job)
-      : whole_(std::move(whole)),
-        seed_(job.seed),
-        counts_{LimitedCount(Split::kTrain, job.train_limit),
-                LimitedCount(Split::kTest, job.test_limit)} {}
+  Subset(std::unique_ptr<DataSet> whole, uint64_t seed, Part train, Part test)
+      : whole_(std::move(whole)), seed_(seed), parts_{std::move(train), std::move(test)} {}
 
   SampleShape shape() const override { return whole_->shape(); }
   uint32_t class_count() const override { return whole_->class_count(); }
@@ -101,38 +109,67 @@ class Subset final : public DataSet {
   const Normalisation* normalisation() const override { return whole_->normalisation(); }
   const Augmenter* augmenter() const override { return whole_->augmenter(); }
   Preprocessing preprocessing() const override { return whole_->preprocessing(); }
-  uint64_t sample_count(Split split) const override { return counts_[static_cast<size_t>(split)]; }
+  uint64_t sample_count(Split split) const override { return part(split).count; }
   uint64_t fingerprint() const override {
-    const std::array<uint64_t, 3> numbers{counts_[0], counts_[1], seed_};
+    const std::array<uint64_t, 3> numbers{parts_[0].count, parts_[1].count, seed_};
     return Hash64(std::as_bytes(std::span(numbers)), whole_->fingerprint());
   }
   Result<int32_t> Label(Split split, uint64_t index) const override {
-    return whole_->Label(split, InWhole(split, std::span(&index, 1))[0]);
+    return whole_->Label(part(split).source, InWhole(split, std::span(&index, 1))[0]);
   }
-  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
-    return whole_->Fill({part.split, InWhole(part.split, part.indices), part.epoch}, place, batch);
+  Status Fill(const Samples& samples, size_t place, Batch* batch) const override {
+    const std::vector<uint64_t> indices = InWhole(samples.split, samples.indices);
+    return whole_->Fill({part(samples.split).source, indices, samples.epoch}, place, batch);
   }
 
  private:
-  uint64_t LimitedCount(Split split, uint64_t limit) const {
-    const uint64_t count = whole_->sample_count(split);
-    return limit == 0 ? count : std::min(count, limit);
-  }
+  const Part& part(Split split) const { return parts_[static_cast<size_t>(split)]; }
   std::vector<uint64_t> InWhole(Split split, std::span<const uint64_t> indices) const {
     std::vector<uint64_t> result(indices.begin(), indices.end());
-    const uint64_t whole_count = whole_->sample_count(split);
-    for (uint64_t index : result) PANDO_CHECK(index < sample_count(split));
-    if (sample_count(split) == whole_count) return result;
-    const Permutation choice(whole_count, seed_,
-                             split == Split::kTrain ? kChoiceOfTrain : kChoiceOfTest);
-    for (uint64_t& index : result) index = choice.At(index);
+    const Part& from = part(split);
+    for (uint64_t& index : result) {
+      PANDO_CHECK(index < from.count);
+      if (from.choice) index = from.choice->At(from.first + index);
+    }
     return result;
   }
 
   const std::unique_ptr<DataSet> whole_;
   const uint64_t seed_;
-  const uint64_t counts_[2];
+  const Part parts_[2];
 };
+
+OpenedDataSet Limit(std::unique_ptr<DataSet> whole, const Job& job) {
+  if (job.train_limit == 0 && job.test_limit == 0) return whole;
+  const auto part = [&](Split split, uint64_t limit, uint64_t choice) {
+    const uint64_t count = whole->sample_count(split);
+    Part limited{.source = split, .count = limit == 0 ? count : std::min(count, limit)};
+    if (limited.count < count) limited.choice.emplace(count, job.seed, choice);
+    return limited;
+  };
+  Part train = part(Split::kTrain, job.train_limit, kChoiceOfTrain);
+  Part test = part(Split::kTest, job.test_limit, kChoiceOfTest);
+  return OpenedDataSet(
+      std::make_unique<Subset>(std::move(whole), job.seed, std::move(train), std::move(test)));
+}
+
+// The test split becomes a part of the training samples.
+OpenedDataSet TakeValidation(std::unique_ptr<DataSet> whole, const Job& job) {
+  if (job.validation_share == 0) return whole;
+  const uint64_t count = whole->sample_count(Split::kTrain);
+  const auto taken =
+      static_cast<uint64_t>(std::llround(static_cast<double>(count) * job.validation_share));
+  if (taken == 0 || taken == count) {
+    return InvalidArgument(fmt::format(
+        "data.validation = {} takes {} of {} training samples; give a share that leaves "
+        "some on both sides",
+        job.validation_share, taken, count));
+  }
+  const Permutation choice(count, job.seed, kChoiceOfValidation);
+  return OpenedDataSet(std::make_unique<Subset>(
+      std::move(whole), job.seed, Part{.count = count - taken, .choice = choice},
+      Part{.first = count - taken, .count = taken, .choice = choice}));
+}
 
 }  // namespace
 
@@ -201,9 +238,9 @@ OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn) {
   PANDO_RETURN_IF_ERROR(CheckKeys(job));
   const Kind* kind = FindKind(job.dataset);
   if (kind == nullptr) return UnknownDataSet(job.dataset);
-  OpenedDataSet whole = kind->open(job, warn);
-  if (!whole.ok() || (job.train_limit == 0 && job.test_limit == 0)) return whole;
-  return OpenedDataSet(std::make_unique<Subset>(*std::move(whole), job));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> whole, kind->open(job, warn));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> limited, Limit(std::move(whole), job));
+  return TakeValidation(std::move(limited), job);
 }
 
 bool HoldsDataSet(const std::string& name, const std::string& folder) {

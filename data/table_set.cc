@@ -75,8 +75,8 @@ Result<TablePaths> FindTables(const std::string& path, const std::string& datase
   if (files.size() == 1) return TablePaths{files[0], ""};
   if (files.empty()) return NotFound(fmt::format("{}: holds no .csv file; {}", path, what));
   return InvalidArgument(
-      fmt::format("{}: holds {} .csv files, {} among them; give the file itself as data.path "
-                  "(--data)",
+      fmt::format("{}: holds {} .csv files, {} among them, but not both train.csv and test.csv; "
+                  "give one file as data.path (--data), or name the two train.csv and test.csv",
                   path, files.size(), files[0]));
 }
 
@@ -560,10 +560,8 @@ Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan)
   return samples;
 }
 
-bool HoldsTable(const std::string& folder) {
-  std::error_code ignored;
-  return fs::is_directory(folder, ignored) && FindTables(folder, "csv").ok();
-}
+// With several files: opening the data set asks which one.
+bool HoldsTable(const std::string& folder) { return !CsvFilesIn(folder).empty(); }
 
 bool IsSdss(const std::string& path) {
   const Result<TablePaths> paths = FindTables(path, "sdss");

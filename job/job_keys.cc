@@ -165,6 +165,10 @@ const std::vector<JobKey> kKeys = {
      "share of a table's rows that are test samples; a folder's train.csv and test.csv are split "
      "already",
      kOpenUnit},
+    {At<&Job::validation_share>(), "data.validation", "--validation", "",
+     "share of the training samples that is not trained on, drawn from the seed: evaluations, best "
+     "version and early stopping use it, and the test set is left for pando evaluate; 0: none",
+     kBelowOne},
     {At<&Job::missing>(), "data.missing", "--missing", "",
      "missing values of a table: an error; the column's mean; or a category, which is one more "
      "input of the column"},
@@ -306,10 +310,10 @@ const std::vector<JobKey> kKeys = {
      "steps between evaluations on the test set; 0: by eval.every_epochs", kSteps},
     {At<&Job::early_stop_patience>(), "eval.early_stop_patience", "--early-stop-patience",
      "evaluations",
-     "stop after this many evaluations in a row without improvement of the test accuracy; 0: never",
+     "stop after this many evaluations in a row without improvement of the accuracy; 0: never",
      kPatience},
     {At<&Job::early_stop_min_delta>(), "eval.early_stop_min_delta", "--early-stop-min-delta", "",
-     "smallest improvement of the test accuracy that counts", kBelowOne},
+     "smallest improvement of the accuracy that counts", kBelowOne},
     {At<&Job::eval_sums>(), "eval.sums", "", "",
      "of an external model: the sums of an evaluation, in the program's order; loss_sum and "
      "correct "

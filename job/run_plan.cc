@@ -96,9 +96,10 @@ std::vector<std::string> DataLines(const OpenedJob& planned) {
     names.resize(kNamesMax);
     names.emplace_back("...");
   }
-  std::vector<std::string> lines{fmt::format(
-      "{}: {} training samples, {} test samples, {} classes: {}", planned.plan.job.dataset,
-      data.train_samples, data.test_samples, data.class_count, Joined(names))};
+  std::vector<std::string> lines{
+      fmt::format("{}: {} training samples, {} {} samples, {} classes: {}",
+                  planned.plan.job.dataset, data.train_samples, data.test_samples,
+                  planned.plan.job.evaluated_on(), data.class_count, Joined(names))};
   lines.insert(lines.end(), planned.notices.begin(), planned.notices.end());
   for (std::string& line : lines) line = AsUtf8(line);
   return lines;

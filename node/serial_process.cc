@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
 #include "job/batch_check.h"

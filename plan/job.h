@@ -164,6 +164,7 @@ struct Job {
   std::vector<std::string> columns;  // of a table; none: the data set's own choice
   std::string label;                 // data.label: column of a table's classes
   double test_share = 0.2;           // of a table's rows, where no file has the test rows
+  double validation_share = 0;       // data.validation: of the training samples; 0: none
   MissingValues missing = MissingValues::kError;  // of a table
   std::vector<std::string> augment;               // "crop", "flip": drawn again in every epoch
   uint32_t resize = 0;                            // side of the pictures; 0: unchanged
@@ -225,6 +226,9 @@ struct Job {
   uint32_t lease_ms = 1000;  // silence after which a process is declared dead
   uint32_t start_timeout_ms = 60000;
   uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
+
+  // The samples that a run is evaluated on, for people.
+  const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }
 };
 
 }  // namespace pando

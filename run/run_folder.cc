@@ -299,12 +299,11 @@ constexpr std::array<MetricsColumn, 12> kMetricsColumns{{
     {"gpu_memory_mb", &MetricsRow::gpu_memory_mb, "{:.1f}"},
     {"gpu_percent", &MetricsRow::gpu_percent, "{:.1f}"},
 }};
-constexpr const char* kEvaluationColumns = ",test_accuracy,test_loss";
 
-std::string MetricsHeading() {
+std::string MetricsHeading(std::string_view evaluated_on) {
   std::string heading = "step";
   for (const MetricsColumn& column : kMetricsColumns) heading.append(",").append(column.name);
-  return heading + kEvaluationColumns;
+  return fmt::format("{0},{1}_accuracy,{1}_loss", heading, evaluated_on);
 }
 
 // Reads numbers between commas. Returns what follows them; none if one is missing.
@@ -340,14 +339,15 @@ bool IsMetricsRow(std::string_view text) {
 
 }  // namespace
 
-Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
+Result<MetricsFile> MetricsFile::Create(const RunFolder& folder, std::string_view evaluated_on) {
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
   MetricsFile metrics(std::move(file));
-  PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading() + "\n"));
+  PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading(evaluated_on) + "\n"));
   return metrics;
 }
 
-Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last) {
+Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last,
+                                        std::string_view evaluated_on) {
   const std::string path = folder.MetricsPath();
   std::ifstream before(path);
   std::string line;
@@ -364,7 +364,7 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last) {
   std::string row;
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, IsMetricsRow, &row));
   MetricsFile metrics(std::move(file));
-  if (row.empty()) (void)metrics.rows_.Append(MetricsHeading() + "\n");  // or held
+  if (row.empty()) (void)metrics.rows_.Append(MetricsHeading(evaluated_on) + "\n");  // or held
   return metrics;
 }
 

@@ -153,13 +153,16 @@ class PatientRows {
 // What a full disk does not take is held and tried again with every row (PatientRows).
 class MetricsFile {
  public:
-  static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
+  // With its heading. `evaluated_on`: Job::evaluated_on().
+  static Result<MetricsFile> Create(const RunFolder& folder,
+                                    std::string_view evaluated_on = "test");
   struct Last {
     std::optional<MetricsRow> row;  // of a step
     uint64_t evaluated_step = 0;    // of the last evaluation's row; 0: there is none
   };
   // Goes on after the last whole row.
-  static Result<MetricsFile> Reopen(const RunFolder& folder, Last* last);
+  static Result<MetricsFile> Reopen(const RunFolder& folder, Last* last,
+                                    std::string_view evaluated_on = "test");
   Status Append(const MetricsRow& row);
   Status Append(const EvaluationRow& row);
   PatientRows& rows() { return rows_; }

@@ -191,7 +191,7 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
   return RunRecorder(plan, std::move(folder), std::move(metrics), std::move(events));
 }
@@ -199,7 +199,8 @@ Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
 Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
   MetricsFile::Last last;
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Reopen(folder, &last));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
+                         MetricsFile::Reopen(folder, &last, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
   RunRecorder recorder(plan, std::move(folder), std::move(metrics), std::move(events));
   recorder.TakeOver(state, last);
@@ -328,11 +329,12 @@ void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
   summary_.test_sums = SumsText(plan_->job.eval_sums, evaluation);
-  progress_.Note(fmt::format("step {}: {}", evaluation.version.value(),
-                             !summary_.test_sums.empty()
-                                 ? summary_.test_sums
-                                 : fmt::format("test accuracy {}, test loss {:.4f}",
-                                               AccuracyText(evaluation), *summary_.test_loss)));
+  progress_.Note(
+      fmt::format("step {}: {}", evaluation.version.value(),
+                  !summary_.test_sums.empty()
+                      ? summary_.test_sums
+                      : fmt::format("{0} accuracy {1}, {0} loss {2:.4f}", summary_.evaluated_on,
+                                    AccuracyText(evaluation), *summary_.test_loss)));
   Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
                                      {"accuracy", *summary_.test_accuracy},
                                      {"top5_accuracy", *summary_.test_top5_accuracy},

@@ -93,6 +93,7 @@ void ForEachField(S& s, Field field) {
   field("status", s.status);
   field("failure", s.failure);
   field("weights_hash", s.weights_hash);
+  field("evaluated_on", s.evaluated_on);
   field("test_accuracy", s.test_accuracy);
   field("test_top5_accuracy", s.test_top5_accuracy);
   field("best_test_accuracy", s.best_test_accuracy);
@@ -191,6 +192,7 @@ Summary MakeSummary(const Job& job) {
   const bool has_feedback =
       job.push_codec == PayloadCodec::kOneBit || job.push_codec == PayloadCodec::kTopK;
   summary.is_reproducible = !job.allow_nondeterministic && !has_feedback;
+  summary.evaluated_on = job.evaluated_on();
   summary.dataset = job.dataset;
   summary.model = job.model;
   summary.job_hash = HexText(Hash64(JobIdentityText(job)));

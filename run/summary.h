@@ -20,6 +20,7 @@ struct Summary {
   std::string status = kStatusFailed;
   std::string failure;                  // why, for people; empty unless failed
   std::string weights_hash;             // WeightsHash; empty where the run did not end
+  std::string evaluated_on = "test";    // the samples of evaluations, or "validation"
   std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
   std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;

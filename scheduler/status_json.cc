@@ -165,6 +165,7 @@ void AddResults(const RunFacts& run, const VerificationState& verification,
   if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
     const EvaluationSummary& newest = evaluations.back();
     status["evaluation"] = {{"version", newest.version.value()},
+                            {"evaluated_on", run.plan.job.evaluated_on()},
                             {"accuracy", newest.accuracy()},
                             {"top5_accuracy", newest.top5_accuracy()}};
   }

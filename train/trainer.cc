@@ -9,7 +9,6 @@
 #include "common/system.h"
 #include "data/permutation.h"
 #include "kernels/ops.h"
-#include "plan/tensor_init.h"
 #include "train/gpu/device_codec.h"
 
 namespace pando {

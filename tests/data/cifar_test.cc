@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 
@@ -168,6 +169,53 @@ TEST_CASE("a subset is drawn from the seed, without repeats, and is its own data
   tiny.job.train_limit = tiny.job.test_limit = 1000;  // more than there are: all
   CHECK((*OpenDataSet(tiny.job))->sample_count(Split::kTrain) == 10);
   CHECK((*OpenDataSet(tiny.job))->sample_count(Split::kTest) == 2);
+}
+
+// Label and red value, which name a record, of all samples of a split.
+std::set<std::pair<int, int>> RecordsIn(const DataSet& data, Split split) {
+  std::vector<uint64_t> indices(data.sample_count(split));
+  std::iota(indices.begin(), indices.end(), uint64_t{0});
+  Batch batch;
+  REQUIRE(data.Read({split, indices}, &batch).ok());
+  std::set<std::pair<int, int>> records;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    records.insert({batch.labels[i], batch.bytes[i * kPictureBytes]});
+    CHECK(*data.Label(split, i) == batch.labels[i]);
+  }
+  CHECK(records.size() == indices.size());
+  return records;
+}
+
+TEST_CASE("validation samples are training samples that are not trained on, drawn from the seed") {
+  TinyCifar tiny;
+  const auto all = RecordsIn(**OpenDataSet(tiny.job), Split::kTrain);
+  tiny.job.validation_share = 0.3;
+  const auto data = OpenDataSet(tiny.job);
+  REQUIRE(data.ok());
+  auto both = RecordsIn(**data, Split::kTrain);
+  const auto validation = RecordsIn(**data, Split::kTest);
+  CHECK(both.size() == 7);
+  CHECK(validation.size() == 3);
+  both.insert(validation.begin(), validation.end());
+  CHECK(both == all);
+  CHECK(RecordsIn(**OpenDataSet(tiny.job), Split::kTest) == validation);
+  const uint64_t fingerprint = (*data)->fingerprint();
+  tiny.job.validation_share = 0.4;
+  CHECK((*OpenDataSet(tiny.job))->fingerprint() != fingerprint);
+  tiny.job.validation_share = 0.3;
+  tiny.job.seed = 2;
+  CHECK((*OpenDataSet(tiny.job))->fingerprint() != fingerprint);
+  tiny.job.train_limit = 5;
+  tiny.job.test_limit = 1;  // of the test set, which is not here
+  CHECK((*OpenDataSet(tiny.job))->sample_count(Split::kTrain) == 3);
+  CHECK((*OpenDataSet(tiny.job))->sample_count(Split::kTest) == 2);
+  tiny.job.train_limit = 0;
+  for (const double share : {0.01, 0.99}) {
+    tiny.job.validation_share = share;
+    const Status refused = OpenDataSet(tiny.job).status();
+    CHECK(refused.code() == StatusCode::kInvalidArgument);
+    CHECK(Contains(refused.message(), "of 10 training samples; give a share that leaves some"));
+  }
 }
 
 // Sums, the CRC and the deviations were computed from the files by Python.

@@ -138,7 +138,8 @@ TEST_CASE("where the table is must be clear") {
   TinyTable tiny(Table(4));
   tiny.folder.Write("others.csv", Text(Table(4)));
   CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
-               {"2 .csv files", "others.csv", "--data"});
+               {"2 .csv files", "others.csv", "--data", "train.csv and test.csv"});
+  CHECK(GuessDataSet(tiny.job.data_path) != "");
   tiny.job.data_path = tiny.folder.File("nowhere");
   CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kNotFound, {"nowhere", "no such file"});
   tiny.job.data_path = "";

@@ -317,5 +317,31 @@ TEST_CASE("evaluations by steps end the run with the same version, and keep the 
   }
 }
 
+TEST_CASE("validation samples decide alike in every process, and the test set is left alone") {
+  const Args validating{"--validation", "0.25", "--set", "data.synthetic_train_samples=2000"};
+  const Run serial = Train(validating + Args{"--serial"});
+  const Run run = Train(validating + Args{"--workers", "3", "--servers", "2"});
+  CHECK(run.summary.weights_hash == serial.summary.weights_hash);
+  CHECK(run.summary.evaluations.back().sample_count == 500);
+  CHECK(run.summary.test_loss == serial.summary.test_loss);
+  CHECK(run.summary.evaluated_on == "validation");
+
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(temp.path(), "train",
+                Args{"train", "--run-dir", run_dir, "--serial", "--snapshot-best", "true"} +
+                    TinyJob(validating + Args{"--set", "data.synthetic_test_samples=77"}));
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+  CHECK(Contains(train.err(), "1500 training samples, 500 validation samples"));
+  CHECK(Contains(train.err(), ", validation accuracy "));
+  CHECK_FALSE(Contains(train.err(), "test accuracy"));
+  CHECK(Contains(ReadBytes(run_dir + "/metrics.csv"), ",validation_accuracy,validation_loss\n"));
+  Process evaluate(temp.path(), "evaluate", {"evaluate", run_dir, "--best"});
+  evaluate.Await();
+  CHECK(Contains(evaluate.out(), "best weights of mnist-cnn on synthetic-digits: test accuracy "));
+  CHECK(Contains(evaluate.out(), " on 77 samples"));
+}
+
 }  // namespace
 }  // namespace pando
