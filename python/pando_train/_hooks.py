@@ -28,8 +28,8 @@ class Hooks:
     """All hooks of a run. `remove` restores the module.
 
     In the first micro-batch every parameter is loaded before the forward, and FirstUses finds which
-    module reads it first. From then on that module's call waits for it. A parameter that is not seen,
-    and every parameter of a model with compiled modules, is always loaded before the forward.
+    module reads it first. From then on that module's call waits for it. A parameter that is not seen
+    is always loaded before the forward; if torch.compile is in use, so is every parameter.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange):
@@ -40,8 +40,12 @@ class Hooks:
         self._gradients: Dict[int, Tuple[torch.Tensor, int]] = {}  # index -> what left, and its version
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
+        dynamo = sys.modules.get("torch._dynamo")
+        self._uses = FirstUses(table) if dynamo is None else None
+        if dynamo is not None:
+            dynamo.config.skip_nnmodule_hook_guards = False
+            dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
-        self._uses = None if any(is_compiled(scope.module) for scope in self._scopes) else FirstUses(table)
         self._is_watching = False  # FirstUses is on
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
@@ -197,7 +201,7 @@ class Hooks:
             raise PandoError(f"the gradient of {entry.name} is sparse: create its layer with sparse=False")
         if not self._exchange.is_loaded(index):
             raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
-                             "from the first one. Call the module that has it, or read it in the root's forward")
+                             "from the first one. Call the module that has it. Call torch.compile before run.loader")
         self._gradients[index] = gradient, gradient._version
         self._exchange.give(index, gradient)
 
@@ -209,10 +213,8 @@ def call_hook(function, target, *_) -> None:
 
 def no_compile(hook):
     """torch.compile does not look into the hook; its graph ends there."""
-    def outside(*arguments):
-        hook(*arguments)
-    outside._torchdynamo_disable = True
-    return outside
+    dynamo = sys.modules.get("torch._dynamo")
+    return hook if dynamo is None else dynamo.disable(hook)
 
 
 def is_compiled(module: nn.Module) -> bool:

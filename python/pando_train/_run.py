@@ -25,6 +25,8 @@ from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
 
+INTERRUPTED_STATUS = 130  # as pando's own processes exit
+
 
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
@@ -137,8 +139,10 @@ class Run:
         write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
 
     def leave(self) -> None:
-        """Leaves the run in order: other workers take over, and the loop ends."""
-        if self.worker is not None:
+        """Leaves the run in order: other workers take over, and the loop ends. A run of its only worker stops."""
+        if self._own_run is not None:
+            self._own_run.stop()
+        elif self.worker is not None:
             self.worker.leave()
 
     # ---- the loop ----
@@ -243,6 +247,7 @@ class Run:
     def fail(self, text: str) -> None:
         """Ends the run: `text` is the root cause. Does nothing outside of the loop."""
         if self.worker is not None:
+            self._is_over = True
             self.worker.fail(text)
 
     def _end(self) -> None:
@@ -255,7 +260,7 @@ class Run:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
-            raise Stopped(text)
+            raise Stopped(text, 0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _load_final(self, path: str) -> None:
         try:
