@@ -13,7 +13,6 @@ parser.add_argument("text", type=Path)
 parser.add_argument("--steps", type=int, default=2000)
 parser.add_argument("--context", type=int, default=64)
 parser.add_argument("--width", type=int, default=128)
-parser.add_argument("--out", default="gpt.safetensors")
 args = parser.parse_args()
 
 text = args.text.read_text(encoding="utf-8")
@@ -57,4 +56,4 @@ for x, y in run.loader():
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
         loss.backward()
         mb.log(loss=loss)
-run.save(args.out)
+run.save("gpt.safetensors")

@@ -61,8 +61,6 @@ class Hooks:
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
 
-    # ---- a micro-batch ----
-
     def begin(self) -> None:
         """Raises Abandoned, and PandoError if the program has changed what the servers update."""
         self._table.check_unchanged()
@@ -116,11 +114,9 @@ class Hooks:
                                  "clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
                                  "bfloat16 needs no scaler")
 
-    # ---- parameters ----
-
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
-        index_by_id = self._table.index_by_id()
+        index_by_id = self._table.index_by_id
         outer: Dict[str, Scope] = {}  # name of a compiled module -> its scope
         for name, module in self._table.module.named_modules():
             scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
@@ -174,8 +170,6 @@ class Hooks:
             if not scope.loads and not scope.norms:
                 for handle in scope.handles:
                     handle.remove()
-
-    # ---- gradients ----
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1

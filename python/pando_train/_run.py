@@ -93,8 +93,6 @@ class Run:
         self.exchange: Optional[Exchange] = None
         self.hooks: Optional[Hooks] = None
 
-    # ---- for training scripts ----
-
     def evaluate_with(self, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int = 64) -> None:
         """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
 
@@ -145,8 +143,6 @@ class Run:
         elif self.worker is not None:
             self.worker.leave()
 
-    # ---- the loop ----
-
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
         reader: Optional[Reader] = None
         try:
@@ -187,8 +183,6 @@ class Run:
             self.exchange.is_abandoned = True
         finally:
             self.exchange.end()
-
-    # ---- start ----
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""
@@ -242,8 +236,6 @@ class Run:
         options.keep = initial_values
         return options
 
-    # ---- end ----
-
     def fail(self, text: str) -> None:
         """Ends the run: `text` is the root cause. Does nothing outside of the loop."""
         if self.worker is not None:
@@ -260,7 +252,7 @@ class Run:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
-            raise Stopped(text, 0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
+            raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _load_final(self, path: str) -> None:
         try:

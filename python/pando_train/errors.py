@@ -16,13 +16,6 @@ class Stopped(SystemExit):
     stopped (`pando resume` continues it), and 0 if the other workers continue.
     """
 
-    def __init__(self, text: str, status: int):
-        super().__init__(status)
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
-
 
 class Abandoned(BaseException):
     """The current work does not count any more. `Run.micro_batch` catches it, and the loader goes on.

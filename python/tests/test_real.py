@@ -126,6 +126,7 @@ class TorchTest(RealCase):
         first = {name: value.detach().clone() for name, value in model.named_parameters()}
         run = pando.join(model, Pictures(32, 0.0), optimizer, schedule=pando.OneCycle(), steps=20, global_batch=32,
                          micro_batches=4)
+        run.evaluate_with(Pictures(1), lambda x, y: dict(count=len(y)))
         for x, y in run.loader():
             with run.micro_batch():
                 F.cross_entropy(model(x), y).backward()
