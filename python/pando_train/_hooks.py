@@ -28,8 +28,8 @@ class Hooks:
     """All hooks of a run. `remove` restores the module.
 
     In the first micro-batch every parameter is loaded before the forward, and FirstUses finds which
-    module reads it first. From then on that module's call waits for it. A parameter that is not seen,
-    and every parameter of a model with compiled modules, is always loaded before the forward.
+    module reads it first. From then on that module's call waits for it. A parameter that is not seen
+    is always loaded before the forward; if torch.compile is in use, so is every parameter.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange):
@@ -40,8 +40,12 @@ class Hooks:
         self._gradients: Dict[int, Tuple[torch.Tensor, int]] = {}  # index -> what left, and its version
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
+        dynamo = sys.modules.get("torch._dynamo")
+        self._uses = FirstUses(table) if dynamo is None else None
+        if dynamo is not None:
+            dynamo.config.skip_nnmodule_hook_guards = False
+            dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
-        self._uses = None if any(is_compiled(scope.module) for scope in self._scopes) else FirstUses(table)
         self._is_watching = False  # FirstUses is on
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
@@ -56,8 +60,6 @@ class Hooks:
             norm.remove()
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
-
-    # ---- a micro-batch ----
 
     def begin(self) -> None:
         """Raises Abandoned, and PandoError if the program has changed what the servers update."""
@@ -112,11 +114,9 @@ class Hooks:
                                  "clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
                                  "bfloat16 needs no scaler")
 
-    # ---- parameters ----
-
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
-        index_by_id = self._table.index_by_id()
+        index_by_id = self._table.index_by_id
         outer: Dict[str, Scope] = {}  # name of a compiled module -> its scope
         for name, module in self._table.module.named_modules():
             scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
@@ -171,8 +171,6 @@ class Hooks:
                 for handle in scope.handles:
                     handle.remove()
 
-    # ---- gradients ----
-
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
             hook = partial(call_hook, self._give_gradient, index)
@@ -197,7 +195,7 @@ class Hooks:
             raise PandoError(f"the gradient of {entry.name} is sparse: create its layer with sparse=False")
         if not self._exchange.is_loaded(index):
             raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
-                             "from the first one. Call the module that has it, or read it in the root's forward")
+                             "from the first one. Call the module that has it. Call torch.compile before run.loader")
         self._gradients[index] = gradient, gradient._version
         self._exchange.give(index, gradient)
 
@@ -209,10 +207,8 @@ def call_hook(function, target, *_) -> None:
 
 def no_compile(hook):
     """torch.compile does not look into the hook; its graph ends there."""
-    def outside(*arguments):
-        hook(*arguments)
-    outside._torchdynamo_disable = True
-    return outside
+    dynamo = sys.modules.get("torch._dynamo")
+    return hook if dynamo is None else dynamo.disable(hook)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -1,8 +1,10 @@
 """The run that a script without `pando run` starts for itself: one scheduler and one server."""
 import atexit
+import ctypes
 import os
 import select
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -13,6 +15,8 @@ from .errors import PandoError
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+LIBC = ctypes.CDLL(None)
 
 
 class OwnRun:
@@ -26,7 +30,8 @@ class OwnRun:
         self._is_started = threading.Event()
         reader, writer = os.pipe()
         try:
-            command = [find_program(), "run", "--attach", "--servers", "1", "--endpoint-file", f"/dev/fd/{writer}"]
+            command = [find_program(), "run", "--attach", "--workers", "1", "--servers", "1",
+                       "--endpoint-file", f"/dev/fd/{writer}"]
             # The kernel ends the child when the thread that started it ends, so that thread stays.
             threading.Thread(target=self._keep, args=(command, writer), name="pando-run", daemon=True).start()
             self._is_started.wait()
@@ -41,7 +46,9 @@ class OwnRun:
 
     def _keep(self, command: List[str], writer: int) -> None:
         try:
-            self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL)
+            # In a session apart, so that Ctrl-C in a terminal comes once, from stop().
+            self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL,
+                                             start_new_session=True, preexec_fn=end_with_parent)
         except OSError as error:
             self._error = error
         self._is_started.set()
@@ -64,6 +71,10 @@ class OwnRun:
             text += part
         return text.decode().strip()
 
+    def stop(self) -> None:
+        """Ends the run in order; its worker gets the end."""
+        self._process.terminate()
+
     def close(self, is_over: bool = False) -> None:
         """Ends the child. If the run is over, it has 10 s to end by itself."""
         atexit.unregister(self.close)
@@ -74,6 +85,11 @@ class OwnRun:
                 return
             except subprocess.TimeoutExpired:
                 continue
+
+
+def end_with_parent() -> None:
+    """In the child before it starts: the kernel kills it when its parent's thread ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def find_program() -> str:

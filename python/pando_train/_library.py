@@ -191,7 +191,8 @@ class Worker:
         if self._is_broken:
             return
         self._is_broken = True
-        self._library.pando_fail(self._handle, text.replace("\0", " ").encode(), FAIL_TIMEOUT_MS)
+        cause = text.strip().replace("\0", " ").encode("utf-8", "replace")
+        self._library.pando_fail(self._handle, cause, FAIL_TIMEOUT_MS)
 
     def end(self) -> Tuple[int, str]:
         """How the run ended for this process, and why."""

@@ -12,33 +12,19 @@ from .errors import Abandoned
 
 
 class MicroBatch:
-    """Returned by Run.micro_batch; used once.
+    """Returned by Run.micro_batch; used once. It has `samples` samples.
 
-    At the start it clears gradients, seeds the generators and loads parameters. At the end it gives what
-    is left and finishes the work. If the work is abandoned meanwhile, the rest of the block is left out.
+    `step` counts updates from 0, and `index` the step's micro-batches. At the start it clears gradients,
+    seeds the generators and loads parameters. At the end it gives what is left and finishes the work. If
+    the work is abandoned meanwhile, the rest of the block is left out.
     """
 
     def __init__(self, run, work: Work, weight: Optional[float]):
         self._run = run
-        self._work = work
-        self._weight = weight
+        self.step, self.index, self.samples = work.step, work.micro_batch, len(work.samples)
+        self._weight = float(self.samples if weight is None else weight)
         self._loss: Any = None
         self._correct: Any = None
-
-    @property
-    def step(self) -> int:
-        """The step, from 0. The parameters are those after `step` updates."""
-        return self._work.step
-
-    @property
-    def index(self) -> int:
-        """Which of the step's micro-batches this is, from 0."""
-        return self._work.micro_batch
-
-    @property
-    def samples(self) -> int:
-        """How many samples it has."""
-        return len(self._work.samples)
 
     def log(self, loss: Any = None, correct: Any = None) -> None:
         """For metrics.csv: the mean loss of the samples, and how many answers were right."""
@@ -47,8 +33,8 @@ class MicroBatch:
 
     def __enter__(self) -> "MicroBatch":
         exchange: Exchange = self._run.exchange
-        exchange.begin(True, float(self.samples if self._weight is None else self._weight))
-        seed_generators(derive("forward", self._run.facts.seed, self._work.step, self._work.micro_batch))
+        exchange.begin(True, self._weight)
+        seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
         try:
             self._run.hooks.begin()
         except Abandoned:

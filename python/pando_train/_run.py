@@ -25,6 +25,8 @@ from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
 
+INTERRUPTED_STATUS = 130  # as pando's own processes exit
+
 
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
@@ -91,8 +93,6 @@ class Run:
         self.exchange: Optional[Exchange] = None
         self.hooks: Optional[Hooks] = None
 
-    # ---- for training scripts ----
-
     def evaluate_with(self, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int = 64) -> None:
         """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
 
@@ -137,11 +137,11 @@ class Run:
         write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
 
     def leave(self) -> None:
-        """Leaves the run in order: other workers take over, and the loop ends."""
-        if self.worker is not None:
+        """Leaves the run in order: other workers take over, and the loop ends. A run of its only worker stops."""
+        if self._own_run is not None:
+            self._own_run.stop()
+        elif self.worker is not None:
             self.worker.leave()
-
-    # ---- the loop ----
 
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
         reader: Optional[Reader] = None
@@ -183,8 +183,6 @@ class Run:
             self.exchange.is_abandoned = True
         finally:
             self.exchange.end()
-
-    # ---- start ----
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""
@@ -238,11 +236,10 @@ class Run:
         options.keep = initial_values
         return options
 
-    # ---- end ----
-
     def fail(self, text: str) -> None:
         """Ends the run: `text` is the root cause. Does nothing outside of the loop."""
         if self.worker is not None:
+            self._is_over = True
             self.worker.fail(text)
 
     def _end(self) -> None:
@@ -255,7 +252,7 @@ class Run:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
-            raise Stopped(text)
+            raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _load_final(self, path: str) -> None:
         try:

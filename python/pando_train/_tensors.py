@@ -6,7 +6,7 @@ constants of the run.
 """
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -61,7 +61,7 @@ class TensorTable:
         self.entries: List[Entry] = []
         self.constants: List[Constant] = []
         self.counts: List[Tuple[nn.Module, int]] = []  # norms, and their num_batches_tracked at version 0
-        self._parameters: Dict[int, Entry] = {}  # id(parameter) -> its entry
+        self.index_by_id: Dict[int, int] = {}  # id(parameter) -> index in entries
         seen = set()
         for prefix, owner in module.named_modules():
             name = clean_name(prefix)
@@ -71,7 +71,7 @@ class TensorTable:
                     seen.add(id(tensor))
                     self._add_parameter(join_names(name, attribute), owner, attribute, tensor)
             self._add_buffers(name, owner)
-        if not self._parameters:
+        if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
 
     def _add_parameter(self, name: str, owner: nn.Module, attribute: str, tensor: nn.Parameter) -> None:
@@ -85,9 +85,8 @@ class TensorTable:
             raise PandoError(f"parameter {name} has the layout {tensor.layout}: Pando trains dense parameters alone")
         if tensor.numel() == 0:
             raise PandoError(f"parameter {name} has no elements: remove it, or set requires_grad_(False)")
-        entry = Entry(name, owner, attribute, PARAMETER)
-        self._parameters[id(tensor)] = entry
-        self.entries.append(entry)
+        self.index_by_id[id(tensor)] = len(self.entries)
+        self.entries.append(Entry(name, owner, attribute, PARAMETER))
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
         is_norm = isinstance(owner, _NormBase) and owner.running_mean is not None
@@ -99,17 +98,10 @@ class TensorTable:
             elif tensor is not None:
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
-    def entry_of(self, parameter: torch.Tensor) -> Optional[Entry]:
-        return self._parameters.get(id(parameter))
-
     @property
     def parameters(self) -> Iterator[Tuple[int, Entry]]:
         """(index in the table, entry) of the parameters."""
         return ((index, entry) for index, entry in enumerate(self.entries) if entry.kind == PARAMETER)
-
-    def index_by_id(self) -> Dict[int, int]:
-        """id(parameter) -> index in the table."""
-        return {id(entry.tensor): index for index, entry in self.parameters}
 
     def statistics_of(self, module: nn.Module) -> List[int]:
         """Indices of the module's running_mean and running_var; empty if it has none."""
@@ -133,12 +125,13 @@ class TensorTable:
                              "group, or set requires_grad_(False)")
 
     def _apply_group(self, number: int, group: Dict[str, Any], parameter: torch.Tensor, lr: float, grouped) -> None:
-        entry = self.entry_of(parameter)
-        if entry is None:
-            if not parameter.requires_grad:
-                return
+        index = self.index_by_id.get(id(parameter))
+        if index is None and not parameter.requires_grad:
+            return
+        if index is None:
             raise PandoError(f"parameter group {number} has a tensor of shape {tuple(parameter.shape)} that is no "
                              "parameter of the module: pass one module that holds all parameters")
+        entry = self.entries[index]
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
@@ -155,9 +148,9 @@ class TensorTable:
             if constant.tensor.requires_grad:
                 raise PandoError(f"requires_grad of {constant.name} was set after pando.join: choose what is trained "
                                  "before join. A new run with init weights can train other parameters")
-        for _, entry in self.parameters:
+        for index, entry in self.parameters:
             tensor = entry.owner._parameters.get(entry.attribute)
-            if tensor is None or self.entry_of(tensor) is not entry:
+            if self.index_by_id.get(id(tensor)) != index:
                 raise PandoError(f"parameter {entry.name} was replaced after pando.join: change the module before join")
             if not tensor.requires_grad:
                 raise PandoError(f"requires_grad of {entry.name} was cleared after pando.join: choose what is trained "

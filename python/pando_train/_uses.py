@@ -18,7 +18,7 @@ class FirstUses(TorchFunctionMode):
         super().__init__()
         self.entered: Any = None  # set by each module's pre-hook
         self.first: Dict[int, Any] = {}  # index -> `entered` at the first use
-        self._index_by_id = table.index_by_id()
+        self._index_by_id = table.index_by_id
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         self._note(arguments)

@@ -12,16 +12,9 @@ class RunFailed(PandoError):
 class Stopped(SystemExit):
     """The run was stopped, or this process has left it, before the last step.
 
-    The module does not hold final weights, so the script ends here. The exit status is 0, because
-    `pando resume` or the other workers continue the run.
+    The module does not hold final weights, so the script ends here. The exit status is 130 if the run was
+    stopped (`pando resume` continues it), and 0 if the other workers continue.
     """
-
-    def __init__(self, text: str):
-        super().__init__(0)
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Abandoned(BaseException):

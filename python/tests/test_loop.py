@@ -129,7 +129,7 @@ class EndTest(FakeCase):
         self.fake.stop_at = 1
         with self.assertRaises(SystemExit) as raised:
             self.train()
-        self.assertEqual(raised.exception.code, 0)
+        self.assertEqual(raised.exception.code, 130)
         self.assertIsInstance(raised.exception, pando.Stopped)
         with self.assertRaisesRegex(pando.PandoError, "does not hold the final weights"):
             self.run_.save("x")

@@ -148,8 +148,8 @@ class LaunchTest(unittest.TestCase):
             return OwnRun()
 
     def test_the_endpoint_comes_through_the_pipe(self):
-        own = self.start('echo "ipc:///tmp/$1-$2-$4" > "$6"; exec sleep 100')
-        self.assertEqual(own.endpoint, "ipc:///tmp/run---attach-1")
+        own = self.start('echo "ipc:///tmp/$1-$2-$4-$6" > "$8"; exec sleep 100')
+        self.assertEqual(own.endpoint, "ipc:///tmp/run---attach-1-1")
         own.close()
         self.assertIsNotNone(own._process.poll())
 

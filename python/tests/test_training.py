@@ -162,13 +162,27 @@ class TrainingTest(FakeCase):
 @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile needs torch 2")
 class CompileTest(FakeCase):
     def test_a_compiled_module_has_the_same_names_and_trains(self):
-        self.train(make_norm)
+        expected = self.train(make_norm, data=Points(16)).tensors
         names = self.fake.names
         for compile_ in (lambda m: torch.compile(m, backend="aot_eager"), compile_in_place):
             self.new_fake().abandon = {(1, 1): "give:2", (0, 2): "load:3"}
-            compiled = self.train(lambda: compile_(make_norm())).tensors
+            compiled = self.train(lambda: compile_(make_norm()), data=Points(16)).tensors
             self.assertEqual(self.fake.names, names)
-            self.assertTrue(all(torch.isfinite(value).all() for value in compiled.values()))
+            for value, like in zip(compiled.values(), expected.values()):
+                self.assertTrue(torch.allclose(value, like, rtol=1e-4))
+
+    def test_a_module_compiled_after_join_trains(self):
+        pando.seed(1)
+        model = make_norm()
+        run = self.join(model)
+        compiled = torch.compile(model, backend="aot_eager")
+        for x, y in run.loader():
+            with run.micro_batch():
+                F.cross_entropy(compiled(x), y).backward()
+        expected = {name: value.clone() for name, value in model.state_dict().items()}
+        self.new_fake()
+        for name, value in self.train(make_norm).tensors.items():
+            self.assertTrue(torch.allclose(value, expected[name], rtol=1e-3, atol=1e-5), name)
 
 
 def compile_in_place(module):
