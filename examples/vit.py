@@ -31,7 +31,7 @@ class ViT(nn.Module):
 
 
 class Mnist(torch.utils.data.Dataset):
-    """Pictures [1, 28, 28] and their digits. Training pictures are shifted by up to 2 pixels."""
+    """Pictures [1, 28, 28], moved by up to `shift` pixels, and their digits."""
 
     def __init__(self, folder, prefix, shift):
         x, y = (gzip.decompress(path.read_bytes()) for path in sorted(Path(folder).glob(f"{prefix}-*-ubyte.gz")))
@@ -47,12 +47,11 @@ class Mnist(torch.utils.data.Dataset):
 
 
 if __name__ == "__main__":
-    folder, steps = sys.argv[1], int((sys.argv + ["2000"])[2])
     pando.seed(1)
     model = ViT()
-    run = pando.join(model, Mnist(folder, "train", 2), pando.AdamW(lr=1e-3), steps=steps, clip_norm=1.0,
-                     schedule=pando.CosineAnnealingLR(warmup_steps=100), global_batch=128, micro_batches=8)
-    run.evaluate_with(Mnist(folder, "t10k", 0), lambda x, y: dict(correct=(model(x).argmax(1) == y).sum()))
+    run = pando.join(model, Mnist(sys.argv[1], "train", 2), pando.AdamW(lr=1e-3), clip_norm=1.0,
+                     schedule=pando.CosineAnnealingLR(warmup_steps=100), steps=int((sys.argv + ["2000"])[2]))
+    run.evaluate_with(Mnist(sys.argv[1], "t10k", 0), lambda x, y: dict(correct=(model(x).argmax(1) == y).sum()))
     for x, y in run.loader(num_workers=2):
         with run.micro_batch() as mb:
             loss = F.cross_entropy(model(x), y)
