@@ -76,6 +76,14 @@ class LoopErrorTest(FakeCase):
             train_step(run, model, batch, lambda: model[0].weight.grad.mul_(2))
         self.assert_fails("GradScaler", body)
 
+    def test_a_scaler(self):
+        class GradScaler:  # torch's own is off without a GPU
+            def is_enabled(self):
+                return True
+        scaler = GradScaler()
+        self.assert_fails("has a GradScaler", train_step)
+        del scaler
+
     def test_requires_grad_changed(self):
         self.assert_fails("requires_grad of 0.weight was cleared",
                           lambda run, model, batch: (train_step(run, model, batch), model[0].requires_grad_(False)))
