@@ -3,6 +3,7 @@
 torch's DataLoader reads with other processes. Its batch sampler, Reader, asks the library which work
 will come. A view of the run changes that now and then, and what was read for nothing is dropped.
 """
+import signal
 from collections import deque
 from itertools import chain, count, dropwhile, takewhile
 from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, Tuple
@@ -56,7 +57,8 @@ class Reader:
         self._loader = None
         if num_workers > 0:
             self._loader = DataLoader(samples, batch_sampler=self, num_workers=num_workers, collate_fn=self._collate,
-                                      pin_memory=self._pins, persistent_workers=True, generator=torch.Generator())
+                                      pin_memory=self._pins, persistent_workers=True, generator=torch.Generator(),
+                                      worker_init_fn=ignore_interrupts)
 
     def read(self, chunk: Chunk) -> Any:
         """The batch of a chunk of the current work."""
@@ -91,6 +93,11 @@ class Reader:
                 self._asked.append(chunk.tag)
                 return chunk.keys
         raise StopIteration
+
+
+def ignore_interrupts(_worker: int) -> None:
+    """In each reading process: Ctrl-C in a terminal reaches it too, and the loop needs it until its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:

@@ -1,4 +1,5 @@
 """Hooks on a module: parameters arrive before they are read, and gradients leave when they are made."""
+import gc
 import sys
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,6 +48,7 @@ class Hooks:
             dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
         self._is_watching = False  # FirstUses is on
+        self._is_checked = False  # check_scalers has run
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
@@ -89,6 +91,9 @@ class Hooks:
                              "on a loss that the module's parameters contribute to")
         self.check_parameters()
         self._check_gradients()
+        if not self._is_checked:
+            check_scalers()
+            self._is_checked = True
         for norm in self.norms:
             norm.finish()
         self._exchange.flush()
@@ -225,3 +230,11 @@ def check_checkpointing(module: nn.Module) -> None:
             raise PandoError(f"torch.utils.checkpoint runs {type(module).__name__} with use_reentrant=True, whose "
                              "nested backward gives a gradient in parts: pass use_reentrant=False")
         frame = frame.f_back
+
+
+def check_scalers() -> None:
+    """Raises PandoError if the program has a GradScaler that is at work."""
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "GradScaler" and thing.is_enabled():
+            raise PandoError("the program has a GradScaler, whose factor would reach the servers: remove it. autocast "
+                             "with bfloat16 needs none")

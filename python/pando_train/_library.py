@@ -188,7 +188,7 @@ class Worker:
 
     def fail(self, text: str) -> None:
         """Ends the run with this root cause. Does nothing after an error of the library, which the run has."""
-        if self._is_broken:
+        if self._is_broken or os.getpid() != self._process:
             return
         self._is_broken = True
         cause = text.strip().replace("\0", " ").encode("utf-8", "replace")

@@ -1,4 +1,5 @@
 """What the process does at a signal or an error while it takes part in a run."""
+import os
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ class ProcessGuard:
     """
 
     def __init__(self, leave: Callable[[], None], fail: Callable[[str], None]):
+        self._process = os.getpid()
         self._leave = leave
         self._fail = fail
         self._handlers: Dict[int, Any] = {}
@@ -39,6 +41,9 @@ class ProcessGuard:
 
     def _handle(self, number: int, _frame: Any) -> None:
         self._restore_signals()
+        if os.getpid() != self._process:  # a forked child takes no part in the run
+            os.kill(os.getpid(), number)
+            return
         print(f"pando: {signal.Signals(number).name}: this process leaves the run; a second signal ends it at once",
               file=sys.stderr, flush=True)
         self._leave()

@@ -1,5 +1,7 @@
 """Every clear error: what a user's mistake prints, and that the run ends with it."""
+import sys
 import unittest
+from unittest import mock
 
 import torch.utils.checkpoint
 from support import FakeCase, Points, make_mlp, nn, pando, torch, F
@@ -75,6 +77,14 @@ class LoopErrorTest(FakeCase):
         def body(run, model, batch):
             train_step(run, model, batch, lambda: model[0].weight.grad.mul_(2))
         self.assert_fails("GradScaler", body)
+
+    def test_a_scaler(self):
+        class GradScaler:  # torch's own is off without a GPU
+            def is_enabled(self):
+                return True
+        scaler = GradScaler()
+        self.assert_fails("has a GradScaler", train_step)
+        del scaler
 
     def test_requires_grad_changed(self):
         self.assert_fails("requires_grad of 0.weight was cleared",
@@ -159,7 +169,9 @@ class LoopErrorTest(FakeCase):
                 if self.calls < 3:
                     return self.second(x) + self.first(x)
                 return F.linear(x, self.second.weight) + self.first(x)
-        self.assert_fails("second.weight was read before it had arrived", train_step, Moody)
+        with mock.patch.dict(sys.modules):
+            sys.modules.pop("torch._dynamo", None)  # with it every parameter is loaded before the forward
+            self.assert_fails("second.weight was read before it had arrived", train_step, Moody)
 
     def test_micro_batch_weight(self):
         def body(run, model, batch):

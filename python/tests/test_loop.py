@@ -1,4 +1,5 @@
 """Data, evaluation, and the ends of a run, with the fake library."""
+import multiprocessing
 import os
 import random
 import signal
@@ -149,6 +150,23 @@ class EndTest(FakeCase):
                 self.assertEqual(len(steps), 1)
                 self.assertTrue(self.fake.has_left)
                 self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
+    def test_ctrl_c_in_a_terminal_spares_the_reading_processes(self):
+        pando.seed(1)
+        model = make_mlp()
+        steps = []
+        with self.assertRaises(pando.Stopped):
+            for x, y in self.join(model, steps=30).loader(num_workers=2):
+                with self.run_.micro_batch() as mb:
+                    if not steps:
+                        for child in multiprocessing.active_children():
+                            os.kill(child.pid, signal.SIGINT)
+                    if mb.step == 20 and not self.fake.has_left:
+                        os.kill(os.getpid(), signal.SIGINT)
+                    steps.append(mb.step)
+                    F.cross_entropy(model(x), y).backward()
+        self.assertIsNone(self.fake.failure)
+        self.assertEqual(max(steps), 20)
 
     def test_a_run_without_readable_weights_warns(self):
         with mock.patch("pando_train._run.read_safetensors", side_effect=FileNotFoundError(2, "No such file")):
