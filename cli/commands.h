@@ -19,11 +19,12 @@ namespace pando {
 using Subcommand = std::function<Result<int>()>;
 
 Subcommand AddTrainCommand(CLI::App& app);
-Subcommand AddRunCommand(CLI::App& app);
+// `program`: the words behind "--".
+Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program);
 Subcommand AddSchedulerCommand(CLI::App& app);
 Subcommand AddServerCommand(CLI::App& app);
 Subcommand AddWorkerCommand(CLI::App& app);
-Subcommand AddNodeCommand(CLI::App& app);
+Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program);
 Subcommand AddResumeCommand(CLI::App& app);
 Subcommand AddStatusCommand(CLI::App& app);
 Subcommand AddDrainCommand(CLI::App& app);

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <map>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -88,7 +89,19 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
   return kExitCompleted;
 }
 
+// The words behind "--" of the two commands that start a program; CLI11 would take them for flags.
+std::vector<std::string> TakeProgram(int* argc, char** argv) {
+  const bool starts_one =
+      *argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "node");
+  char** const end = argv + *argc;
+  char** const dashes = starts_one ? std::find(argv, end, std::string_view("--")) : end;
+  if (dashes == end) return {};
+  *argc = static_cast<int>(dashes - argv);
+  return {dashes + 1, end};
+}
+
 int Main(int argc, char** argv) {
+  const std::vector<std::string> program = TakeProgram(&argc, argv);
   CLI::App app(
       "Pando trains neural networks data-parallel on sharded parameter servers: the same weights,\n"
       "bit for bit, however many processes compute them.",
@@ -97,9 +110,9 @@ int Main(int argc, char** argv) {
   app.footer(std::string(kFooter) + kExitCodesHelp);
   app.require_subcommand(0, 1);
   std::map<std::string, Subcommand> commands{
-      {"train", AddTrainCommand(app)},         {"run", AddRunCommand(app)},
+      {"train", AddTrainCommand(app)},         {"run", AddRunCommand(app, program)},
       {"scheduler", AddSchedulerCommand(app)}, {"server", AddServerCommand(app)},
-      {"worker", AddWorkerCommand(app)},       {"node", AddNodeCommand(app)},
+      {"worker", AddWorkerCommand(app)},       {"node", AddNodeCommand(app, program)},
       {"resume", AddResumeCommand(app)},       {"status", AddStatusCommand(app)},
       {"drain", AddDrainCommand(app)},         {"snapshot", AddSnapshotCommand(app)},
       {"stop", AddStopCommand(app)},           {"export", AddExportCommand(app)},

@@ -322,7 +322,7 @@ Subcommand AddWorkerCommand(CLI::App& app) {
   return [args] { return Work(*args); };
 }
 
-Subcommand AddNodeCommand(CLI::App& app) {
+Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program) {
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
   CLI::App& command =
@@ -357,8 +357,9 @@ Subcommand AddNodeCommand(CLI::App& app) {
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
   command.prefix_command();
-  return [args, workers, &command]() -> Result<int> {
-    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words, ProgramWords(command.remaining()));
+  return [args, workers, &command, program]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
+                           ProgramWords(command.remaining(), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
     }

@@ -54,14 +54,16 @@ std::vector<std::string> ProgramVariables() {
 
 }  // namespace
 
-Result<std::vector<std::string>> ProgramWords(std::vector<std::string> words) {
-  if (!words.empty() && words[0] == "--") {
-    words.erase(words.begin());
-  } else if (!words.empty() && words[0].starts_with("-")) {
+Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& rest,
+                                              const std::vector<std::string>& tail) {
+  if (!rest.empty() && rest[0].starts_with("-")) {
     return InvalidArgument(fmt::format(
-        "unknown flag '{}': see --help. A program's own flags come behind the program", words[0]));
+        "unknown flag '{}': see --help. A program's own flags come behind the program", rest[0]));
   }
-  return words;
+  if (!rest.empty() && !tail.empty())
+    return InvalidArgument(
+        fmt::format("'{}' and '{}' are both a program; give one", rest[0], tail[0]));
+  return rest.empty() ? tail : rest;
 }
 
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words) {

@@ -9,9 +9,10 @@
 
 namespace pando {
 
-// The words behind a subcommand's flags. "--" before them is dropped.  kInvalidArgument: the first
-// one is a flag that the subcommand does not have.
-Result<std::vector<std::string>> ProgramWords(std::vector<std::string> words);
+// The program's words: `rest` is behind a subcommand's flags, `tail` behind "--". kInvalidArgument:
+// there are both, or the first one is a flag that the subcommand does not have.
+Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& rest,
+                                              const std::vector<std::string>& tail);
 // The words with the script's path made absolute: a run may be resumed from another folder.
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words);
 // "train.py" runs with python3, and other names are looked up in PATH. The environment gets

@@ -62,6 +62,7 @@ Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
   draft.SetDefault("run.command", AbsoluteCommand(command));
+  if (options.is_attached) draft.SetDefault("run.workers", uint64_t{1});
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.model = NameFor(command.empty() ? std::vector<std::string>{"attached"} : command);
   ResolveRunNames(std::chrono::system_clock::now(), &job);
@@ -103,7 +104,7 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
 
 }  // namespace
 
-Subcommand AddRunCommand(CLI::App& app) {
+Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program) {
   auto options = std::make_shared<ProgramOptions>();
   CLI::App& command = DeclareCommand(
       app, "run",
@@ -122,8 +123,9 @@ Subcommand AddRunCommand(CLI::App& app) {
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddVerboseOption(command, &options->run.is_verbose);
   command.prefix_command();
-  return [options, &command]() -> Result<int> {
-    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words, ProgramWords(command.remaining()));
+  return [options, &command, program]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
+                           ProgramWords(command.remaining(), program));
     return RunPrograms(*options, words);
   };
 }

@@ -119,13 +119,17 @@ pando_result EndFor(pando_worker* worker) {
   return is_end ? PANDO_END : Fail(worker, ending->failure.message());
 }
 
+pando_result NotJoined(pando_worker* worker) {
+  return Fail(worker, "pando_join has not returned PANDO_OK");
+}
+
 // What calls have in common that need a run.
 template <class Function>
 pando_result InRun(pando_worker* worker, Function function) {
   return Guarded(worker, [&] {
     if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
     if (const pando_result end = EndFor(worker); end != PANDO_OK) return end;
-    if (!worker->worker->has_joined()) return Fail(worker, "pando_join has not returned PANDO_OK");
+    if (!worker->worker->has_joined()) return NotJoined(worker);
     return function(*worker->worker);
   });
 }
@@ -279,10 +283,14 @@ pando_result pando_join(pando_worker* worker, uint32_t timeout_ms) {
   });
 }
 
+// Also of a run that has ended since.
 pando_result pando_describe(pando_worker* worker, pando_run* run) {
-  return InRun(worker, [&](ProgramWorker& program) {
-    const ProgramWorker::Facts& facts = program.facts();
-    const pando::JobPlan& plan = program.plan();
+  return Guarded(worker, [&] {
+    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
+    if (!worker->worker->has_joined())
+      return EndFor(worker) == PANDO_END ? PANDO_END : NotJoined(worker);
+    const ProgramWorker::Facts& facts = worker->worker->facts();
+    const pando::JobPlan& plan = worker->worker->plan();
     worker->run_dir = pando::RunDirFor(facts.membership);
     *run = {.rank = facts.membership.rank,
             .seed = plan.job.seed,
@@ -345,7 +353,8 @@ pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_
 }
 
 void pando_leave(pando_worker* worker) {
-  if (worker != nullptr && worker->worker != nullptr) worker->worker->Leave();
+  const bool is_ours = worker != nullptr && worker->process == getpid();
+  if (is_ours && worker->worker != nullptr) worker->worker->Leave();
 }
 
 pando_result pando_fail(pando_worker* worker, const char* text, uint32_t timeout_ms) {

@@ -39,9 +39,8 @@ std::string FindDifference(const Job& here, const Job& run) {
 }  // namespace
 
 int LeaveRequest::Take() {
-  if (!is_requested_ || was_taken_.exchange(true)) return 0;
-  event_.Clear();
-  return kSignal;
+  event_.Clear();  // always: a child that was forked shares it
+  return is_requested_ && !was_taken_.exchange(true) ? kSignal : 0;
 }
 
 ProgramWorker::ProgramWorker(Options options)

@@ -235,8 +235,9 @@ Status LocalRun::AwaitEndpoint() {
   endpoint_.pop_back();
   const Job& job = args_.job;
   const std::string servers = IsGroup() ? "allreduce" : fmt::format("{} servers", job.servers);
-  const std::string what = IsExternal(job) ? fmt::format("{}", fmt::join(job.command, " "))
-                                           : fmt::format("{} on {}", job.model, job.dataset);
+  const std::string what = !args_.attach_file.empty() ? "an attached program"
+                           : IsExternal(job) ? fmt::format("{}", fmt::join(job.command, " "))
+                                             : fmt::format("{} on {}", job.model, job.dataset);
   Say("pando: {} {}, {} workers, {}, in {}; scheduler at {}\n",
       args_.is_resumed ? "resuming" : "training", what, job.workers, servers, folder_.path(),
       endpoint_);

@@ -121,6 +121,8 @@ TEST_CASE("flags that are none of pando run, and programs that are none, are one
   CHECK(Contains(error({}), "no program to run"));
   CHECK(Contains(error({"--epochs", "3", "train.py"}), "unknown flag '--epochs'"));
   CHECK(Contains(error({"--attach"}), "--endpoint-file"));
+  CHECK(Contains(error({"true", "--", "false"}), "'true' and 'false' are both a program"));
+  CHECK(Contains(error({"--", "no-such-program", "--epochs"}), "no program 'no-such-program'"));
   CHECK(Contains(error({"--set", "train.steps=3", "true"}), "train.steps is the program's to say"));
   Process node(temp.path(), "node", {"node", "--join", "tcp://127.0.0.1:1", "--wrokers", "4"});
   node.Await();
