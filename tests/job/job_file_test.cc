@@ -107,6 +107,10 @@ TEST_CASE("every key survives writing and reading") {
     key.set(job, value);
     CHECK(key.get(job) == value);
     // Keys that need company.
+    const bool is_of_program = job.model == kExternalName || job.dataset == kExternalName ||
+                               key.name == "model.tensors" || key.name == "eval.sums";
+    if (is_of_program) job.model = job.dataset = kExternalName;
+    if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
     if (key.name == "train.steps") job.epochs = 0;
     if (key.name == "train.engines") job.tune_engines = true;
     if (key.name == "run.timeline_steps") job.timeline = "trace.json";
@@ -119,6 +123,32 @@ TEST_CASE("every key survives writing and reading") {
     for (const JobKey& other : JobKeys()) CHECK(other.get(*read) == other.get(job));
     CHECK(WriteJobText(*read) == WriteJobText(job));
   }
+}
+
+TEST_CASE("what a program's run cannot have is refused by name") {
+  const auto error_with = [](const std::string& sections) {
+    return ParseJobText(
+               "[model]\nname = \"external\"\ntensors = [\"w [2]\"]\n[data]\nname = "
+               "\"external\"\n" +
+                   sections,
+               "job.toml")
+        .status()
+        .message();
+  };
+  CHECK(error_with("").empty());
+  CHECK(error_with("synthetic_test_samples = 0\n").empty());
+  CHECK(Contains(error_with("synthetic_train_samples = 0\n"), "data.synthetic_train_samples = 0"));
+  CHECK(Contains(error_with("[train]\ncodec = \"bf16\"\n"), "train.codec"));
+  CHECK(Contains(error_with("[train]\nprecision = \"bf16\"\n"), "train.precision"));
+  CHECK(Contains(error_with("[eval]\nsums = [\"a\", \"a\"]\n"), "eval.sums"));
+  CHECK(Contains(error_with("[eval]\nsums = [\"loss_sum\"]\nearly_stop_patience = 3\n"),
+                 "eval.early_stop_patience"));
+  CHECK(Contains(error_with("[run]\nstrategy = \"allreduce\"\n"), "run.strategy"));
+  CHECK(Contains(error_with("[worker]\nparameter_residency = \"layer\"\n"), "parameter_residency"));
+  CHECK(Contains(ParseJobText("[model]\ntensors = [\"w [2]\"]\n", "job.toml").status().message(),
+                 "model.tensors"));
+  CHECK(Contains(ParseJobText("[model]\nname = \"external\"\n", "job.toml").status().message(),
+                 "data.name"));
 }
 
 TEST_CASE("names and flags of keys are unique") {
