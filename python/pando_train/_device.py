@@ -25,7 +25,8 @@ class HostDevice:
         tensor.data.copy_(staging)
 
     def give(self, index: int, gradient: torch.Tensor, weight: float) -> None:
-        self._worker.give_gradient(index, gradient.contiguous().data_ptr(), weight)
+        dense = gradient.contiguous()  # must outlive the call
+        self._worker.give_gradient(index, dense.data_ptr(), weight)
 
     def flush(self) -> None:
         """Waits until all that `give` took is with the library."""

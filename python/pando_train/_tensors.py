@@ -161,7 +161,8 @@ class TensorTable:
         digest = hashlib.blake2b(digest_size=8)
         for constant in self.constants:
             digest.update(constant.name.encode())
-            digest.update(tensor_bytes(constant.tensor.detach().cpu().contiguous()))
+            on_host = constant.tensor.detach().cpu().contiguous()  # must outlive the view
+            digest.update(tensor_bytes(on_host))
         return digest.hexdigest() if self.constants else ""
 
     def set_counts(self, version: int) -> None:

@@ -141,10 +141,12 @@ class FakeRun:
             return lib.ABANDONED
         assert index not in self.gradients, f"{self.names[index]} was given twice"
         self.trace.append(("give", self.names[index]))
+        reused = [torch.full(self.tensors[index].value.shape, 7.0) for _ in range(4)]  # memory freed too early
         value = copy_in(gradient, self.tensors[index].value.shape)
         if not torch.isfinite(value).all():
             self.error = f"the gradient of {self.names[index]} is not finite: training has diverged"
             return lib.ERROR
+        del reused
         self.gradients[index] = value * torch.tensor(weight, dtype=torch.float32)
         return lib.OK
 

@@ -135,6 +135,16 @@ class TrainingTest(FakeCase):
         self.assertLess(entries["0.bias"].weight_decay, 0)
         self.assertEqual((entries["3.bias"].lr_factor, entries["3.bias"].weight_decay), (1.0, 0.0))
 
+    def test_channels_last_gives_the_same_gradients(self):
+        def make():
+            return nn.Sequential(nn.Unflatten(1, (2, 4, 4)), nn.Conv2d(2, 64, 3), nn.Flatten(), nn.Linear(256, 3))
+        data = Points(features=32)
+        expected = self.train(make, data=data).tensors
+        self.new_fake()
+        last = self.train(lambda: make().to(memory_format=torch.channels_last), data=data).tensors
+        for name, value in expected.items():
+            self.assertTrue(torch.allclose(last[name], value, rtol=1e-4, atol=1e-6), name)
+
     def test_autocast_and_channels_last_train(self):
         def make():
             return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)) \
