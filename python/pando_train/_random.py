@@ -77,6 +77,8 @@ def choose_determinism(threads: int) -> None:
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
+    if hasattr(torch.backends, "mha"):
+        torch.backends.mha.set_fastpath_enabled(False)  # it would depend on hooks
     if hasattr(torch.utils, "deterministic"):
         # It would fill each new tensor, which costs time and changes no bit of a correct program.
         torch.utils.deterministic.fill_uninitialized_memory = False

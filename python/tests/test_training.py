@@ -1,7 +1,7 @@
 """Training with the fake library: bits, equality to torch.optim, abandoned work."""
 import unittest
 
-from support import FakeCase, Points, make_mlp, nn, pando, torch, F
+from support import FakeCase, Points, make_mlp, nn, pando, torch, without_dynamo, F
 
 
 def make_tied():
@@ -89,6 +89,62 @@ class TrainingTest(FakeCase):
         self.assertLess(loads.index("embedding.weight"), loads.index("attention.in_proj_weight"))
         self.assertEqual(self.fake.names.count("embedding.weight"), 1)
         self.assertFalse({"head.weight", "frozen.weight"} & set(self.fake.names))
+
+    def test_a_parameter_that_a_later_forward_reads_earlier_is_awaited(self):
+        class Moody(nn.Module):
+            def __init__(self, is_moody):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(4, 4, False), make_mlp()])
+                self.is_moody, self.calls = is_moody, 0
+
+            def forward(self, x):
+                self.calls += 1
+                scale = self.layers[0].weight.data.abs().sum() if self.is_moody and self.calls > 2 else None
+                x = self.layers[0](self.layers[1][0](x)[:, :4])
+                return self.layers[1][3](x.repeat(1, 2)) * (self.layers[0].weight.detach().abs().sum()
+                                                            if scale is None else scale)
+        with without_dynamo():
+            expected = self.train(lambda: Moody(False)).bits()
+            self.new_fake()
+            self.assertEqual(self.train(lambda: Moody(True)).bits(), expected)
+
+    def test_attention_in_no_grad_gives_the_same_bits_in_every_micro_batch(self):
+        class Frozen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                encoder = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
+                self.encoder, self.head = encoder.eval().requires_grad_(False), nn.Linear(64, 3)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    x = self.encoder(x[:, None].repeat(1, 9, 16))
+                outputs[self.training].add(x.numpy().tobytes())
+                return self.head(x[:, 0])
+        outputs = {False: set(), True: set()}
+        data = Points(24)
+        data.x[:] = data.x[0]
+
+        def evaluate(run, model):
+            run.evaluate_with(data, lambda x, y: dict(sum=model(x).sum()), batch_size=2)
+        with without_dynamo():
+            self.train(Frozen, data=data, evaluate=evaluate, evaluate_every_steps=1)
+        self.assertEqual(len(outputs[True]), 1)
+        self.assertEqual(len(outputs[False]), 1)
+
+    def test_an_evaluation_has_no_copies_of_autocast(self):
+        def evaluate(run, model):
+            run.evaluate_with(Points(11), lambda x, y: dict(sum=model(x).float().sum()), batch_size=11)
+
+        def loss(x, y):
+            return F.cross_entropy(x.float(), y)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.train(evaluate=evaluate, evaluate_every_steps=1, loss=loss)
+        self.assertEqual(len(self.fake.evaluations), 3)
+        for version, sums in self.fake.evaluations:
+            plain = make_mlp()
+            plain.load_state_dict(dict(zip(self.fake.names, self.fake.versions[version])))
+            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+                self.assertEqual(sums["sum"], plain(Points(11).x).float().sum().item())
 
     def test_batch_norm_has_the_mean_of_the_micro_batches_statistics(self):
         result = self.train(make_norm, data=Points(16), steps=2)
