@@ -1,5 +1,6 @@
 """Run: this process's part in training a module."""
 import ctypes
+import errno
 import os
 import sys
 import traceback
@@ -232,7 +233,7 @@ class Run:
         options = lib.OptionsStruct(
             endpoint.encode(), write_toml(self._sections).encode(), type(module).__name__.encode(), tensors,
             len(entries), len(self._train_set), test_samples,
-            describe_kind(device, self.table.hash_constants()).encode(), 0, lib.ANY_RANK if rank is None else int(rank))
+            describe_kind(device, self.table.hash_constants()).encode(), 0, int(rank) if rank else lib.ANY_RANK)
         options.keep = initial_values
         return options
 
@@ -247,15 +248,18 @@ class Run:
         self._is_over = True
         ending, text = self.worker.end()
         if ending == lib.COMPLETED:
-            self._load_final(os.path.join(self.facts.run_dir, "final.safetensors"))
+            self._load_final(self.facts.run_dir)
         elif ending == lib.FAILED:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
-    def _load_final(self, path: str) -> None:
+    def _load_final(self, run_dir: str) -> None:
+        path = os.path.join(run_dir, "final.safetensors")
         try:
+            if not run_dir:  # the run was over before this process could ask
+                raise FileNotFoundError(errno.ENOENT, "the run's folder is not known")
             values, metadata = read_safetensors(path)
         except OSError as error:
             warnings.warn(f"the module does not hold the final weights: {path} cannot be read ({error.strerror}). "

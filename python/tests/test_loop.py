@@ -173,6 +173,25 @@ class EndTest(FakeCase):
             with self.assertWarnsRegex(UserWarning, "final.safetensors cannot be read"):
                 self.train()
 
+    def test_a_run_without_a_known_folder_warns(self):
+        self.fake.folder_given = b""
+        with mock.patch("pando_train._run.read_safetensors", side_effect=AssertionError):
+            with self.assertWarnsRegex(UserWarning, "the run's folder is not known"):
+                self.train()
+
+    def test_an_empty_rank_is_any(self):
+        for text, rank in (("", 2**32 - 1), ("3", 3)):
+            self.new_fake()
+            with mock.patch.dict(os.environ, PANDO_RANK=text):
+                self.train()
+            self.assertEqual(self.fake.wanted_rank, rank)
+
+    def test_an_open_that_fails_is_closed(self):
+        self.fake.error_at_open = "tensor 3 has no name"
+        with self.assertRaisesRegex(pando.PandoError, "tensor 3 has no name"):
+            self.train()
+        self.assertTrue(self.fake.is_closed)
+
     def test_an_interruption_is_no_failure(self):
         model = make_mlp()
         with self.assertRaises(KeyboardInterrupt):
