@@ -2,6 +2,7 @@
 import ctypes
 import os
 import stat
+import subprocess
 import tempfile
 import tomllib
 import unittest
@@ -173,6 +174,26 @@ class LaunchTest(unittest.TestCase):
     def test_a_child_that_ends_is_noticed(self):
         with self.assertRaisesRegex(pando.PandoError, "ended before its scheduler listened"):
             self.start("exit 3")
+
+    def test_an_interruption_while_it_starts_ends_the_child(self):
+        closed, close = [], OwnRun.close
+        with mock.patch.object(OwnRun, "close", lambda own: closed.append(own) or close(own)), \
+                mock.patch("pando_train._launch.select.select", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                self.start("exec sleep 100")
+        self.assertIsNotNone(closed[0]._process.poll())
+
+    def test_a_forked_child_does_not_end_its_parent_s_run(self):
+        own = self.start('echo x > "$8"; exec sleep 100')
+        with mock.patch("pando_train._launch.os.getpid", return_value=1):
+            own.close()
+        self.assertIsNone(own._process.poll())
+        own.close()
+
+    def test_any_error_of_the_start_is_named(self):
+        with mock.patch("pando_train._launch.subprocess.Popen", side_effect=subprocess.SubprocessError("preexec_fn")):
+            with self.assertRaisesRegex(pando.PandoError, "cannot start pando run: preexec_fn"):
+                self.start("exit 0")
 
     def test_a_program_that_cannot_run(self):
         with mock.patch.dict(os.environ, PANDO_PROGRAM=str(ROOT)):
