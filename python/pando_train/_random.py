@@ -91,7 +91,7 @@ def describe_kind(device: torch.device, constants: str) -> str:
     """
     build = torch.__config__.show().splitlines()
     capability = next((line.split(":")[-1].strip() for line in build if "CPU capability" in line), "unknown")
-    flushes = (torch.full((1,), 1e-40) * 1.0).item() == 0.0
+    flushes = (torch.full((1,), 1e-40, dtype=torch.float32, device="cpu") * 1.0).item() == 0.0
     parts = ["torch", torch.__version__, capability.lower(), f"{torch.get_num_threads()} threads",
              f"mkl {torch.backends.mkl.is_available():d}", f"onednn {torch.backends.mkldnn.is_available():d}",
              f"flush-to-zero {flushes:d}", f"matmul {torch.get_float32_matmul_precision()}", device.type]
