@@ -176,6 +176,8 @@ class Hooks:
         if self._exchange.is_abandoned:
             raise Abandoned()
         gradient = entry.tensor.grad
+        if gradient is None:  # of an undefined gradient, before torch 2.1
+            return
         if index in self._gradients:
             raise PandoError(f"parameter {entry.name} got a second gradient in one micro-batch: call backward once, on "
                              "the sum of the losses. torch.utils.checkpoint needs use_reentrant=False")

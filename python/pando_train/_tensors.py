@@ -135,7 +135,11 @@ class TensorTable:
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
-        entry.lr_factor = group.get("lr", lr) / lr
+        own = group.get("lr", lr)
+        if own != lr == 0:
+            raise PandoError(f"parameter group {number} has lr {own}, and the optimizer has lr 0: give the optimizer "
+                             "the highest rate")
+        entry.lr_factor = own / lr if lr else 1.0
         entry.weight_decay = group.get("weight_decay", JOB_DECAY)
 
     def check_unchanged(self) -> None:

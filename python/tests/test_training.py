@@ -189,7 +189,43 @@ class TrainingTest(FakeCase):
         entries = {entry.name: entry for entry in self.run_.table.entries}
         self.assertAlmostEqual(entries["0.bias"].lr_factor, 0.1)
         self.assertLess(entries["0.bias"].weight_decay, 0)
+        with self.assertRaisesRegex(pando.PandoError, "has lr 0: give the optimizer the highest"):
+            self.join(model, optimizer=pando.SGD(lr=0.0), params=[dict(params=model.parameters(), lr=0.1)])
         self.assertEqual((entries["3.bias"].lr_factor, entries["3.bias"].weight_decay), (1.0, 0.0))
+
+    def test_an_undefined_gradient_is_none(self):
+        class First(torch.autograd.Function):
+            @staticmethod
+            def forward(_, x, scale):
+                return x * 1
+
+            @staticmethod
+            def backward(_, gradient):
+                return gradient, None
+
+        class Scaled(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 3)
+                self.scale = nn.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                return First.apply(super().forward(x), self.scale)
+        self.assertEqual(self.train(Scaled).tensors["scale"].item(), 1.0)
+        self.assertNotIn(("give", "scale"), self.fake.trace)
+
+    def test_other_defaults_of_torch_change_no_bit(self):
+        def make():
+            return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)) \
+                .float().to(memory_format=torch.channels_last)
+        data = Points()
+        expected = self.train(make, data=data).bits()
+
+        def loss(x, y):
+            torch.set_default_dtype(torch.float64)
+            return F.cross_entropy(x, y)
+        self.addCleanup(torch.set_default_dtype, torch.float32)
+        self.new_fake()
+        self.assertEqual(self.train(make, data=data, loss=loss).bits(), expected)
 
     def test_channels_last_gives_the_same_gradients(self):
         def make():
