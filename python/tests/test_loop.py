@@ -16,6 +16,18 @@ class Failing(Points):
         return super().__getitem__(index)
 
 
+class Dying(Points):
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Settings(Points):
+    def __getitem__(self, index):
+        flushes = (torch.full((1,), 1e-40) * 1.0).item() == 0.0
+        modes = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), flushes, 0
+        return torch.tensor(modes, dtype=torch.float32), index % 3
+
+
 def count_correct(run, model):
     run.evaluate_with(Points(11), lambda x, y: dict(correct=(model(x).argmax(1) == y).sum(),
                                                     loss_sum=F.cross_entropy(model(x), y, reduction="sum")),
@@ -33,6 +45,37 @@ class DataTest(FakeCase):
                 self.fake.rollback = {2: 1}
                 bits = self.train(data=data, steps=4, num_workers=workers, evaluate=count_correct).bits()
                 self.assertEqual(bits, expected)
+
+    def test_killed_processes_that_read_are_replaced(self):
+        data = Points(noise=0.5)
+        expected = self.train(data=data, steps=6).bits()
+        self.new_fake()
+        children = []
+
+        def loss(x, y):
+            if self.fake.step in (1, 3, 4) and len(children) < self.fake.step:
+                children.append(multiprocessing.active_children()[-1])
+                children[-1].kill()
+            return F.cross_entropy(x, y)
+        self.assertEqual(self.train(data=data, steps=6, num_workers=2, loss=loss).bits(), expected)
+        self.assertGreaterEqual(len(children), 3)
+
+    def test_processes_that_always_die_end_the_run(self):
+        with mock.patch("pando_train._data.TRIES", 1), self.assertRaisesRegex(pando.PandoError, "died 1 times"):
+            self.train(data=Dying(), num_workers=1)
+        self.assertIn("need more memory", self.fake.failure)
+
+    def test_samples_are_read_with_one_thread_everywhere(self):
+        self.addCleanup(torch.set_flush_denormal, False)
+        torch.set_flush_denormal(True)
+        for workers in (0, 1):
+            self.new_fake()
+            modes = set()
+            for x, y in self.join(nn.Linear(4, 3), Settings(), threads=2).loader(num_workers=workers):
+                modes.add((*x.unique(dim=0).flatten().tolist(), torch.get_num_threads()))
+                with self.run_.micro_batch():
+                    F.cross_entropy(self.run_.table.module(x), y).backward()
+            self.assertEqual(modes, {(1.0, 1.0, 1.0, 0.0, 2)})
 
     def test_a_sample_follows_from_seed_epoch_and_index(self):
         from pando_train._data import Samples
