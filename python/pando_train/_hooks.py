@@ -157,7 +157,7 @@ class Hooks:
     def _leave(self, scope: Scope) -> None:
         if self._exchange.is_active:
             for norm in scope.norms:
-                norm.leave()
+                norm.leave(is_compiled(scope.module))
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1

@@ -273,6 +273,21 @@ class CompileTest(FakeCase):
             for value, like in zip(compiled.values(), expected.values()):
                 self.assertTrue(torch.allclose(value, like, rtol=1e-4))
 
+    def test_a_norm_that_a_compiled_module_does_not_call_keeps_its_statistics(self):
+        class Half(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used, self.unused, self.head = nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Linear(4, 3)
+                self.unused.running_mean.fill_(0.5)
+
+            def forward(self, x):
+                return self.head(self.used(x))
+        for compile_ in (compile_in_place, lambda m: m):
+            self.new_fake()
+            values = self.train(lambda: compile_(Half())).tensors
+            self.assertTrue(torch.allclose(values["unused.running_mean"], torch.full((4,), 0.5), rtol=1e-6))
+            self.assertGreater(values["used.running_mean"].abs().sum(), 0)
+
     def test_a_module_compiled_after_join_trains(self):
         pando.seed(1)
         model = make_norm()
