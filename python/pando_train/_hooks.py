@@ -56,6 +56,11 @@ class Hooks:
     def norms(self) -> List[Norm]:
         return [norm for scope in self._scopes for norm in scope.norms]
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a gradient has left since begin()."""
+        return bool(self._gradients)
+
     def remove(self) -> None:
         for norm in self.norms:
             norm.remove()
@@ -85,9 +90,6 @@ class Hooks:
 
     def finish(self) -> None:
         """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
-        if not self._gradients:
-            raise PandoError("a micro-batch ended without a gradient: call loss.backward() within run.micro_batch(), "
-                             "on a loss that the module's parameters contribute to")
         self.check_parameters()
         self._check_gradients()
         if self._is_first:

@@ -52,10 +52,8 @@ class Norm:
             if self._module.training:  # of an evaluation that has left eval()
                 for index in self._indices:
                     self._exchange.forget(index)
-        elif is_part and self._versions == self._buffer_versions():  # the compiled module did not call it
-            if self._earlier is not None:
-                for value, earlier in zip(self._values(), self._earlier):
-                    value.copy_(earlier)
+        elif is_part and self._versions == self._buffer_versions():
+            pass  # the compiled module did not call it
         elif self._earlier is None:
             for index, value in zip(self._indices, self._values()):
                 self._exchange.give(index, value)

@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 import warnings
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -145,18 +146,24 @@ class Run:
             self.worker.leave()
 
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
-        reader: Optional[Reader] = None
+        reader, close = None, self._close
         try:
             reader = self._start(num_workers, collate, pin_memory)
             yield from self._batches(reader)
             self._end()
+        except GeneratorExit:  # break, or an error in the loop, which the guard may get
+            close = self._close if self._is_over else partial(self._guard.remove_late, self._close)
+            raise
         except Exception as error:
             self.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             raise
         finally:
             if reader is not None:
                 reader.close()
-            self._close()
+            self._current = None
+            if self.hooks is not None:
+                self.hooks.remove()
+            close()
 
     def _batches(self, reader: Reader) -> Iterator[Any]:
         while True:
@@ -172,6 +179,9 @@ class Run:
             if self._is_waiting:
                 raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
                                  "run, and no other process computes it")
+            if not (self.hooks.has_gradient or self.exchange.is_abandoned or self._is_over):
+                raise PandoError("a micro-batch ended without a gradient: call loss.backward() within "
+                                 "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
         self.exchange.begin(False, 1.0)
@@ -273,16 +283,13 @@ class Run:
         self._is_complete = True
 
     def _close(self) -> None:
-        if self.hooks is not None:
-            self.hooks.remove()
         if self._guard is not None:
             self._guard.remove()
-        if self.worker is not None:
-            self.worker.close()
-            self.worker = None
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.close()
         if self._own_run is not None:
             self._own_run.close(self._is_over)
-        self._current = None
 
 
 def find_device(table: TensorTable) -> torch.device:

@@ -10,9 +10,8 @@ from ._exchange import Exchange
 class Uses(TorchFunctionMode):
     """While it is on, a function of torch waits for the parameters among its arguments.
 
-    The owner's call would not be early enough: a module may read parameters of another module without calling
-    it, as tied weights and attention do. The mode is on in every micro-batch, the first one included, because
-    torch 1.13 chooses other kernels of attention without it.
+    The owner's call would come too late where another module reads its parameters: tied weights, attention.
+    The mode is on in every micro-batch, since torch 1.13 chooses other kernels of attention without it.
     """
 
     def __init__(self, exchange: Exchange, index_by_id):

@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import unittest
 from unittest import mock
 
@@ -234,6 +235,41 @@ class EndTest(FakeCase):
         with self.assertRaisesRegex(pando.PandoError, "tensor 3 has no name"):
             self.train()
         self.assertTrue(self.fake.is_closed)
+
+    def test_an_error_in_the_loop_outside_of_the_block_is_reported(self):
+        model = make_mlp()
+        with mock.patch("sys.excepthook") as default:
+            try:
+                for x, y in self.join(model).loader():
+                    with self.run_.micro_batch():
+                        F.cross_entropy(model(x), y).backward()
+                    raise ValueError("the plot cannot be drawn")
+            except ValueError:
+                self.assertFalse(self.fake.is_closed)
+                sys.excepthook(*sys.exc_info())  # as Python does at the script's end
+            self.assertIs(sys.excepthook, default)
+        default.assert_called_once()
+        self.assertIn("the plot cannot be drawn", self.fake.failure)
+        self.assertTrue(self.fake.is_closed)
+
+    def test_break_leaves_as_a_crash_would(self):
+        for is_early in (False, True):
+            model = make_mlp()
+            self.new_fake()
+            with mock.patch("pando_train._process.threading.Timer") as timer:
+                for x, y in self.join(model).loader():
+                    with self.run_.micro_batch():
+                        if is_early:
+                            break
+                        F.cross_entropy(model(x), y).backward()
+                    break
+            self.assertEqual(len(self.fake.losses), 0 if is_early else 1)
+            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+            self.assertFalse(self.fake.is_closed)
+            for _ in range(2):
+                timer.call_args[0][1]()
+            self.assertTrue(self.fake.is_closed)
+            self.assertIsNone(self.fake.failure)
 
     def test_an_interruption_is_no_failure(self):
         model = make_mlp()
