@@ -99,8 +99,8 @@ class Run:
         """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
 
         `function` gets a batch of at most `batch_size` test samples, as the loop gets one of training. It
-        returns sums over them by name, as numbers or tensors of one element. `correct` becomes the test
-        accuracy, and `loss_sum` the test loss. The module is in eval() and no_grad. Call it before the loop.
+        returns sums over them by name, as numbers or tensors of one element. Each is shown per
+        sample under its name, `loss_sum` as `loss`. The module is in eval() and no_grad. Call it before the loop.
         """
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
