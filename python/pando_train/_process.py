@@ -57,8 +57,8 @@ class ProcessGuard:
         with self._lock:
             close, self._close = self._close, None
             if close is not None:
-                atexit.unregister(self._close_once)
                 close()
+                atexit.unregister(self._close_once)  # not before: the script's end waits for it
 
     def _restore_signals(self) -> None:
         while self._handlers:
