@@ -41,9 +41,8 @@ class Mnist(torch.utils.data.Dataset):
     def __len__(self):
         return len(self.y)
 
-    def __getitem__(self, index):
-        shifts = torch.randint(-self.shift, self.shift + 1, (2,)).tolist()
-        return self.x[index].roll(shifts, (1, 2)) / 255, self.y[index]
+    def __getitem__(self, i):
+        return self.x[i].roll(torch.randint(-self.shift, self.shift + 1, (2,)).tolist(), (1, 2)) / 255, self.y[i]
 
 
 if __name__ == "__main__":

@@ -5,17 +5,22 @@ will come. A view of the run changes that now and then, and what was read for no
 """
 import signal
 from collections import deque
+from functools import partial
 from itertools import chain, count, dropwhile, takewhile
+from multiprocessing.connection import wait
 from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils.pin_memory import pin_memory as pin
 
 from ._library import EVALUATE, Work
-from ._random import derive, kept_generators, seed_generators
+from ._random import choose_determinism, derive, flushes_denormals, kept_generators, seed_generators
 from .errors import PandoError
 
+TRIES = 3  # of a batch, if processes die
+DEATH_TIMEOUT_S = 1.0  # from the error that a dying process causes to its end
 Key = Tuple[bool, int, int]  # whether of the test set, epoch, sample
 
 
@@ -54,31 +59,61 @@ class Reader:
         self._asked: Deque[Tuple] = deque()  # tags of chunks that the loader reads, in its order
         self._wanted: Optional[Tuple] = None  # the tag of the last read
         self._batches: Optional[Iterator] = None
-        self._loader = None
+        self._loader: Optional[DataLoader] = None
+        self._num_workers = num_workers
         if num_workers > 0:
-            self._loader = DataLoader(samples, batch_sampler=self, num_workers=num_workers, collate_fn=self._collate,
-                                      pin_memory=self._pins, persistent_workers=True, generator=torch.Generator(),
-                                      worker_init_fn=ignore_interrupts)
+            self._make_loader()
 
     def read(self, chunk: Chunk) -> Any:
-        """The batch of a chunk of the current work."""
+        """The batch of a chunk of the current work. If processes die, others read it."""
         if self._loader is None:
             return self._read_here(chunk)
         self._wanted = chunk.tag
-        if chunk.tag not in self._asked:
-            self._batches = iter(self._loader)  # drops what is on its way; the processes stay
-        while True:
-            batch = next(self._batches)
-            if self._asked.popleft() == chunk.tag:
-                return batch
+        for _ in range(TRIES):
+            if not self._has_dead_process():
+                try:
+                    return self._read_ahead(chunk.tag)
+                except Exception:
+                    if not self._has_dead_process(DEATH_TIMEOUT_S):
+                        raise
+            self._batches._shutdown_workers()
+            self._make_loader()
+        raise PandoError(f"processes that read samples died {TRIES} times while they read one batch: they may need "
+                         "more memory than the machine has. Use a smaller num_workers")
 
     def close(self) -> None:
         """Ends the processes."""
         self._batches = self._loader = None
 
+    def _make_loader(self) -> None:
+        self._batches = None
+        self._asked.clear()
+        self._loader = DataLoader(self._samples, batch_sampler=self, num_workers=self._num_workers,
+                                  collate_fn=self._collate, pin_memory=self._pins, persistent_workers=True,
+                                  generator=torch.Generator(), worker_init_fn=partial(prepare, flushes_denormals()))
+
+    def _has_dead_process(self, timeout_s: float = 0.0) -> bool:
+        return self._batches is not None and bool(wait([p.sentinel for p in self._batches._workers], timeout_s))
+
+    def _read_ahead(self, tag: Tuple) -> Any:
+        if tag not in self._asked:
+            self._batches = iter(self._loader)  # drops what is on its way; the processes stay
+            # torch would raise in the main thread, wherever it is, when one of them dies. read() looks instead.
+            signal_handling._remove_worker_pids(id(self._batches))
+            signal_handling._set_worker_pids(id(self._batches), ())
+        while True:
+            batch = next(self._batches)
+            if self._asked.popleft() == tag:
+                return batch
+
     def _read_here(self, chunk: Chunk) -> Any:
-        with kept_generators():
-            batch = self._collate([self._samples[key] for key in chunk.keys])
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as the loader's processes
+        try:
+            with kept_generators():
+                batch = self._collate([self._samples[key] for key in chunk.keys])
+        finally:
+            torch.set_num_threads(threads)
         return pin(batch) if self._pins else batch
 
     def __iter__(self) -> "Reader":
@@ -95,9 +130,11 @@ class Reader:
         raise StopIteration
 
 
-def ignore_interrupts(_worker: int) -> None:
-    """In each reading process: Ctrl-C in a terminal reaches it too, and the loop needs it until its end."""
+def prepare(flushes: bool, _worker: int) -> None:
+    """In each reading process. Ctrl-C in a terminal reaches it too, and the loop needs it until its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    choose_determinism(1)
+    torch.set_flush_denormal(flushes)
 
 
 def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:

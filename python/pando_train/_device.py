@@ -7,6 +7,8 @@ import torch
 from ._library import Worker
 from .errors import PandoError
 
+FLOATS = {"dtype": torch.float32, "device": "cpu"}  # the program may have other defaults
+
 
 class HostDevice:
     """Tensors in host memory: the library reads and writes them in place."""
@@ -19,13 +21,14 @@ class HostDevice:
         if tensor.is_contiguous():
             self._worker.load_tensor(index, tensor.data_ptr(), holds)
             return
-        staging = torch.empty(tensor.shape)
+        staging = torch.empty(tensor.shape, **FLOATS)
         holds[0] = 0  # the staging memory is new
         self._worker.load_tensor(index, staging.data_ptr(), holds)
         tensor.data.copy_(staging)
 
     def give(self, index: int, gradient: torch.Tensor, weight: float) -> None:
-        self._worker.give_gradient(index, gradient.contiguous().data_ptr(), weight)
+        dense = gradient.contiguous()  # must outlive the call
+        self._worker.give_gradient(index, dense.data_ptr(), weight)
 
     def flush(self) -> None:
         """Waits until all that `give` took is with the library."""
@@ -51,7 +54,7 @@ class GpuDevice:
 
     def load(self, index: int, tensor: torch.Tensor, holds) -> None:
         if index not in self._loads:
-            self._loads[index] = torch.empty(tensor.shape, pin_memory=True), torch.cuda.Event()
+            self._loads[index] = torch.empty(tensor.shape, pin_memory=True, **FLOATS), torch.cuda.Event()
         pinned, copied = self._loads[index]
         copied.synchronize()
         self._worker.load_tensor(index, pinned.data_ptr(), holds)
@@ -64,7 +67,7 @@ class GpuDevice:
 
     def give(self, index: int, gradient: torch.Tensor, weight: float) -> None:
         if index not in self._pinned:
-            self._pinned[index] = torch.empty(gradient.shape, pin_memory=True)
+            self._pinned[index] = torch.empty(gradient.shape, pin_memory=True, **FLOATS)
         self._to_host.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._to_host):
             self._pinned[index].copy_(gradient, non_blocking=True)

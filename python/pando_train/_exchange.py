@@ -40,11 +40,13 @@ class Exchange:
         self.is_active = True
         self.is_training = is_training
         self.is_abandoned = False
+        torch.clear_autocast_cache()  # copies of earlier versions
 
     def end(self) -> None:
         if self.is_abandoned:
             self._device.drop()
         self.is_active = self.is_training = False
+        torch.clear_autocast_cache()
 
     def load(self, index: int) -> None:
         """Waits until the tensor has the version in work. Raises Abandoned."""

@@ -12,15 +12,14 @@ from torch.utils.checkpoint import CheckpointFunction
 from ._exchange import Exchange
 from ._norms import Norm
 from ._tensors import TensorTable, clean_name
-from ._uses import FirstUses
+from ._uses import Uses
 from .errors import Abandoned, PandoError
 
 
 @dataclass(eq=False)
 class Scope:
-    """A module with hooks, and what they handle: its own tensors, or those of a compiled module's parts."""
+    """A module with hooks, and the norms that they handle: itself, or those among a compiled module's parts."""
     module: nn.Module
-    loads: List[int] = field(default_factory=list)
     norms: List[Norm] = field(default_factory=list)
     handles: List[Any] = field(default_factory=list)
 
@@ -28,9 +27,9 @@ class Scope:
 class Hooks:
     """All hooks of a run. `remove` restores the module.
 
-    In the first micro-batch every parameter is loaded before the forward, and FirstUses finds which
-    module reads it first. From then on that module's call waits for it. A parameter that is not seen
-    is always loaded before the forward; if torch.compile is in use, so is every parameter.
+    In the first micro-batch every parameter is loaded before the forward. Uses loads those that it has seen
+    there when they are read; the others are always loaded before the forward. If torch.compile is in use,
+    so is every parameter.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange):
@@ -42,13 +41,13 @@ class Hooks:
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
         dynamo = sys.modules.get("torch._dynamo")
-        self._uses = FirstUses(table) if dynamo is None else None
+        self._uses = Uses(exchange, table.index_by_id) if dynamo is None else None
         if dynamo is not None:
             dynamo.config.skip_nnmodule_hook_guards = False
             dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
-        self._is_watching = False  # FirstUses is on
-        self._is_checked = False  # check_scalers has run
+        self._is_watching = False  # Uses is on
+        self._is_first = True  # no micro-batch has ended without an error
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
@@ -56,6 +55,11 @@ class Hooks:
     @property
     def norms(self) -> List[Norm]:
         return [norm for scope in self._scopes for norm in scope.norms]
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a gradient has left since begin()."""
+        return bool(self._gradients)
 
     def remove(self) -> None:
         for norm in self.norms:
@@ -70,13 +74,13 @@ class Hooks:
         self._gradients.clear()
         for _, entry in self._table.parameters:
             entry.tensor.grad = None
-        torch.clear_autocast_cache()
-        for index in self._first_loads:
-            self._exchange.load(index)
-        if self._uses is not None:
-            self._uses.entered = None
-            self._uses.__enter__()
-            self._is_watching = True
+        try:
+            for index in self._first_loads:
+                self._exchange.load(index)
+        finally:  # if the work is abandoned, the first use raises it again
+            if self._uses is not None:
+                self._uses.__enter__()
+                self._is_watching = True
 
     def leave_forward(self) -> None:
         """The program's part has ended, in any way."""
@@ -86,21 +90,17 @@ class Hooks:
 
     def finish(self) -> None:
         """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
-        if not self._gradients:
-            raise PandoError("a micro-batch ended without a gradient: call loss.backward() within run.micro_batch(), "
-                             "on a loss that the module's parameters contribute to")
         self.check_parameters()
         self._check_gradients()
-        if not self._is_checked:
+        if self._is_first:
             check_scalers()
-            self._is_checked = True
         for norm in self.norms:
             norm.finish()
         self._exchange.flush()
         self._table.check_unchanged()
-        if self._uses is not None:
-            self._plan_loads(self._uses)
-            self._uses = None
+        if self._is_first and self._uses is not None:
+            self._first_loads = [index for index in self._first_loads if index not in self._uses.seen]
+        self._is_first = False
 
     def check_parameters(self) -> None:
         """Raises PandoError if a parameter was written to by the program."""
@@ -121,7 +121,6 @@ class Hooks:
 
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
-        index_by_id = self._table.index_by_id
         outer: Dict[str, Scope] = {}  # name of a compiled module -> its scope
         for name, module in self._table.module.named_modules():
             scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
@@ -130,7 +129,6 @@ class Hooks:
                 self._scopes.append(scope)
                 if is_compiled(module):
                     outer[name] = scope
-            scope.loads += [index_by_id[id(value)] for value in module._parameters.values() if id(value) in index_by_id]
             indices = self._table.statistics_of(module)
             if indices:
                 scope.norms.append(Norm(module, clean_name(name), indices, self._exchange))
@@ -151,30 +149,17 @@ class Hooks:
     def _enter(self, scope: Scope) -> None:
         if not self._exchange.is_active:
             return
-        if self._uses is not None:
-            self._uses.entered = scope
+        if self._exchange.is_abandoned:
+            raise Abandoned()
         if self._exchange.is_training and not torch.is_grad_enabled():
             check_checkpointing(scope.module)
-        for index in scope.loads:
-            self._exchange.load(index)
         for norm in scope.norms:
             norm.enter()
 
     def _leave(self, scope: Scope) -> None:
         if self._exchange.is_active:
             for norm in scope.norms:
-                norm.leave()
-
-    def _plan_loads(self, uses: FirstUses) -> None:
-        """Decides when each parameter is loaded from now on."""
-        self._first_loads = [index for index in self._first_loads if uses.first.get(index) is None]
-        for index, scope in uses.first.items():
-            if scope is not None and index not in scope.loads:
-                scope.loads.append(index)
-        for scope in self._scopes:
-            if not scope.loads and not scope.norms:
-                for handle in scope.handles:
-                    handle.remove()
+                norm.leave(is_compiled(scope.module))
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
@@ -193,6 +178,8 @@ class Hooks:
         if self._exchange.is_abandoned:
             raise Abandoned()
         gradient = entry.tensor.grad
+        if gradient is None:  # of an undefined gradient, before torch 2.1
+            return
         if index in self._gradients:
             raise PandoError(f"parameter {entry.name} got a second gradient in one micro-batch: call backward once, on "
                              "the sum of the losses. torch.utils.checkpoint needs use_reentrant=False")
@@ -200,7 +187,7 @@ class Hooks:
             raise PandoError(f"the gradient of {entry.name} is sparse: create its layer with sparse=False")
         if not self._exchange.is_loaded(index):
             raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
-                             "from the first one. Call the module that has it. Call torch.compile before run.loader")
+                             "from the first one. Call torch.compile before run.loader")
         self._gradients[index] = gradient, gradient._version
         self._exchange.give(index, gradient)
 

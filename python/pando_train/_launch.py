@@ -25,8 +25,9 @@ class OwnRun:
     def __init__(self):
         """Starts it and waits for its scheduler. Raises PandoError if it does not start."""
         self.endpoint = ""
+        self._owner = os.getpid()
         self._process: Optional[subprocess.Popen] = None
-        self._error: Optional[OSError] = None
+        self._error: Optional[BaseException] = None
         self._is_started = threading.Event()
         reader, writer = os.pipe()
         try:
@@ -38,6 +39,9 @@ class OwnRun:
             os.close(writer)
             writer = -1
             self.endpoint = self._read_endpoint(reader)
+        except BaseException:
+            self.close()
+            raise
         finally:
             os.close(reader)
             if writer >= 0:
@@ -49,9 +53,10 @@ class OwnRun:
             # In a session apart, so that Ctrl-C in a terminal comes once, from stop().
             self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL,
                                              start_new_session=True, preexec_fn=end_with_parent)
-        except OSError as error:
+        except BaseException as error:
             self._error = error
-        self._is_started.set()
+        finally:
+            self._is_started.set()
         if self._process is not None:
             self._process.wait()
 
@@ -62,11 +67,9 @@ class OwnRun:
         text = b""
         while not text.endswith(b"\n"):
             if not select.select([reader], [], [], max(deadline - time.monotonic(), 0))[0]:
-                self.close()
                 raise PandoError(f"pando run named no endpoint within {START_TIMEOUT_S:.0f} s: its messages are above")
             part = os.read(reader, 4096)
             if not part:
-                self.close()
                 raise PandoError("pando run ended before its scheduler listened: its messages are above")
             text += part
         return text.decode().strip()
@@ -78,6 +81,8 @@ class OwnRun:
     def close(self, is_over: bool = False) -> None:
         """Ends the child. If the run is over, it has 10 s to end by itself."""
         atexit.unregister(self.close)
+        if self._process is None or os.getpid() != self._owner:  # a forked child does not end its parent's run
+            return
         for stop in (lambda: None, self._process.terminate, self._process.kill)[0 if is_over else 1:]:
             stop()
             try:

@@ -133,7 +133,11 @@ class Worker:
         self._handle = c_void_p()
         self._process = os.getpid()
         self._is_broken = False  # after an error or fail() only close() may follow
-        self._check(library.pando_open(byref(options), byref(self._handle)))
+        try:
+            self._check(library.pando_open(byref(options), byref(self._handle)))
+        except PandoError:
+            self.close()
+            raise
 
     def _check(self, result: int) -> int:
         if result == ABANDONED:

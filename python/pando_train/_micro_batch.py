@@ -53,7 +53,7 @@ class MicroBatch:
         try:
             if error is not None:
                 return self._handle(error)
-            if not exchange.is_abandoned:
+            if hooks.has_gradient and not exchange.is_abandoned:  # without one the loader raises, except after break
                 self._finish(hooks, self._run.worker)
         except Abandoned:
             exchange.is_abandoned = True

@@ -24,6 +24,7 @@ class Norm:
         self._exchange = exchange
         self._momentum = module.momentum
         self._earlier: Optional[Tuple[torch.Tensor, ...]] = None  # statistics of an earlier call in this micro-batch
+        self._versions: List[int] = []  # of the buffers before the forward
         module.momentum = 1.0
 
     def remove(self) -> None:
@@ -40,13 +41,19 @@ class Norm:
         for index, value in zip(self._indices, self._values()):
             value.zero_()
             self._exchange.forget(index)
+        self._versions = self._buffer_versions()
 
-    def leave(self) -> None:
-        """After a forward. Raises PandoError if the layer has run twice on different inputs."""
+    def leave(self, is_part: bool) -> None:
+        """After a forward of the layer, or of the compiled module that it is a part of.
+
+        Raises PandoError if the layer has run twice on different inputs.
+        """
         if not self._makes_statistics():
             if self._module.training:  # of an evaluation that has left eval()
                 for index in self._indices:
                     self._exchange.forget(index)
+        elif is_part and self._versions == self._buffer_versions():
+            pass  # the compiled module did not call it
         elif self._earlier is None:
             for index, value in zip(self._indices, self._values()):
                 self._exchange.give(index, value)
@@ -60,6 +67,9 @@ class Norm:
             if not self._exchange.is_given(index):
                 self._exchange.load(index)
                 self._exchange.give(index, value)
+
+    def _buffer_versions(self) -> List[int]:
+        return [buffer._version for buffer in self._module._buffers.values() if buffer is not None]
 
     def _makes_statistics(self) -> bool:
         return self._module.training and self._exchange.is_training

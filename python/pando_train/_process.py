@@ -1,12 +1,14 @@
 """What the process does at a signal or an error while it takes part in a run."""
+import atexit
 import os
 import signal
 import sys
 import threading
 import traceback
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+LATE_S = 1.0  # from the end of a loop to the end of the script, if an error ends both
 
 
 class ProcessGuard:
@@ -21,6 +23,8 @@ class ProcessGuard:
         self._leave = leave
         self._fail = fail
         self._handlers: Dict[int, Any] = {}
+        self._lock = threading.Lock()  # of _close, and of the worker once the loop has ended
+        self._close: Optional[Callable[[], None]] = None
         self._next_hook = sys.excepthook
         sys.excepthook = self._hook = self._report
         if threading.current_thread() is threading.main_thread():
@@ -33,6 +37,28 @@ class ProcessGuard:
         self._restore_signals()
         if sys.excepthook is self._hook:
             sys.excepthook = self._next_hook
+
+    def remove_late(self, close: Callable[[], None]) -> None:
+        """Calls `close`, which removes the guard, once: after an error was reported, in 1 s or at the script's end.
+
+        An error in the loop ends the loop's generator before sys.excepthook is called with it.
+        """
+        self._restore_signals()
+        self._close = close
+        atexit.register(self._close_once)
+        timer = threading.Timer(LATE_S, self._close_once)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:  # the interpreter ends
+            self._close_once()
+
+    def _close_once(self) -> None:
+        with self._lock:
+            close, self._close = self._close, None
+            if close is not None:
+                close()
+                atexit.unregister(self._close_once)  # not before: the script's end waits for it
 
     def _restore_signals(self) -> None:
         while self._handlers:
@@ -49,6 +75,9 @@ class ProcessGuard:
         self._leave()
 
     def _report(self, kind, error, trace) -> None:
-        if issubclass(kind, Exception):
-            self._fail("".join(traceback.format_exception(kind, error, trace)))
+        if os.getpid() == self._process:
+            with self._lock:
+                if issubclass(kind, Exception):
+                    self._fail("".join(traceback.format_exception(kind, error, trace)))
+            self._close_once()
         self._next_hook(kind, error, trace)

@@ -77,9 +77,16 @@ def choose_determinism(threads: int) -> None:
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
+    if hasattr(torch.backends, "mha"):
+        torch.backends.mha.set_fastpath_enabled(False)  # it would depend on hooks
     if hasattr(torch.utils, "deterministic"):
         # It would fill each new tensor, which costs time and changes no bit of a correct program.
         torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def flushes_denormals() -> bool:
+    """What torch.set_flush_denormal was given in this thread."""
+    return (torch.full((1,), 1e-40, dtype=torch.float32, device="cpu") * 1.0).item() == 0.0
 
 
 def describe_kind(device: torch.device, constants: str) -> str:
@@ -89,10 +96,9 @@ def describe_kind(device: torch.device, constants: str) -> str:
     """
     build = torch.__config__.show().splitlines()
     capability = next((line.split(":")[-1].strip() for line in build if "CPU capability" in line), "unknown")
-    flushes = (torch.full((1,), 1e-40) * 1.0).item() == 0.0
     parts = ["torch", torch.__version__, capability.lower(), f"{torch.get_num_threads()} threads",
              f"mkl {torch.backends.mkl.is_available():d}", f"onednn {torch.backends.mkldnn.is_available():d}",
-             f"flush-to-zero {flushes:d}", f"matmul {torch.get_float32_matmul_precision()}", device.type]
+             f"flush-to-zero {flushes_denormals():d}", f"matmul {torch.get_float32_matmul_precision()}", device.type]
     if device.type == "cuda":
         parts += [torch.cuda.get_device_name(device), f"cuda {torch.version.cuda}",
                   f"cudnn {torch.backends.cudnn.version()} tf32 {torch.backends.cudnn.allow_tf32:d}"]

@@ -1,9 +1,11 @@
 """Run: this process's part in training a module."""
 import ctypes
+import errno
 import os
 import sys
 import traceback
 import warnings
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -97,8 +99,8 @@ class Run:
         """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
 
         `function` gets a batch of at most `batch_size` test samples, as the loop gets one of training. It
-        returns sums over them by name, as numbers or tensors of one element. `correct` becomes the test
-        accuracy, and `loss_sum` the test loss. The module is in eval() and no_grad. Call it before the loop.
+        returns sums over them by name, as numbers or tensors of one element. Each is shown per
+        sample under its name, `loss_sum` as `loss`. The module is in eval() and no_grad. Call it before the loop.
         """
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
@@ -144,18 +146,24 @@ class Run:
             self.worker.leave()
 
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
-        reader: Optional[Reader] = None
+        reader, close = None, self._close
         try:
             reader = self._start(num_workers, collate, pin_memory)
             yield from self._batches(reader)
             self._end()
+        except GeneratorExit:  # break, or an error in the loop, which the guard may get
+            close = self._close if self._is_over else partial(self._guard.remove_late, self._close)
+            raise
         except Exception as error:
             self.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             raise
         finally:
             if reader is not None:
                 reader.close()
-            self._close()
+            self._current = None
+            if self.hooks is not None:
+                self.hooks.remove()
+            close()
 
     def _batches(self, reader: Reader) -> Iterator[Any]:
         while True:
@@ -171,6 +179,9 @@ class Run:
             if self._is_waiting:
                 raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
                                  "run, and no other process computes it")
+            if not (self.hooks.has_gradient or self.exchange.is_abandoned or self._is_over):
+                raise PandoError("a micro-batch ended without a gradient: call loss.backward() within "
+                                 "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
         self.exchange.begin(False, 1.0)
@@ -232,7 +243,7 @@ class Run:
         options = lib.OptionsStruct(
             endpoint.encode(), write_toml(self._sections).encode(), type(module).__name__.encode(), tensors,
             len(entries), len(self._train_set), test_samples,
-            describe_kind(device, self.table.hash_constants()).encode(), 0, lib.ANY_RANK if rank is None else int(rank))
+            describe_kind(device, self.table.hash_constants()).encode(), 0, int(rank) if rank else lib.ANY_RANK)
         options.keep = initial_values
         return options
 
@@ -247,15 +258,18 @@ class Run:
         self._is_over = True
         ending, text = self.worker.end()
         if ending == lib.COMPLETED:
-            self._load_final(os.path.join(self.facts.run_dir, "final.safetensors"))
+            self._load_final(self.facts.run_dir)
         elif ending == lib.FAILED:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
-    def _load_final(self, path: str) -> None:
+    def _load_final(self, run_dir: str) -> None:
+        path = os.path.join(run_dir, "final.safetensors")
         try:
+            if not run_dir:  # the run was over before this process could ask
+                raise FileNotFoundError(errno.ENOENT, "the run's folder is not known")
             values, metadata = read_safetensors(path)
         except OSError as error:
             warnings.warn(f"the module does not hold the final weights: {path} cannot be read ({error.strerror}). "
@@ -269,16 +283,13 @@ class Run:
         self._is_complete = True
 
     def _close(self) -> None:
-        if self.hooks is not None:
-            self.hooks.remove()
         if self._guard is not None:
             self._guard.remove()
-        if self.worker is not None:
-            self.worker.close()
-            self.worker = None
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.close()
         if self._own_run is not None:
             self._own_run.close(self._is_over)
-        self._current = None
 
 
 def find_device(table: TensorTable) -> torch.device:

@@ -135,7 +135,11 @@ class TensorTable:
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
-        entry.lr_factor = group.get("lr", lr) / lr
+        own = group.get("lr", lr)
+        if own != lr == 0:
+            raise PandoError(f"parameter group {number} has lr {own}, and the optimizer has lr 0: give the optimizer "
+                             "the highest rate")
+        entry.lr_factor = own / lr if lr else 1.0
         entry.weight_decay = group.get("weight_decay", JOB_DECAY)
 
     def check_unchanged(self) -> None:
@@ -161,7 +165,8 @@ class TensorTable:
         digest = hashlib.blake2b(digest_size=8)
         for constant in self.constants:
             digest.update(constant.name.encode())
-            digest.update(tensor_bytes(constant.tensor.detach().cpu().contiguous()))
+            on_host = constant.tensor.detach().cpu().contiguous()  # must outlive the view
+            digest.update(tensor_bytes(on_host))
         return digest.hexdigest() if self.constants else ""
 
     def set_counts(self, version: int) -> None:

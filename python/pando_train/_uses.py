@@ -1,36 +1,37 @@
-"""Finds where a module's forward first reads each parameter."""
-from typing import Any, Dict, Optional
+"""Loads each parameter when a forward first reads it."""
+from typing import Set
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ._tensors import TensorTable
+from ._exchange import Exchange
 
 
-class FirstUses(TorchFunctionMode):
-    """While it is on, it notes for each parameter which module had been entered last at the first use.
+class Uses(TorchFunctionMode):
+    """While it is on, a function of torch waits for the parameters among its arguments.
 
-    A module may read parameters of another module without calling it: tied weights, attention. So the
-    owner's call is not always early enough to wait for a parameter.
+    The owner's call would come too late where another module reads its parameters: tied weights, attention.
+    The mode is on in every micro-batch, since torch 1.13 chooses other kernels of attention without it.
     """
 
-    def __init__(self, table: TensorTable):
+    def __init__(self, exchange: Exchange, index_by_id):
         super().__init__()
-        self.entered: Any = None  # set by each module's pre-hook
-        self.first: Dict[int, Any] = {}  # index -> `entered` at the first use
-        self._index_by_id = table.index_by_id
+        self.seen: Set[int] = set()  # indices of the parameters that were arguments
+        self._exchange = exchange
+        self._index_by_id = index_by_id
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
-        self._note(arguments)
+        self._load(arguments)
         if keywords:
-            self._note(keywords.values())
+            self._load(keywords.values())
         return function(*arguments, **(keywords or {}))
 
-    def _note(self, values) -> None:
+    def _load(self, values) -> None:
         for value in values:
             if isinstance(value, torch.Tensor):
-                index: Optional[int] = self._index_by_id.get(id(value))
+                index = self._index_by_id.get(id(value))
                 if index is not None:
-                    self.first.setdefault(index, self.entered)
+                    self.seen.add(index)
+                    self._exchange.load(index)
             elif isinstance(value, (tuple, list)):
-                self._note(value)
+                self._load(value)

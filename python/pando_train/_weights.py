@@ -67,7 +67,7 @@ def read_safetensors(path: str) -> Tuple[Dict[str, torch.Tensor], Dict[str, str]
 
 def read_tensor(file, start: int, entry) -> torch.Tensor:
     first, last = entry["data_offsets"]
-    tensor = torch.empty(entry["shape"], dtype=TYPES[entry["dtype"]])
+    tensor = torch.empty(entry["shape"], dtype=TYPES[entry["dtype"]], device="cpu")
     memory = tensor_bytes(tensor)
     file.seek(start + first)
     if last - first != memory.nbytes or (memory.nbytes and file.readinto(memory) != memory.nbytes):

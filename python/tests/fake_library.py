@@ -23,6 +23,7 @@ class FakeRun:
       rollback: {step: to}; once, when the step is reached, the run goes back to version `to`
       wrong_guesses: peek_work names works in another order than next_work
       stop_at: a step at which the run is interrupted;  fail_at: at which it fails
+      folder_given: what pando_describe gives;  error_at_open: with which pando_open fails
       again: how many calls of each waiting function return PANDO_AGAIN first
     """
 
@@ -33,6 +34,8 @@ class FakeRun:
         self.wrong_guesses = False
         self.stop_at = self.fail_at = None
         self.again = 0
+        self.folder_given = self.folder.encode()
+        self.error_at_open = self.wanted_rank = None
         self.failure = None  # text of pando_fail
         self.error = ""
         self.evaluations = []  # (version, {name: sum})
@@ -90,6 +93,10 @@ class FakeRun:
         self.current, self.pending = None, self._works(0)
         self._reset_work()
         handle[0] = 1
+        self.wanted_rank = options.wanted_rank
+        if self.error_at_open:
+            self.error = self.error_at_open
+            return lib.ERROR
         return lib.OK
 
     def join(self, handle, timeout_ms):
@@ -99,7 +106,7 @@ class FakeRun:
         run = run.contents
         run.rank, run.seed, run.step_count = 0, self.seed, self.step_count
         run.steps_per_epoch, run.micro_batches, run.took_over = self.steps_per_epoch, self.micro_batches, 0
-        run.run_dir = self.folder.encode()
+        run.run_dir = self.folder_given
         return lib.OK
 
     def next_work(self, handle, work, timeout_ms):
@@ -141,10 +148,13 @@ class FakeRun:
             return lib.ABANDONED
         assert index not in self.gradients, f"{self.names[index]} was given twice"
         self.trace.append(("give", self.names[index]))
-        value = copy_in(gradient, self.tensors[index].value.shape)
+        shape = self.tensors[index].value.shape
+        reused = [torch.full(shape, 7.0, dtype=torch.float32) for _ in range(4)]  # memory that was freed too early
+        value = copy_in(gradient, shape)
         if not torch.isfinite(value).all():
             self.error = f"the gradient of {self.names[index]} is not finite: training has diverged"
             return lib.ERROR
+        del reused
         self.gradients[index] = value * torch.tensor(weight, dtype=torch.float32)
         return lib.OK
 
@@ -303,7 +313,7 @@ def read_tensor(struct):
 
 
 def copy_in(address, shape):
-    value = torch.empty(shape)
+    value = torch.empty(shape, dtype=torch.float32)
     ctypes.memmove(value.data_ptr(), address, value.numel() * 4)
     return value
 

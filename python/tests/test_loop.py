@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import unittest
 from unittest import mock
 
@@ -14,6 +15,18 @@ class Failing(Points):
         if index == 5:
             raise ValueError("picture 5 cannot be decoded")
         return super().__getitem__(index)
+
+
+class Dying(Points):
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Settings(Points):
+    def __getitem__(self, index):
+        flushes = (torch.full((1,), 1e-40) * 1.0).item() == 0.0
+        modes = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), flushes, 0
+        return torch.tensor(modes, dtype=torch.float32), index % 3
 
 
 def count_correct(run, model):
@@ -33,6 +46,37 @@ class DataTest(FakeCase):
                 self.fake.rollback = {2: 1}
                 bits = self.train(data=data, steps=4, num_workers=workers, evaluate=count_correct).bits()
                 self.assertEqual(bits, expected)
+
+    def test_killed_processes_that_read_are_replaced(self):
+        data = Points(noise=0.5)
+        expected = self.train(data=data, steps=6).bits()
+        self.new_fake()
+        children = []
+
+        def loss(x, y):
+            if self.fake.step in (1, 3, 4) and len(children) < self.fake.step:
+                children.append(multiprocessing.active_children()[-1])
+                children[-1].kill()
+            return F.cross_entropy(x, y)
+        self.assertEqual(self.train(data=data, steps=6, num_workers=2, loss=loss).bits(), expected)
+        self.assertGreaterEqual(len(children), 3)
+
+    def test_processes_that_always_die_end_the_run(self):
+        with mock.patch("pando_train._data.TRIES", 1), self.assertRaisesRegex(pando.PandoError, "died 1 times"):
+            self.train(data=Dying(), num_workers=1)
+        self.assertIn("need more memory", self.fake.failure)
+
+    def test_samples_are_read_with_one_thread_everywhere(self):
+        self.addCleanup(torch.set_flush_denormal, False)
+        torch.set_flush_denormal(True)
+        for workers in (0, 1):
+            self.new_fake()
+            modes = set()
+            for x, y in self.join(nn.Linear(4, 3), Settings(), threads=2).loader(num_workers=workers):
+                modes.add((*x.unique(dim=0).flatten().tolist(), torch.get_num_threads()))
+                with self.run_.micro_batch():
+                    F.cross_entropy(self.run_.table.module(x), y).backward()
+            self.assertEqual(modes, {(1.0, 1.0, 1.0, 0.0, 2)})
 
     def test_a_sample_follows_from_seed_epoch_and_index(self):
         from pando_train._data import Samples
@@ -172,6 +216,60 @@ class EndTest(FakeCase):
         with mock.patch("pando_train._run.read_safetensors", side_effect=FileNotFoundError(2, "No such file")):
             with self.assertWarnsRegex(UserWarning, "final.safetensors cannot be read"):
                 self.train()
+
+    def test_a_run_without_a_known_folder_warns(self):
+        self.fake.folder_given = b""
+        with mock.patch("pando_train._run.read_safetensors", side_effect=AssertionError):
+            with self.assertWarnsRegex(UserWarning, "the run's folder is not known"):
+                self.train()
+
+    def test_an_empty_rank_is_any(self):
+        for text, rank in (("", 2**32 - 1), ("3", 3)):
+            self.new_fake()
+            with mock.patch.dict(os.environ, PANDO_RANK=text):
+                self.train()
+            self.assertEqual(self.fake.wanted_rank, rank)
+
+    def test_an_open_that_fails_is_closed(self):
+        self.fake.error_at_open = "tensor 3 has no name"
+        with self.assertRaisesRegex(pando.PandoError, "tensor 3 has no name"):
+            self.train()
+        self.assertTrue(self.fake.is_closed)
+
+    def test_an_error_in_the_loop_outside_of_the_block_is_reported(self):
+        model = make_mlp()
+        with mock.patch("sys.excepthook") as default:
+            try:
+                for x, y in self.join(model).loader():
+                    with self.run_.micro_batch():
+                        F.cross_entropy(model(x), y).backward()
+                    raise ValueError("the plot cannot be drawn")
+            except ValueError:
+                self.assertFalse(self.fake.is_closed)
+                sys.excepthook(*sys.exc_info())  # as Python does at the script's end
+            self.assertIs(sys.excepthook, default)
+        default.assert_called_once()
+        self.assertIn("the plot cannot be drawn", self.fake.failure)
+        self.assertTrue(self.fake.is_closed)
+
+    def test_break_leaves_as_a_crash_would(self):
+        for is_early in (False, True):
+            model = make_mlp()
+            self.new_fake()
+            with mock.patch("pando_train._process.threading.Timer") as timer:
+                for x, y in self.join(model).loader():
+                    with self.run_.micro_batch():
+                        if is_early:
+                            break
+                        F.cross_entropy(model(x), y).backward()
+                    break
+            self.assertEqual(len(self.fake.losses), 0 if is_early else 1)
+            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+            self.assertFalse(self.fake.is_closed)
+            for _ in range(2):
+                timer.call_args[0][1]()
+            self.assertTrue(self.fake.is_closed)
+            self.assertIsNone(self.fake.failure)
 
     def test_an_interruption_is_no_failure(self):
         model = make_mlp()

@@ -2,6 +2,7 @@
 import ctypes
 import os
 import stat
+import subprocess
 import tempfile
 import tomllib
 import unittest
@@ -62,6 +63,23 @@ class TableTest(unittest.TestCase):
         kinds = {entry.name: (entry.kind, entry.momentum) for entry in table.entries}
         self.assertEqual(kinds["1.running_var"], (lib.STATISTIC, 0.3))
         self.assertEqual(kinds["1.weight"], (lib.PARAMETER, 0.0))
+
+    def test_the_hash_of_a_constant_that_is_not_contiguous(self):
+        class Mask(nn.Module):
+            def __init__(self, mask):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(1))
+                self.register_buffer("mask", mask)
+
+        def update(data):
+            reused = [torch.zeros(values.shape) for _ in range(4)]  # memory that was freed too early
+            read.append(bytes(data) if reused else b"")
+        values, read = torch.randn(300, 20), []
+        with mock.patch("pando_train._tensors.hashlib") as hashlib:
+            hashlib.blake2b().update = update
+            TensorTable(Mask(values)).hash_constants()
+            TensorTable(Mask(values.t().contiguous().t())).hash_constants()
+        self.assertTrue(read[:2] == read[2:])
 
     def test_a_scalar_and_a_constant(self):
         class Scaled(nn.Module):
@@ -156,6 +174,26 @@ class LaunchTest(unittest.TestCase):
     def test_a_child_that_ends_is_noticed(self):
         with self.assertRaisesRegex(pando.PandoError, "ended before its scheduler listened"):
             self.start("exit 3")
+
+    def test_an_interruption_while_it_starts_ends_the_child(self):
+        closed, close = [], OwnRun.close
+        with mock.patch.object(OwnRun, "close", lambda own: closed.append(own) or close(own)), \
+                mock.patch("pando_train._launch.select.select", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                self.start("exec sleep 100")
+        self.assertIsNotNone(closed[0]._process.poll())
+
+    def test_a_forked_child_does_not_end_its_parent_s_run(self):
+        own = self.start('echo x > "$8"; exec sleep 100')
+        with mock.patch("pando_train._launch.os.getpid", return_value=1):
+            own.close()
+        self.assertIsNone(own._process.poll())
+        own.close()
+
+    def test_any_error_of_the_start_is_named(self):
+        with mock.patch("pando_train._launch.subprocess.Popen", side_effect=subprocess.SubprocessError("preexec_fn")):
+            with self.assertRaisesRegex(pando.PandoError, "cannot start pando run: preexec_fn"):
+                self.start("exit 0")
 
     def test_a_program_that_cannot_run(self):
         with mock.patch.dict(os.environ, PANDO_PROGRAM=str(ROOT)):

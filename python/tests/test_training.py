@@ -1,7 +1,7 @@
 """Training with the fake library: bits, equality to torch.optim, abandoned work."""
 import unittest
 
-from support import FakeCase, Points, make_mlp, nn, pando, torch, F
+from support import FakeCase, Points, make_mlp, nn, pando, torch, without_dynamo, F
 
 
 def make_tied():
@@ -90,6 +90,62 @@ class TrainingTest(FakeCase):
         self.assertEqual(self.fake.names.count("embedding.weight"), 1)
         self.assertFalse({"head.weight", "frozen.weight"} & set(self.fake.names))
 
+    def test_a_parameter_that_a_later_forward_reads_earlier_is_awaited(self):
+        class Moody(nn.Module):
+            def __init__(self, is_moody):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(4, 4, False), make_mlp()])
+                self.is_moody, self.calls = is_moody, 0
+
+            def forward(self, x):
+                self.calls += 1
+                scale = self.layers[0].weight.data.abs().sum() if self.is_moody and self.calls > 2 else None
+                x = self.layers[0](self.layers[1][0](x)[:, :4])
+                return self.layers[1][3](x.repeat(1, 2)) * (self.layers[0].weight.detach().abs().sum()
+                                                            if scale is None else scale)
+        with without_dynamo():
+            expected = self.train(lambda: Moody(False)).bits()
+            self.new_fake()
+            self.assertEqual(self.train(lambda: Moody(True)).bits(), expected)
+
+    def test_attention_in_no_grad_gives_the_same_bits_in_every_micro_batch(self):
+        class Frozen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                encoder = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
+                self.encoder, self.head = encoder.eval().requires_grad_(False), nn.Linear(64, 3)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    x = self.encoder(x[:, None].repeat(1, 9, 16))
+                outputs[self.training].add(x.numpy().tobytes())
+                return self.head(x[:, 0])
+        outputs = {False: set(), True: set()}
+        data = Points(24)
+        data.x[:] = data.x[0]
+
+        def evaluate(run, model):
+            run.evaluate_with(data, lambda x, y: dict(sum=model(x).sum()), batch_size=2)
+        with without_dynamo():
+            self.train(Frozen, data=data, evaluate=evaluate, evaluate_every_steps=1)
+        self.assertEqual(len(outputs[True]), 1)
+        self.assertEqual(len(outputs[False]), 1)
+
+    def test_an_evaluation_has_no_copies_of_autocast(self):
+        def evaluate(run, model):
+            run.evaluate_with(Points(11), lambda x, y: dict(sum=model(x).float().sum()), batch_size=11)
+
+        def loss(x, y):
+            return F.cross_entropy(x.float(), y)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.train(evaluate=evaluate, evaluate_every_steps=1, loss=loss)
+        self.assertEqual(len(self.fake.evaluations), 3)
+        for version, sums in self.fake.evaluations:
+            plain = make_mlp()
+            plain.load_state_dict(dict(zip(self.fake.names, self.fake.versions[version])))
+            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+                self.assertEqual(sums["sum"], plain(Points(11).x).float().sum().item())
+
     def test_batch_norm_has_the_mean_of_the_micro_batches_statistics(self):
         result = self.train(make_norm, data=Points(16), steps=2)
         pando.seed(1)
@@ -133,7 +189,53 @@ class TrainingTest(FakeCase):
         entries = {entry.name: entry for entry in self.run_.table.entries}
         self.assertAlmostEqual(entries["0.bias"].lr_factor, 0.1)
         self.assertLess(entries["0.bias"].weight_decay, 0)
+        with self.assertRaisesRegex(pando.PandoError, "has lr 0: give the optimizer the highest"):
+            self.join(model, optimizer=pando.SGD(lr=0.0), params=[dict(params=model.parameters(), lr=0.1)])
         self.assertEqual((entries["3.bias"].lr_factor, entries["3.bias"].weight_decay), (1.0, 0.0))
+
+    def test_an_undefined_gradient_is_none(self):
+        class First(torch.autograd.Function):
+            @staticmethod
+            def forward(_, x, scale):
+                return x * 1
+
+            @staticmethod
+            def backward(_, gradient):
+                return gradient, None
+
+        class Scaled(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 3)
+                self.scale = nn.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                return First.apply(super().forward(x), self.scale)
+        self.assertEqual(self.train(Scaled).tensors["scale"].item(), 1.0)
+        self.assertNotIn(("give", "scale"), self.fake.trace)
+
+    def test_other_defaults_of_torch_change_no_bit(self):
+        def make():
+            return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)) \
+                .float().to(memory_format=torch.channels_last)
+        data = Points()
+        expected = self.train(make, data=data).bits()
+
+        def loss(x, y):
+            torch.set_default_dtype(torch.float64)
+            return F.cross_entropy(x, y)
+        self.addCleanup(torch.set_default_dtype, torch.float32)
+        self.new_fake()
+        self.assertEqual(self.train(make, data=data, loss=loss).bits(), expected)
+
+    def test_channels_last_gives_the_same_gradients(self):
+        def make():
+            return nn.Sequential(nn.Unflatten(1, (2, 4, 4)), nn.Conv2d(2, 64, 3), nn.Flatten(), nn.Linear(256, 3))
+        data = Points(features=32)
+        expected = self.train(make, data=data).tensors
+        self.new_fake()
+        last = self.train(lambda: make().to(memory_format=torch.channels_last), data=data).tensors
+        for name, value in expected.items():
+            self.assertTrue(torch.allclose(last[name], value, rtol=1e-4, atol=1e-6), name)
 
     def test_autocast_and_channels_last_train(self):
         def make():
@@ -170,6 +272,21 @@ class CompileTest(FakeCase):
             self.assertEqual(self.fake.names, names)
             for value, like in zip(compiled.values(), expected.values()):
                 self.assertTrue(torch.allclose(value, like, rtol=1e-4))
+
+    def test_a_norm_that_a_compiled_module_does_not_call_keeps_its_statistics(self):
+        class Half(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used, self.unused, self.head = nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Linear(4, 3)
+                self.unused.running_mean.fill_(0.5)
+
+            def forward(self, x):
+                return self.head(self.used(x))
+        for compile_ in (compile_in_place, lambda m: m):
+            self.new_fake()
+            values = self.train(lambda: compile_(Half())).tensors
+            self.assertTrue(torch.allclose(values["unused.running_mean"], torch.full((4,), 0.5), rtol=1e-6))
+            self.assertGreater(values["used.running_mean"].abs().sum(), 0)
 
     def test_a_module_compiled_after_join_trains(self):
         pando.seed(1)
