@@ -193,7 +193,7 @@ void AddVersionChoice(CLI::App& command, VersionChoice* choice) {
       "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
   command
       .add_flag("--best", choice->is_best,
-                "the version of the run's best test accuracy (snapshot.best = true)")
+                "the version of the run's best accuracy (snapshot.best = true)")
       ->excludes(step)
       ->excludes(average);
 }
