@@ -18,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -514,7 +515,7 @@ Status AddPartialInput(const CsvFile& file, const std::string& input,
   return Status();
 }
 
-// InputsFor made these inputs from the features.
+// InputsFor made these inputs from the features, or else kCorrupt.
 Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
   std::vector<Feature> features;
   for (size_t i = 0; i < inputs.columns.size(); ++i) {
@@ -526,7 +527,11 @@ Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessi
     features.push_back({.name = input, .mean = inputs.mean[i], .deviation = inputs.deviation[i]});
     features.back().is_constant = inputs.deviation[i] == std::numeric_limits<double>::max();
   }
-  return features;
+  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
+  const bool is_twice = names.size() < inputs.columns.size();
+  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
+  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
+                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
 }
 
 }  // namespace
