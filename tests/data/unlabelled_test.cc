@@ -102,6 +102,18 @@ TEST_CASE("rows that cannot become inputs are errors that name the place") {
                {"none.csv: cannot be opened: No such file"});
 }
 
+TEST_CASE("each column with unknown categories has a notice") {
+  const IslandTable table;
+  const JobPlan plan = PlanFor(table.job, *Opened(table.job));
+  table.Write("rows.csv", "mass,island,same\n1,Dream,3\n2,Nowhere,3\n3,\"x\",3\n4,Nowhere,3\n");
+  const auto samples = OpenRows(table.folder.File("rows.csv"), plan);
+  REQUIRE(samples.ok());
+  CHECK(samples->notices ==
+        std::vector<std::string>{"column island: 3 rows hold unknown categories, first 'Nowhere' "
+                                 "in line 3; their inputs are 0"});
+  CHECK(OpenRows(table.folder.File("train.csv"), plan)->notices.empty());
+}
+
 TEST_CASE("input_columns that no table has are an error") {
   const IslandTable table;
   JobPlan plan = PlanFor(table.job, *Opened(table.job));
