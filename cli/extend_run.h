@@ -10,8 +10,10 @@
 
 namespace pando {
 
-// Makes the folder of the longer run, with what it goes on from. `plan` is that of `job`, and has
-// more steps than the run. Sets the job's folder and name; `wanted_dir` may be empty.
+// Makes the folder of the longer run, whole or not at all, with what it goes on from. Sets the
+// job's folder and name; `wanted_dir` may be empty. Refuses a run that has not ended with its
+// newest snapshot, or whose evaluations stop it at once. REQUIRES: `plan` is that of `job`, and has
+// more steps than the run.
 Result<RunFolder> ExtendRun(const RunFolder& from, const std::string& wanted_dir,
                             const JobPlan& plan, Job* job);
 

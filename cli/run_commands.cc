@@ -247,11 +247,29 @@ Result<JobPlan> PlanForResume(const Job& job, bool is_extended) {
   return opened.plan;
 }
 
-bool HasOtherLength(const RunOptions& options) {
+bool HasLength(const RunOptions& options) {
   return std::ranges::any_of(options.source.overrides, [](const JobDraft::Override& override) {
     const JobKey* key = FindJobKey(override.key);
     return key != nullptr && IsLengthKey(*key);
   });
+}
+
+// Whether the flags make the run longer. If they say its own length, the job says it as it did.
+// kInvalidArgument: they make it shorter.
+Result<bool> IsLonger(const RunFolder& folder, const JobPlan& plan, Job* job) {
+  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job->data_path));
+  const uint64_t before = JobPlan(kept, plan.data, plan.layout).steps.step_count();
+  const uint64_t wanted = plan.steps.step_count();
+  if (wanted < before) {
+    return InvalidArgument(
+        fmt::format("the run in {} is of {} steps, and would be of {}; give more (--steps, "
+                    "--epochs)",
+                    folder.path(), before, wanted));
+  }
+  if (wanted > before) return true;
+  job->steps = kept.steps;
+  job->epochs = kept.epochs;
+  return false;
 }
 
 // All but the length is as the run began.
@@ -262,22 +280,29 @@ Status CheckBeginning(const RunFolder& folder, Job job, uint64_t data_fingerprin
   return folder.CheckIdentity(job, data_fingerprint);
 }
 
+// Whether the run has completed. Then prints its result.
+bool TellCompleted(const RunFolder& folder, const RunOptions& options) {
+  const Result<Summary> before = folder.ReadSummary();
+  if (!before.ok() || before->status != kStatusCompleted) return false;
+  Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
+  PrintSummary(*before, folder);
+  if (options.is_json) Print("{}", ToJson(*before));
+  return true;
+}
+
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   RunFolder folder = RunFolder::Open(options.run.job.run_dir);
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
-  const bool is_extended = HasOtherLength(options);
+  const bool has_length = HasLength(options);
+  if (!has_length && options.extended_dir.empty() && TellCompleted(folder, options))
+    return kExitCompleted;
+  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, has_length));
+  PANDO_ASSIGN_OR_RETURN(const bool is_extended, IsLonger(folder, plan, &job));
   if (!is_extended && !options.extended_dir.empty())
     return InvalidArgument(
         "--run-dir is for a run that gets another length: give --steps or --epochs too");
-  Result<Summary> before = folder.ReadSummary();
-  if (before.ok() && before->status == kStatusCompleted && !is_extended) {
-    Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
-    PrintSummary(*before, folder);
-    if (options.is_json) Print("{}", ToJson(*before));
-    return kExitCompleted;
-  }
-  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, is_extended));
+  if (!is_extended && TellCompleted(folder, options)) return kExitCompleted;
   if (IsExternal(job)) {
     PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
   }
