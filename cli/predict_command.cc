@@ -105,6 +105,23 @@ Result<UnlabelledSamples> OpenSamples(const PredictOptions& options, const JobPl
                   options.weights.path, plan.job.dataset, options.inputs.size()));
 }
 
+// The output replaces a file.
+Status CheckOutput(const PredictOptions& options, const std::string& weights) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // making it says what is wrong
+  if (!fs::exists(options.output, ignored)) return Status();
+  if (!fs::is_regular_file(options.output, ignored))
+    return InvalidArgument(fmt::format(
+        "--out {} is no regular file; leave it out to print the predictions", options.output));
+  std::vector<std::string> read = options.inputs;
+  read.push_back(weights);
+  for (const std::string& path : read) {
+    if (!fs::equivalent(options.output, path, ignored)) continue;
+    return InvalidArgument(fmt::format("--out {} would replace {}", options.output, path));
+  }
+  return Status();
+}
+
 Result<int> Predict(PredictOptions options) {
   SetUpLog({.process = "predict"});
   SetFloatEnvironment();
@@ -113,6 +130,7 @@ Result<int> Predict(PredictOptions options) {
   std::error_code ignored;
   if (options.weights.version.flag() == nullptr && std::filesystem::exists(final_weights, ignored))
     options.weights.path = final_weights;
+  PANDO_RETURN_IF_ERROR(CheckOutput(options, options.weights.path));
   PANDO_ASSIGN_OR_RETURN(ChosenWeights chosen,
                          OpenWeights(options.weights, DataUse::kIfInputsUnknown));
   const JobPlan& plan = chosen.opened.plan;

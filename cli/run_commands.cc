@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/extend_run.h"
 #include "cli/program_choice.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
@@ -246,14 +247,29 @@ Result<JobPlan> PlanForResume(const Job& job, bool is_extended) {
   return opened.plan;
 }
 
-// ---- a run that is extended: it goes on in another folder, and this one stays
-// ---------------------
-
-bool HasOtherLength(const RunOptions& options) {
+bool HasLength(const RunOptions& options) {
   return std::ranges::any_of(options.source.overrides, [](const JobDraft::Override& override) {
     const JobKey* key = FindJobKey(override.key);
     return key != nullptr && IsLengthKey(*key);
   });
+}
+
+// Whether the flags make the run longer. If they say its own length, the job says it as it did.
+// kInvalidArgument: they make it shorter.
+Result<bool> IsLonger(const RunFolder& folder, const JobPlan& plan, Job* job) {
+  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job->data_path));
+  const uint64_t before = JobPlan(kept, plan.data, plan.layout).steps.step_count();
+  const uint64_t wanted = plan.steps.step_count();
+  if (wanted < before) {
+    return InvalidArgument(
+        fmt::format("the run in {} is of {} steps, and would be of {}; give more (--steps, "
+                    "--epochs)",
+                    folder.path(), before, wanted));
+  }
+  if (wanted > before) return true;
+  job->steps = kept.steps;
+  job->epochs = kept.epochs;
+  return false;
 }
 
 // All but the length is as the run began.
@@ -264,95 +280,29 @@ Status CheckBeginning(const RunFolder& folder, Job job, uint64_t data_fingerprin
   return folder.CheckIdentity(job, data_fingerprint);
 }
 
-// The state in a copied journal, as that of a run that has not ended.
-Status OpenEnd(const RunFolder& folder) {
-  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
-                         SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
-  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
-  if (!state) return NotFound(folder.JournalPath() + ": holds no state");
-  state->is_finished = false;
-  return journal.Commit(*state);
-}
-
-// Copies what a run goes on from, and its rows so far.
-Status CopyState(const RunFolder& from, const RunFolder& to) {
-  namespace fs = std::filesystem;
-  PANDO_ASSIGN_OR_RETURN(const RunLock lock, RunLock::Acquire(from.path()));
-  for (const char* name : {"scheduler.db", "scheduler.db-wal", "metrics.csv", "events.jsonl",
-                           "init.safetensors", "engines.json", "snapshots"}) {
-    const fs::path source = fs::path(from.path()) / name;
-    std::error_code error;
-    if (fs::exists(source, error))
-      fs::copy(source, fs::path(to.path()) / name, fs::copy_options::recursive, error);
-    if (error) return FileError("copy", source, error.value());
-  }
-  return Status();
-}
-
-// Checks before anything is made.
-Status CheckForExtension(const RunFolder& from, const JobPlan& plan) {
-  const Result<Summary> before = from.ReadSummary();
-  if (before.ok() && before->stopped_early) {
-    return InvalidArgument(
-        fmt::format("the run in {} stopped early, at step {}, and would stop there again; pando "
-                    "train --init {} starts another one from its weights",
-                    from.path(), before->steps, from.WeightsPath()));
-  }
-  const Result<SnapshotManifest> newest = ChooseSnapshot(from, std::nullopt);
-  if (!newest.ok() || !SqliteJournal::Check(from.JournalPath()).ok()) {
-    return NotFound(fmt::format(
-        "{} holds no snapshot with its journal to go on from (--serial keeps none); pando train "
-        "--init {} starts another run from the weights alone",
-        from.path(), from.WeightsPath()));
-  }
-  const Version last = newest->snapshot.version;
-  if (plan.steps.final_version() > last) return Status();
-  return InvalidArgument(
-      fmt::format("the run in {} has made {} steps, and would end after {}; give more (--steps, "
-                  "--epochs)",
-                  from.path(), last.value(), plan.steps.step_count()));
-}
-
-Result<RunFolder> Extend(const RunFolder& from, const std::string& wanted_dir, const JobPlan& plan,
-                         Job* job) {
-  PANDO_RETURN_IF_ERROR(CheckForExtension(from, plan));
-  const std::string here = (std::filesystem::path(from.path()) / "").parent_path();
-  job->run_dir =
-      wanted_dir.empty() ? fmt::format("{}-to-{}", here, plan.steps.step_count()) : wanted_dir;
-  job->name = std::filesystem::path(job->run_dir).filename();
-  std::error_code ignored;  // making it says what is wrong
-  if (std::filesystem::exists(job->run_dir, ignored)) {
-    return AlreadyExists(fmt::format(
-        "{} exists already; --run-dir NEW takes another folder for the longer run", job->run_dir));
-  }
-  PANDO_ASSIGN_OR_RETURN(RunFolder to, RunFolder::Create(*job, /*is_forced=*/false));
-  Status status = CopyState(from, to);
-  if (status.ok()) status = OpenEnd(to);
-  if (status.ok()) {
-    Say("pando: extending the run in {} to {} steps, in {}\n", from.path(), plan.steps.step_count(),
-        to.path());
-    return to;
-  }
-  std::filesystem::remove_all(to.path(), ignored);
-  return status;
+// Whether the run has completed. Then prints its result.
+bool TellCompleted(const RunFolder& folder, const RunOptions& options) {
+  const Result<Summary> before = folder.ReadSummary();
+  if (!before.ok() || before->status != kStatusCompleted) return false;
+  Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
+  PrintSummary(*before, folder);
+  if (options.is_json) Print("{}", ToJson(*before));
+  return true;
 }
 
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   RunFolder folder = RunFolder::Open(options.run.job.run_dir);
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
-  const bool is_extended = HasOtherLength(options);
+  const bool has_length = HasLength(options);
+  if (!has_length && options.extended_dir.empty() && TellCompleted(folder, options))
+    return kExitCompleted;
+  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, has_length));
+  PANDO_ASSIGN_OR_RETURN(const bool is_extended, IsLonger(folder, plan, &job));
   if (!is_extended && !options.extended_dir.empty())
     return InvalidArgument(
         "--run-dir is for a run that gets another length: give --steps or --epochs too");
-  Result<Summary> before = folder.ReadSummary();
-  if (before.ok() && before->status == kStatusCompleted && !is_extended) {
-    Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
-    PrintSummary(*before, folder);
-    if (options.is_json) Print("{}", ToJson(*before));
-    return kExitCompleted;
-  }
-  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, is_extended));
+  if (!is_extended && TellCompleted(folder, options)) return kExitCompleted;
   if (IsExternal(job)) {
     PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
   }
@@ -361,7 +311,7 @@ Result<int> Resume(RunOptions options) {
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, plan, FindFirstStep(folder)));
   if (is_extended) {
-    PANDO_ASSIGN_OR_RETURN(folder, Extend(folder, options.extended_dir, plan, &job));
+    PANDO_ASSIGN_OR_RETURN(folder, ExtendRun(folder, options.extended_dir, plan, &job));
   }
   PANDO_RETURN_IF_ERROR(RunFolder::Reopen(job).status());
   options.run.job = job;

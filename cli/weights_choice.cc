@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -139,12 +140,16 @@ Result<std::optional<DataFacts>> ReadInputs(const WeightsChoice& choice, const F
                          ParseShape(choice.path + ": its metadata input_shape", facts.input_shape));
   const size_t columns = inputs.columns.size();
   if (inputs.mean.size() != shape.channels || inputs.deviation.size() != shape.channels ||
-      (columns != 0 && columns != shape.size())) {
+      (columns != 0 && (columns != shape.size() || columns != shape.channels))) {
     return Corrupt(fmt::format(
         "{}: its metadata have {} means, {} deviations and {} columns for "
         "inputs of {}, expected one of each channel or column",
         choice.path, inputs.mean.size(), inputs.deviation.size(), columns, facts.input_shape));
   }
+  const double least = columns == 0 ? FLT_MIN : DBL_MIN;  // floats divide a picture's channels
+  if (std::ranges::min(inputs.deviation) < least)
+    return Corrupt(fmt::format("{}: its metadata input_deviation {}: expected numbers above 0",
+                               choice.path, facts.all.at("input_deviation")));
   const auto class_count = static_cast<uint32_t>(inputs.class_names.size());
   return std::optional(
       DataFacts{.shape = shape, .class_count = class_count, .preprocessing = std::move(inputs)});
@@ -193,7 +198,7 @@ void AddVersionChoice(CLI::App& command, VersionChoice* choice) {
       "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
   command
       .add_flag("--best", choice->is_best,
-                "the version of the run's best test accuracy (snapshot.best = true)")
+                "the version of the run's best accuracy (snapshot.best = true)")
       ->excludes(step)
       ->excludes(average);
 }

@@ -440,6 +440,9 @@ struct UnlabelledInputs {
 }  // namespace
 
 Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan) {
+  if (const uint32_t channels = plan.data.shape.channels; channels != 1 && channels != 3)
+    return Corrupt(fmt::format(
+        "the weights are of inputs with {} channels, and pictures have 1 or 3", channels));
   PANDO_ASSIGN_OR_RETURN(UnlabelledSamples samples, ListUnlabelled(paths));
   PANDO_RETURN_IF_ERROR(CheckUnlabelled(samples.names));
   const Preprocessing& from = plan.data.preprocessing;

@@ -18,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -514,7 +515,7 @@ Status AddPartialInput(const CsvFile& file, const std::string& input,
   return Status();
 }
 
-// InputsFor made these inputs from the features.
+// InputsFor made these inputs from the features, or else kCorrupt.
 Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
   std::vector<Feature> features;
   for (size_t i = 0; i < inputs.columns.size(); ++i) {
@@ -526,7 +527,30 @@ Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessi
     features.push_back({.name = input, .mean = inputs.mean[i], .deviation = inputs.deviation[i]});
     features.back().is_constant = inputs.deviation[i] == std::numeric_limits<double>::max();
   }
-  return features;
+  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
+  const bool is_twice = names.size() < inputs.columns.size();
+  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
+  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
+                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
+}
+
+// Categories that no training row had: their inputs are all 0.
+std::vector<std::string> UnknownCategories(const CsvRows& rows,
+                                           const std::vector<Feature>& features) {
+  std::vector<std::string> lines;
+  for (const Feature& f : features) {
+    if (f.categories.empty()) continue;
+    const std::set<std::string> known(f.categories.begin(), f.categories.end());
+    std::vector<size_t> unknown;
+    for (size_t row = 0; row < rows.row_count(); ++row) {
+      if (!known.contains(rows.words[f.place][row])) unknown.push_back(row);
+    }
+    if (unknown.empty()) continue;
+    lines.push_back(fmt::format(
+        "column {}: {} rows hold unknown categories, first '{}' in line {}; their inputs are 0",
+        f.name, unknown.size(), rows.words[f.place][unknown[0]], rows.lines[unknown[0]]));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -548,6 +572,7 @@ Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan)
   PANDO_ASSIGN_OR_RETURN(std::vector<float> made, MakeValues(rows, features));
   const auto values = std::make_shared<const std::vector<float>>(std::move(made));
   UnlabelledSamples samples;
+  samples.notices = UnknownCategories(rows, features);
   for (size_t row = 1; row <= rows.row_count(); ++row)
     samples.names.push_back(fmt::format("{}", row));
   samples.read = [values, shape = plan.data.shape](size_t first, size_t last, Batch* batch) {

@@ -16,7 +16,7 @@ namespace pando {
 
 struct UnlabelledSamples {
   std::vector<std::string> names;    // paths of pictures; numbers of rows, from 1
-  std::vector<std::string> notices;  // files that are not read, for people
+  std::vector<std::string> notices;  // files not read, unknown categories: for people
   // Replaces `batch` by the samples [first, last). Their labels are 0.
   std::function<Status(size_t first, size_t last, Batch* batch)> read;
 };

@@ -250,7 +250,9 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
       {is_external && job_.parameter_residency != ParameterResidency::kAll,
        "{model.name} keeps all parameters, but {worker.parameter_residency}; give all"},
       {is_external && job_.precision != Precision::kFp32,
-       "{model.name} computes as its program does, but {train.precision}; use autocast there"}};
+       "{model.name} computes as its program does, but {train.precision}; use autocast there"},
+      {is_external && job_.validation_share > 0,
+       "{data.validation}: {model.name} has its own data; let the program hold samples back"}};
 }
 
 std::vector<JobDraft::Rule> JobDraft::TrainRules() const {

@@ -35,7 +35,7 @@ const char* SectionHeading(std::string_view section) {
   if (section == "fp16") return "loss scaling with train.precision fp16";
   if (section == "optimizer") return "the update";
   if (section == "schedule") return "the learning rate over the run";
-  if (section == "eval") return "test accuracy during the run";
+  if (section == "eval") return "evaluations on test or validation samples";
   if (section == "worker") return "memory of a worker";
   if (section == "snapshot") return "what a rollback or a resume starts from";
   if (section == "verify") return "detection of machines that compute wrongly";

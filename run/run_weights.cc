@@ -161,9 +161,9 @@ Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan)
   PANDO_ASSIGN_OR_RETURN(Summary summary, folder.ReadSummary());
   if (!summary.best_weights_step) {
     return NotFound(fmt::format(
-        "the run in {} kept no best version; it takes snapshot.best = true in its job, and a test "
-        "set",
-        folder.path()));
+        "the run in {} kept no best version; it takes snapshot.best = true in its job, and {} "
+        "samples",
+        folder.path(), plan.job.evaluated_on()));
   }
   return ReadNamed(folder.BestWeightsPath(), "best weights", Version(*summary.best_weights_step),
                    plan);

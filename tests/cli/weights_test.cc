@@ -334,8 +334,32 @@ TEST_CASE("predict names metadata that do not say how a sample becomes an input"
   expect("class_names", "a,b", "its metadata hold no list where docs/data.md has one");
   expect("input_mean", "[\"a\"]", "its metadata hold no list where docs/data.md has one");
   expect("input_mean", "[1,2]", "its metadata have 2 means, 1 deviations and 0 columns for inputs");
+  const std::string columns = nlohmann::json(std::vector<std::string>(784, "x")).dump();
+  expect("input_columns", columns.c_str(), "its metadata have 1 means, 1 deviations and 784 colum");
+  expect("input_deviation", "[0]", "its metadata input_deviation [0]: expected numbers above 0");
+  expect("input_deviation", "[-1]", "its metadata input_deviation [-1]: expected numbers above 0");
+  expect("input_deviation", "[1e-99]", "its metadata input_deviation [1e-99]: expected numbers");
   expect("input_shape", "28x28", "its metadata input_shape 28x28: expected HEIGHTxWIDTHxCHANNELS");
   expect("class_names", "[\"a\",\"b\"]", "tensor 'fc2.weight' has shape");
+}
+
+TEST_CASE("predict replaces no device, no folder and nothing that it reads") {
+  RunByHand run;
+  REQUIRE(WriteWeights(run.folder.WeightsPath(), run.opened.plan.layout,
+                       run.At(8).parameters->span(), WeightsMetadata(run.opened.plan, Version(8)))
+              .ok());
+  const std::string input = run.temp.path() + "/a.png";
+  std::ofstream(input) << "no picture";
+  for (const std::string& out : {std::string("/dev/null"), run.temp.path()})
+    CheckUsageError({"predict", run.path, input, "--out", out}, out + " is no regular file");
+  const std::string link = run.temp.path() + "/link";
+  fs::create_symlink(run.folder.WeightsPath(), link);
+  for (const std::string& out : {run.folder.WeightsPath(), link})
+    CheckUsageError({"predict", run.path, input, "--out", out},
+                    out + " would replace " + run.folder.WeightsPath());
+  CheckUsageError({"predict", run.path, input, "--out", input}, input + " would replace " + input);
+  CHECK(*ReadTextFile(input) == "no picture");
+  CHECK(fs::is_character_file("/dev/null"));
 }
 
 // ---- verify

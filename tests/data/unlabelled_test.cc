@@ -102,6 +102,35 @@ TEST_CASE("rows that cannot become inputs are errors that name the place") {
                {"none.csv: cannot be opened: No such file"});
 }
 
+TEST_CASE("each column with unknown categories has a notice") {
+  const IslandTable table;
+  const JobPlan plan = PlanFor(table.job, *Opened(table.job));
+  table.Write("rows.csv", "mass,island,same\n1,Dream,3\n2,Nowhere,3\n3,\"x\",3\n4,Nowhere,3\n");
+  const auto samples = OpenRows(table.folder.File("rows.csv"), plan);
+  REQUIRE(samples.ok());
+  CHECK(samples->notices ==
+        std::vector<std::string>{"column island: 3 rows hold unknown categories, first 'Nowhere' "
+                                 "in line 3; their inputs are 0"});
+  CHECK(OpenRows(table.folder.File("train.csv"), plan)->notices.empty());
+}
+
+TEST_CASE("input_columns that no table has are an error") {
+  const IslandTable table;
+  JobPlan plan = PlanFor(table.job, *Opened(table.job));
+  using Columns = std::vector<std::string>;
+  const auto check = [&](const Columns& columns, const std::string& part) {
+    plan.data.preprocessing.columns = columns;
+    plan.data.preprocessing.mean.assign(columns.size(), 0);
+    plan.data.preprocessing.deviation.assign(columns.size(), 1);
+    CheckMessage(OpenRows(table.folder.File("train.csv"), plan).status(), StatusCode::kCorrupt,
+                 {"input_columns of the weights", part});
+  };
+  check({"mass", "mass=", "mass=", "same"}, "is there twice): mass, mass=, mass=, same");
+  check({"mass", "mass", "same"}, "is there twice): mass, mass, same");
+  check({"island=Dream", "island=Dream"}, "(one is there twice): island=Dream");
+  check({"mass", "mass=", "mass=x"}, "are not the inputs of a table: mass, mass=, mass=x");
+}
+
 TEST_CASE("a column whose name holds '=' is no category") {
   TempFolder folder;
   const auto write = [&](const char* name, const std::string& text) {
@@ -169,6 +198,16 @@ TEST_CASE("grey pictures of a data set have its bits when they come as files, al
     const Batch batch = ReadWhole(OpenPictures({folder.path()}, PlanFor(job, *data)));
     CHECK(batch.bytes == ReadAll(*data, Split::kTest).bytes);
     CHECK(batch.shape == data->shape());
+  }
+}
+
+TEST_CASE("pictures are no inputs of a network with other channels than 1 and 3") {
+  TempFolder folder;
+  for (const uint32_t channels : {2u, 4u}) {
+    const JobPlan plan(Job(), {.shape = {8, 8, channels}},
+                       TensorLayout({{.name = "x", .shape = {1}}}));
+    CheckMessage(OpenPictures({folder.path()}, plan).status(), StatusCode::kCorrupt,
+                 {"inputs with " + std::to_string(channels) + " channels"});
   }
 }
 

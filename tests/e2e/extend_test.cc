@@ -2,8 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "common/exit_codes.h"
+#include "job/job_file.h"
+#include "run/run_folder.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 
@@ -64,6 +67,93 @@ TEST_CASE("an extended run has the weights of one that was as long from its star
   }
 }
 
+const Args kSmall{"--workers", "1", "--servers", "1"};
+
+TEST_CASE("an extended run has the evaluations of one that was as long from its start") {
+  TempFolder temp;
+  const std::string run = temp.File("run");
+  const Args evaluated = kSmall + Args{"--eval-every-steps", "4"};
+  Train(temp, "run", evaluated + Args{"--steps", "10"});
+  Train(temp, "long", evaluated + Args{"--steps", "18"});
+  const Ended ended = Ran(temp, {"resume", run, "--steps", "18"});
+  REQUIRE_MESSAGE(ended.exit_code == kExitCompleted, ended.err);
+  const auto steps = [](const std::string& path) {
+    std::vector<std::pair<uint64_t, uint64_t>> found;
+    for (const EvaluationSummary& evaluation : SummaryIn(path).evaluations)
+      found.emplace_back(evaluation.version.value(), evaluation.correct_count);
+    return found;
+  };
+  CHECK(steps(run + "-to-18") == steps(temp.File("long")));
+  CHECK(steps(run + "-to-18").size() == 5);  // 4, 8, 12, 16, 18: not 10
+}
+
+TEST_CASE("a run's own length resumes it, and folders are named without dots and slashes") {
+  TempFolder temp;
+  const std::string run = temp.File("run");
+  Train(temp, "run", kSmall + Args{"--epochs", "1"});
+  for (const Args& same : {Args{"--epochs", "1"}, Args{"--steps", "10"}}) {
+    const Ended ended = Ran(temp, Args{"resume", run} + same);
+    CHECK(ended.exit_code == kExitCompleted);
+    CHECK_MESSAGE(Contains(ended.err, "is finished; there is nothing to resume"), ended.err);
+  }
+  fs::create_directory(temp.File("other.part"));
+  std::ofstream(temp.File("other.part/rest")) << "of a copy that was cut short";
+  const std::string dotted = run + "/../run/.";
+  for (const auto& [args, folder] :
+       {std::pair(Args{"resume", dotted, "--steps", "11"}, run + "-to-11"),
+        {Args{"resume", run, "--steps", "11", "--run-dir", temp.path() + "/./other/"},
+         temp.File("other")}}) {
+    const Ended ended = Ran(temp, args);
+    REQUIRE_MESSAGE(ended.exit_code == kExitCompleted, ended.err);
+    CHECK(SummaryIn(folder).steps == 11);
+    const Result<Job> job = ReadJobFile(folder + "/job.toml");
+    REQUIRE(job.ok());
+    CHECK(job->run_dir == folder);
+    CHECK(job->name == fs::path(folder).filename());
+    CHECK_FALSE(fs::exists(folder + ".part"));
+    CHECK_FALSE(fs::exists(folder + "/rest"));
+  }
+}
+
+TEST_CASE("a copy that fails leaves no folder") {
+  TempFolder temp;
+  const std::string run = temp.File("run");
+  Train(temp, "run", kSmall + Args{"--epochs", "1"});
+  fs::create_symlink(temp.File("none"), run + "/snapshots/stray");
+  const Ended ended = Ran(temp, {"resume", run, "--steps", "20", "--run-dir", temp.File("new")});
+  CHECK(ended.exit_code == kExitUsage);
+  CHECK_MESSAGE(Contains(ended.err, "cannot copy " + run + "/snapshots"), ended.err);
+  for (const char* name : {"new", "new.part"}) CHECK_FALSE(fs::exists(temp.File(name)));
+}
+
+TEST_CASE("a run that has not ended with its newest snapshot is resumed first") {
+  TempFolder temp;
+  const std::string run = temp.File("run");
+  Train(temp, "run", kSmall + Args{"--epochs", "1"});
+  const RunFolder folder = RunFolder::Open(run);
+  const Summary ended = SummaryIn(run);
+  const auto refuse = [&](const std::string& expected) {
+    const Ended tried = Ran(temp, {"resume", run, "--epochs", "2"});
+    CHECK(tried.exit_code != kExitCompleted);
+    CHECK_MESSAGE(Contains(tried.err, expected), tried.err);
+    CHECK_FALSE(fs::exists(run + "-to-20"));
+  };
+  Summary other = ended;
+  other.steps = 11;
+  REQUIRE(folder.WriteSummary(other).ok());
+  refuse("has no snapshot of its last step (--serial");
+  other.status = kStatusInterrupted;
+  REQUIRE(folder.WriteSummary(other).ok());
+  refuse("resume it first (pando resume " + run + ")");
+  std::ofstream(folder.SummaryPath()) << "{";
+  refuse(folder.SummaryPath());
+  fs::remove(folder.SummaryPath());
+  refuse("resume it first (pando resume " + run + ")");
+  const Ended resumed = Ran(temp, {"resume", run, "--epochs", "1"});  // as the error says
+  CHECK_MESSAGE(resumed.exit_code == kExitCompleted, resumed.err);
+  CHECK(SummaryIn(run).weights_hash == ended.weights_hash);
+}
+
 TEST_CASE("a run that cannot be extended says why, and nothing is made") {
   TempFolder temp;
   const std::string run = temp.File("run");
@@ -77,15 +167,29 @@ TEST_CASE("a run that cannot be extended says why, and nothing is made") {
     const Ended ended = Ran(temp, Args{"resume"} + args);
     CHECK(ended.exit_code == kExitUsage);
     CHECK_MESSAGE(Contains(ended.err, expected), ended.err);
-    CHECK_FALSE(fs::exists(temp.File("new")));
+    for (const char* name : {"new", "new.part"}) CHECK_FALSE(fs::exists(temp.File(name)));
   };
   const Args into{"--run-dir", temp.File("new")};
-  refuse(Args{run, "--steps", "10"} + into, "has made 10 steps, and would end after 10; give more");
+  refuse(Args{run, "--steps", "10"} + into, "give --steps or --epochs too");
+  refuse(Args{run, "--steps", "9"} + into, "is of 10 steps, and would be of 9; give more");
   refuse(Args{run} + into, "give --steps or --epochs too");
   refuse(Args{run, "--steps", "20", "--set", "train.seed=2"} + into, "train.seed is part of");
   refuse(Args{run, "--steps", "20", "--run-dir", run}, run + " exists already; --run-dir NEW");
+  refuse({run, "--steps", "20", "--run-dir", temp.File("\xff")}, "run.dir must be UTF-8 text");
   refuse(Args{temp.File("serial"), "--epochs", "2"} + into, "--serial keeps none");
-  refuse(Args{temp.File("early"), "--epochs", "10"} + into, " stopped early, at step ");
+  const RunFolder early = RunFolder::Open(temp.File("early"));
+  const Args longer = Args{early.path(), "--epochs", "10"} + into;
+  refuse(longer, " stopped early, at step ");
+  refuse(longer, "pando train --init " + early.WeightsPath());
+  fs::remove(early.WeightsPath());
+  refuse(longer, "`pando export " + early.path() + " FILE`");
+  // A run whose patience ended with its last step did not stop early, and the longer one would.
+  Train(temp, "patient",
+        kSmall + Args{"--steps", "10", "--eval-every-steps", "5", "--early-stop-patience", "1"});
+  Summary patient = SummaryIn(temp.File("patient"));
+  patient.evaluations.back().correct_count = 0;
+  REQUIRE(RunFolder::Open(temp.File("patient")).WriteSummary(patient).ok());
+  refuse(Args{temp.File("patient"), "--steps", "15"} + into, " stopped early, at step 10,");
   refuse(Args{temp.File("none"), "--epochs", "2"} + into, "holds no run");
 }
 

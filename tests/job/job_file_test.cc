@@ -250,6 +250,9 @@ TEST_CASE("values that do not fit each other name both and where they stand") {
   CHECK(Contains(ErrorFor("[schedule]\ntype = \"cosine\"\nmin_lr = 0.5\n"), "above optimizer.lr"));
   CHECK(Contains(ErrorFor("[eval]\nevery_epochs = 0\nearly_stop_patience = 2\n"),
                  "needs evaluations during the run"));
+  CHECK(Contains(ErrorFor("[model]\nname = \"external\"\n[data]\nname = \"external\"\n"
+                          "validation = 0.1\n"),
+                 "data.validation = 0.1 (job.toml:5): model.name = \"external\""));
   CHECK(Contains(ErrorFor("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
                  "schedule.max_momentum"));
 }

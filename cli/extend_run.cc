@@ -1,0 +1,148 @@
+#include "cli/extend_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "common/output.h"
+#include "common/system.h"
+#include "job/job_file.h"
+#include "run/run_weights.h"
+#include "run/sqlite_journal.h"
+#include "scheduler/evaluation.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPartSuffix = ".part";  // of a folder that is being made
+
+// Keeps the evaluations that the longer run makes too: not that of the shorter one's last version.
+void KeepDue(const JobPlan& plan, Version last, std::vector<EvaluationSummary>* evaluations) {
+  std::erase_if(*evaluations, [&](const EvaluationSummary& evaluation) {
+    return evaluation.version > last || !plan.IsEvaluationDue(evaluation.version);
+  });
+}
+
+// How another run starts from the weights of one that cannot be extended.
+std::string OtherStart(const RunFolder& from) {
+  std::error_code ignored;  // then the file is not named
+  if (fs::exists(from.WeightsPath(), ignored))
+    return fmt::format("pando train --init {} starts another from its weights", from.WeightsPath());
+  return fmt::format("`pando export {} FILE` and pando train --init FILE start another run",
+                     from.path());
+}
+
+Status StopsAtOnce(const RunFolder& from, uint64_t step) {
+  return InvalidArgument(fmt::format("the run in {} stopped early, at step {}, and would again; {}",
+                                     from.path(), step, OtherStart(from)));
+}
+
+// Where the longer run begins: rows and evaluations beyond it would be of another trajectory.
+Result<Version> FindBeginning(const RunFolder& from, const JobPlan& plan) {
+  Result<Summary> before = from.ReadSummary();
+  if (!before.ok() && before.status().code() != StatusCode::kNotFound) return before.status();
+  if (before.ok() && before->stopped_early) return StopsAtOnce(from, before->steps);
+  const Result<SnapshotManifest> newest = ChooseSnapshot(from, std::nullopt);
+  if (!newest.ok() && newest.status().code() != StatusCode::kNotFound) return newest.status();
+  const bool has_end =
+      newest.ok() && before.ok() && Version(before->steps) == newest->snapshot.version;
+  if (!has_end && before.ok() && before->status == kStatusCompleted)
+    return NotFound(fmt::format("{} has no snapshot of its last step (--serial keeps none); {}",
+                                from.path(), OtherStart(from)));
+  if (!has_end)
+    return InvalidArgument(fmt::format(
+        "the run in {0} has not ended with a snapshot: resume it first (pando resume {0})",
+        from.path()));
+  PANDO_RETURN_IF_ERROR(SqliteJournal::Check(from.JournalPath()));
+  KeepDue(plan, newest->snapshot.version, &before->evaluations);
+  if (const auto stop = StopVersion(plan.job, before->evaluations))
+    return StopsAtOnce(from, stop->value());
+  return newest->snapshot.version;
+}
+
+// Absolute and without a slash at its end, so that the folder has a name and others lie beside it.
+std::string PlainPath(const std::string& path) {
+  std::error_code ignored;  // of a working folder that is gone: then nothing can be made
+  const fs::path plain = fs::absolute(path, ignored).lexically_normal();
+  return plain.has_filename() ? plain : plain.parent_path();
+}
+
+Status ChooseFolder(const RunFolder& from, const std::string& wanted_dir, uint64_t step_count,
+                    Job* job) {
+  job->run_dir = wanted_dir.empty() ? fmt::format("{}-to-{}", PlainPath(from.path()), step_count)
+                                    : PlainPath(wanted_dir);
+  PANDO_RETURN_IF_ERROR(CheckJobValue(*FindJobKey("run.dir"), job->run_dir));
+  job->name = fs::path(job->run_dir).filename();
+  std::error_code ignored;  // making it says what is wrong
+  if (!fs::exists(job->run_dir, ignored)) return Status();
+  return AlreadyExists(fmt::format(
+      "{} exists already; --run-dir NEW takes another folder for the longer run", job->run_dir));
+}
+
+// Copies what a run goes on from, and its rows so far.
+Status CopyState(const RunFolder& from, const RunFolder& to) {
+  for (const char* name : {"scheduler.db", "scheduler.db-wal", "metrics.csv", "events.jsonl",
+                           "init.safetensors", "engines.json", "snapshots"}) {
+    const fs::path source = fs::path(from.path()) / name;
+    std::error_code error;
+    if (fs::exists(source, error))
+      fs::copy(source, fs::path(to.path()) / name, fs::copy_options::recursive, error);
+    if (error) return FileError("copy", source, error.value());
+  }
+  return Status();
+}
+
+// The state in a copied journal, as that of the longer run, which has not ended.
+Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
+  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
+                         SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
+  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
+  if (!state) return NotFound(folder.JournalPath() + ": holds no state");
+  state->is_finished = false;
+  KeepDue(plan, last, &state->evaluations);
+  return journal.Commit(*state);
+}
+
+// Makes the whole folder under another name, and renames it. `job` names the folder's final place.
+Status MakeFolder(const RunFolder& from, const JobPlan& plan, Version last, Job job) {
+  const std::string final_dir = job.run_dir;
+  job.run_dir += kPartSuffix;
+  PANDO_ASSIGN_OR_RETURN(const RunFolder part, RunFolder::Create(job, /*is_forced=*/false));
+  PANDO_RETURN_IF_ERROR(CopyState(from, part));
+  PANDO_RETURN_IF_ERROR(OpenEnd(part, plan, last));
+  job.run_dir = final_dir;
+  PANDO_RETURN_IF_ERROR(WriteFileAtomically(part.JobPath(), WriteJobText(job)));
+  const UniqueFd fd(open(part.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open() || syncfs(fd.get()) != 0) return FileError("sync", part.path(), errno);
+  if (rename(part.path().c_str(), final_dir.c_str()) == 0) return Status();
+  return FileError("rename to " + final_dir + " the folder", part.path(), errno);
+}
+
+}  // namespace
+
+Result<RunFolder> ExtendRun(const RunFolder& from, const std::string& wanted_dir,
+                            const JobPlan& plan, Job* job) {
+  PANDO_ASSIGN_OR_RETURN(const RunLock lock, RunLock::Acquire(from.path()));
+  PANDO_ASSIGN_OR_RETURN(const Version last, FindBeginning(from, plan));
+  PANDO_RETURN_IF_ERROR(ChooseFolder(from, wanted_dir, plan.steps.step_count(), job));
+  std::error_code ignored;  // making the folder says what is wrong
+  fs::remove_all(job->run_dir + kPartSuffix, ignored);
+  if (Status made = MakeFolder(from, plan, last, *job); !made.ok()) {
+    fs::remove_all(job->run_dir + kPartSuffix, ignored);
+    return made;
+  }
+  Say("pando: extending the run in {} to {} steps, in {}\n", from.path(), plan.steps.step_count(),
+      job->run_dir);
+  return RunFolder::Open(job->run_dir);
+}
+
+}  // namespace pando
