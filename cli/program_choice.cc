@@ -44,6 +44,11 @@ std::vector<std::string> ProgramVariables() {
   add("PANDO_LIBRARY", FindBeside({"../embed/libpando_worker.so", "../lib/libpando_worker.so",
                                    "../lib/x86_64-linux-gnu/libpando_worker.so"}));
   add("PANDO_PROGRAM", FindBeside({"pando"}));
+  // glibc: as KeepFreedMemory does for our own workers. torch frees a step's tensors in each step.
+  if (std::getenv("MALLOC_MMAP_THRESHOLD_") == nullptr) {
+    add("MALLOC_MMAP_THRESHOLD_", "1073741824");
+    add("MALLOC_TRIM_THRESHOLD_", "4294967296");
+  }
   const std::string package = FindBeside({"../../python/pando_train/__init__.py"});
   if (package.empty()) return variables;
   const char* before = std::getenv("PYTHONPATH");
