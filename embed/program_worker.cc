@@ -100,8 +100,7 @@ void ProgramWorker::Run() {
   Conclude(end.ok() ? Ending{Status(), *end} : Ending{end.status(), std::nullopt});
   // The program may still be in a call, with parameters in its hands.
   pollfd closed{close_.fd(), POLLIN, 0};
-  while (poll(&closed, 1, -1) < 0) {
-  }
+  while (!close_.is_requested()) poll(&closed, 1, -1);
   // What these keep would otherwise be freed on the program's thread.
   news_.mailbox().Close();
   std::ignore = news_.mailbox().Drain();
