@@ -187,8 +187,11 @@ def compare_bits(args, folder):
     metrics = run_dir / "metrics.csv"
     while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < args.steps // 2):
         time.sleep(0.2)
+    children = [Path(f"/proc/{pid}") for pid, _ in find_children(process.pid)]
     process.kill()
     process.wait()
+    while any(child.exists() for child in children):
+        time.sleep(0.1)
     resume = [PANDO, "resume", run_dir, "--workers", 2, "--servers", 1]
     subprocess.run([str(word) for word in resume], check=True, stderr=subprocess.DEVNULL)
     hashes.add(read_hash(run_dir))

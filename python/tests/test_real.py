@@ -26,6 +26,11 @@ if not IS_BUILT:
     print(f"SKIPPED: tests of the real library: {PROGRAM} and {LIBRARY} do not exist", file=sys.stderr)
 
 
+def find_children(pid):
+    """The processes of `pando run`. They end with it, one soon after another."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 @unittest.skipUnless(IS_BUILT, "the library is not built")
 class RealCase(unittest.TestCase):
     def setUp(self):
@@ -69,8 +74,10 @@ class BitsTest(RealCase):
                                    start_new_session=True)
         metrics = self.folder / "cut" / "metrics.csv"
         wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 8)
+        children = [Path(f"/proc/{pid}") for pid in find_children(process.pid)]
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        wait_until(lambda: not any(child.exists() for child in children))
         done = subprocess.run([PROGRAM, "resume", str(self.folder / "cut"), "--workers", "1", "--servers", "1"],
                               capture_output=True, text=True, timeout=120, check=False, cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -73,8 +73,12 @@ TEST_CASE("a program's run that was stopped is resumed with other numbers of pro
       temp.path(), "run",
       RunArgs(run_dir, {"--workers", "2", "--servers", "2", "--snapshot-every", "500"}, "20000"));
   REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 600 || !run.is_running(); }));
+  const auto children = ChildrenByRole(run.pid());
   run.Signal(SIGKILL);
   run.Await();
+  for (const auto& [role, pids] : children) {
+    for (const pid_t pid : pids) REQUIRE(Becomes([pid = pid] { return IsGone(pid); }));
+  }
   Process resumed(temp.path(), "resume", {"resume", run_dir, "--workers", "3", "--servers", "1"});
   resumed.Await();
   CAPTURE(resumed.err());
