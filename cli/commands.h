@@ -132,6 +132,10 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
 // The last words of a run.
 void PrintSummary(const Summary& summary, const RunFolder& folder);
 
+// What `pando train`, `run` and `resume` end with: the summary, as JSON too where `is_json`, and
+// the trace. Returns the exit code.
+Result<int> ConcludeRun(const Job& job, const RunFolder& folder, bool is_json, int exit_code);
+
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);
 

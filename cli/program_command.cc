@@ -76,14 +76,6 @@ Result<ChaosPlan> ChaosFor(const std::string& text, const Job& job) {
   return ParseChaos(text, {job.workers, job.servers, kAnyStep, /*first_step=*/0});
 }
 
-Result<int> ConcludeProgram(const ProgramOptions& options, const RunFolder& folder, int exit_code) {
-  Result<Summary> summary = folder.ReadSummary();
-  if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
-  PrintSummary(*summary, folder);
-  if (options.is_json) Print("{}", ToJson(*summary));
-  return ConcludeTimeline(options.run.job, folder, exit_code);
-}
-
 Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& command) {
   SetUpLog({.process = "run", .is_verbose = options.run.is_verbose});
   if (options.is_attached && !command.empty())
@@ -99,7 +91,7 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
-  return ConcludeProgram(options, folder, RunLocal(options.run));
+  return ConcludeRun(options.run.job, folder, options.is_json, RunLocal(options.run));
 }
 
 }  // namespace

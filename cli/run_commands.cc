@@ -77,15 +77,6 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
   return plan;
 }
 
-Result<int> Conclude(const RunOptions& options, const Job& job, const RunFolder& folder,
-                     int exit_code) {
-  Result<Summary> summary = folder.ReadSummary();
-  if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
-  PrintSummary(*summary, folder);
-  if (options.is_json) Print("{}", ToJson(*summary));
-  return ConcludeTimeline(job, folder, exit_code);
-}
-
 void AddRunOptions(CLI::App& command, RunOptions* options) {
   command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
   AddMaxRestartsOption(command, &options->run.restarts_max);
@@ -165,7 +156,7 @@ Result<int> Train(RunOptions options) {
     Say("pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
         folder.path());
   const int exit_code = is_serial ? RunSerial(job) : RunLocal(options.run);
-  return Conclude(options, job, folder, exit_code);
+  return ConcludeRun(job, folder, options.is_json, exit_code);
 }
 
 // ---- resume -------------------------------------------------------------------------------------
@@ -256,8 +247,7 @@ bool HasLength(const RunOptions& options) {
 
 // Whether the flags make the run longer. If they say its own length, the job says it as it did.
 // kInvalidArgument: they make it shorter.
-Result<bool> IsLonger(const RunFolder& folder, const JobPlan& plan, Job* job) {
-  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job->data_path));
+Result<bool> IsLonger(const RunFolder& folder, const Job& kept, const JobPlan& plan, Job* job) {
   const uint64_t before = JobPlan(kept, plan.data, plan.layout).steps.step_count();
   const uint64_t wanted = plan.steps.step_count();
   if (wanted < before) {
@@ -273,8 +263,8 @@ Result<bool> IsLonger(const RunFolder& folder, const JobPlan& plan, Job* job) {
 }
 
 // All but the length is as the run began.
-Status CheckBeginning(const RunFolder& folder, Job job, uint64_t data_fingerprint) {
-  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job.data_path));
+Status CheckBeginning(const RunFolder& folder, const Job& kept, Job job,
+                      uint64_t data_fingerprint) {
   job.steps = kept.steps;
   job.epochs = kept.epochs;
   return folder.CheckIdentity(job, data_fingerprint);
@@ -298,7 +288,8 @@ Result<int> Resume(RunOptions options) {
   if (!has_length && options.extended_dir.empty() && TellCompleted(folder, options))
     return kExitCompleted;
   PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanForResume(job, has_length));
-  PANDO_ASSIGN_OR_RETURN(const bool is_extended, IsLonger(folder, plan, &job));
+  PANDO_ASSIGN_OR_RETURN(const Job kept, JobOfRun(folder, job.data_path));
+  PANDO_ASSIGN_OR_RETURN(const bool is_extended, IsLonger(folder, kept, plan, &job));
   if (!is_extended && !options.extended_dir.empty())
     return InvalidArgument(
         "--run-dir is for a run that gets another length: give --steps or --epochs too");
@@ -306,7 +297,7 @@ Result<int> Resume(RunOptions options) {
   if (IsExternal(job)) {
     PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
   }
-  PANDO_RETURN_IF_ERROR(CheckBeginning(folder, job, plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(CheckBeginning(folder, kept, job, plan.data.fingerprint));
   PANDO_RETURN_IF_ERROR(CheckJournal(folder));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, plan, FindFirstStep(folder)));
@@ -318,10 +309,19 @@ Result<int> Resume(RunOptions options) {
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
   const int exit_code = RunLocal(options.run);
-  return exit_code == kExitFenced ? exit_code : Conclude(options, job, folder, exit_code);
+  return exit_code == kExitFenced ? exit_code
+                                  : ConcludeRun(job, folder, options.is_json, exit_code);
 }
 
 }  // namespace
+
+Result<int> ConcludeRun(const Job& job, const RunFolder& folder, bool is_json, int exit_code) {
+  Result<Summary> summary = folder.ReadSummary();
+  if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
+  PrintSummary(*summary, folder);
+  if (is_json) Print("{}", ToJson(*summary));
+  return ConcludeTimeline(job, folder, exit_code);
+}
 
 Subcommand AddTrainCommand(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();

@@ -123,14 +123,22 @@ pando_result NotJoined(pando_worker* worker) {
   return Fail(worker, "pando_join has not returned PANDO_OK");
 }
 
+// What calls have in common that need an opened worker.
+template <class Function>
+pando_result Opened(pando_worker* worker, Function function) {
+  return Guarded(worker, [&] {
+    return worker->worker == nullptr ? PANDO_ERROR  // pando_open said why
+                                     : function(*worker->worker);
+  });
+}
+
 // What calls have in common that need a run.
 template <class Function>
 pando_result InRun(pando_worker* worker, Function function) {
-  return Guarded(worker, [&] {
-    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
+  return Opened(worker, [&](ProgramWorker& program) {
     if (const pando_result end = EndFor(worker); end != PANDO_OK) return end;
-    if (!worker->worker->has_joined()) return NotJoined(worker);
-    return function(*worker->worker);
+    if (!program.has_joined()) return NotJoined(worker);
+    return function(program);
   });
 }
 
@@ -217,12 +225,13 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
   // As the scheduler will read it, so that both compare alike.
   PANDO_ASSIGN_OR_RETURN(job, pando::ParseJobText(pando::WriteJobText(job), "the declaration"));
   job.init_hash = pando::WeightsHash(layout, std::as_const(*flat).span());
-  if (pando::WriteJobText(job).size() > pando::kDocumentBytesMax)
+  const std::string text = pando::WriteJobText(job);
+  if (text.size() > pando::kDocumentBytesMax)
     return InvalidArgument("the declaration of the tensors is too long: give them shorter names");
   return ProgramWorker::Options{
       .scheduler = options.scheduler,
       .job = job,
-      .declared = {pando::WriteJobText(job), pando::ToBlob(std::move(flat))},
+      .declared = {text, pando::ToBlob(std::move(flat))},
       .kind = kind,
       .start_timeout_ms = options.start_timeout_ms == 0 ? 60000 : options.start_timeout_ms,
       .wanted_rank = options.wanted_rank};
@@ -276,21 +285,18 @@ pando_result pando_open(const pando_options* options, pando_worker** worker) {
 }
 
 pando_result pando_join(pando_worker* worker, uint32_t timeout_ms) {
-  return Guarded(worker, [&] {
-    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
-    if (!worker->worker->AwaitJoin(After(timeout_ms))) return PANDO_AGAIN;
+  return Opened(worker, [&](ProgramWorker& program) {
+    if (!program.AwaitJoin(After(timeout_ms))) return PANDO_AGAIN;
     return EndFor(worker);
   });
 }
 
 // Also of a run that has ended since.
 pando_result pando_describe(pando_worker* worker, pando_run* run) {
-  return Guarded(worker, [&] {
-    if (worker->worker == nullptr) return PANDO_ERROR;  // pando_open said why
-    if (!worker->worker->has_joined())
-      return EndFor(worker) == PANDO_END ? PANDO_END : NotJoined(worker);
-    const ProgramWorker::Facts& facts = worker->worker->facts();
-    const pando::JobPlan& plan = worker->worker->plan();
+  return Opened(worker, [&](ProgramWorker& program) {
+    if (!program.has_joined()) return EndFor(worker) == PANDO_END ? PANDO_END : NotJoined(worker);
+    const ProgramWorker::Facts& facts = program.facts();
+    const pando::JobPlan& plan = program.plan();
     worker->run_dir = pando::RunDirFor(facts.membership);
     *run = {.rank = facts.membership.rank,
             .seed = plan.job.seed,

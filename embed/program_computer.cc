@@ -19,6 +19,21 @@ ParameterStore::Options KeptInPlace(uint64_t versions_kept, const PayloadPlan* p
           .is_read_in_place = [](const Blob&) { return true; }};
 }
 
+// Calls use(*item) for each that still exists.
+template <class T>
+void ForEachLiving(const std::vector<std::weak_ptr<T>>& items, auto use) {
+  for (const std::weak_ptr<T>& item : items) {
+    if (const std::shared_ptr<T> living = item.lock()) use(*living);
+  }
+}
+
+// The metric tensor is not the program's.
+Status CheckTensor(const TensorLayout& layout, size_t tensor) {
+  if (tensor + 1 < layout.tensor_count()) return Status();
+  return InvalidArgument(
+      fmt::format("there is no tensor {}: the model has {}", tensor, layout.tensor_count() - 1));
+}
+
 void CopyTensor(const JobPlan& plan, const ParameterStore::Hold& hold, size_t tensor, float* to) {
   const size_t first = plan.layout.offset(tensor);
   const size_t last = first + plan.layout.specs()[tensor].size();
@@ -81,10 +96,9 @@ void ProgramComputer::Abandon(Step from) {
   tickets_.Abandon(from);
   {
     std::lock_guard lock(mutex_);
-    for (const auto& entry : calls_) {
-      if (const auto call = entry.lock(); call && call->sum && call->step >= from)
-        call->is_abandoned = true;
-    }
+    ForEachLiving(calls_, [&](ProgramCall& call) {
+      if (call.sum && call.step >= from) call.is_abandoned = true;
+    });
   }
   queue_.DropAbandoned();
   parameters_.Wake();
@@ -96,12 +110,8 @@ void ProgramComputer::Forget() {
   unstarted_.clear();
   {
     std::lock_guard lock(mutex_);
-    for (const auto& entry : calls_) {
-      if (const auto call = entry.lock()) call->is_abandoned = call->is_forgotten = true;
-    }
-    for (const auto& entry : evaluations_) {
-      if (const auto evaluation = entry.lock()) evaluation->is_abandoned = true;
-    }
+    ForEachLiving(calls_, [](ProgramCall& call) { call.is_abandoned = call.is_forgotten = true; });
+    ForEachLiving(evaluations_, [](ProgramEvaluation& e) { e.is_abandoned = true; });
     calls_.clear();
     evaluations_.clear();
   }
@@ -118,21 +128,18 @@ void ProgramComputer::ParametersArrived(ShardId shard, Version version, const Bl
 void ProgramComputer::ParametersGone(ParameterUse use, Version version) {
   if (use == ParameterUse::kTraining) return parameters_.Supersede(version);
   std::lock_guard lock(mutex_);
-  for (const auto& entry : evaluations_) {
-    const auto evaluation = entry.lock();
-    if (evaluation && evaluation->request.version <= version) evaluation->is_abandoned = true;
-  }
+  ForEachLiving(evaluations_, [&](ProgramEvaluation& e) {
+    if (e.request.version <= version) e.is_abandoned = true;
+  });
 }
 
 void ProgramComputer::EvaluateSlice(const Evaluate& request) {
   std::erase_if(unstarted_, [&](const Evaluate& e) { return e.version != request.version; });
   {
     std::lock_guard lock(mutex_);
-    for (const auto& entry : evaluations_) {
-      const auto evaluation = entry.lock();
-      if (evaluation && evaluation->request.version != request.version)
-        evaluation->is_abandoned = true;
-    }
+    ForEachLiving(evaluations_, [&](ProgramEvaluation& e) {
+      if (e.request.version != request.version) e.is_abandoned = true;
+    });
   }
   unstarted_.push_back(request);
   StartEvaluations();
@@ -279,9 +286,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, floa
   const std::shared_ptr<CurrentWork> work = current();
   if (!work) return Outcome::kAbandoned;
   const TensorLayout& layout = plan_.layout;
-  if (tensor + 1 >= layout.tensor_count())
-    return InvalidArgument(
-        fmt::format("there is no tensor {}: the model has {}", tensor, layout.tensor_count() - 1));
+  PANDO_RETURN_IF_ERROR(CheckTensor(plan_.layout, tensor));
   std::shared_ptr<ParameterStore::Hold> hold;
   PANDO_ASSIGN_OR_RETURN(const Outcome held, Hold(*work, &hold));
   if (held != Outcome::kDone) return held;
@@ -312,9 +317,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::GiveGradient(size_t tensor, co
   if (!work || work->is_dropped()) return Outcome::kAbandoned;
   if (!work->is_training())
     return InvalidArgument("the current work is an evaluation, which has no gradients");
-  if (tensor + 1 >= plan_.layout.tensor_count())
-    return InvalidArgument(fmt::format("there is no tensor {}: the model has {}", tensor,
-                                       plan_.layout.tensor_count() - 1));
+  PANDO_RETURN_IF_ERROR(CheckTensor(plan_.layout, tensor));
   return results_.Give(*work, tensor, values, weight);
 }
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <csignal>
 #include <exception>
-
 #include <tuple>
 #include <utility>
 
@@ -20,7 +19,6 @@
 #include "plan/external_model.h"
 
 namespace pando {
-
 namespace {
 
 // Where two declarations differ first, or empty: "optimizer.lr is 0.1 here, and 0.2 in the run".
@@ -216,13 +214,7 @@ Result<std::optional<Stop>> ProgramWorker::Train(const Membership& membership) {
     Heartbeat content = session.CurrentActivity(now);
     content.micro_batch_us = computer_->micro_batch_us();
     content.exposed_sync_us = computer_->exposed_sync_us();
-    heartbeat.Update({.job = membership.job_id,
-                      .scheduler = session.scheduler(),
-                      .generation = session.view().generation,
-                      .view = session.view().id,
-                      .content = content,
-                      .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
-                      .lines = transport_->CountLines()});
+    heartbeat.Update(MakeHeartbeat(membership.job_id, session, content, *transport_, now));
   };
   const Result<MembershipEnd> end = worker.Run(tell);
   WarnOfLost(timeline.get());

@@ -13,10 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kTimeMemory = 8;  // micro-batches that the average time looks back
-// A process that was stopped for a while is not slow (train/trainer.cc).
-constexpr int64_t kTimeOutlier = 4;
-
 // Puts the sums that a micro-batch completes into the session's mailbox.
 class CallSink : public GradientSink {
  public:
@@ -114,7 +110,7 @@ Result<WorkOutcome> WorkResults::FinishTraining(CurrentWork& work, std::span<con
     sink_(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, hash});
   }
   if (call.is_abandoned) return WorkOutcome::kAbandoned;
-  AddTime(work);
+  time_.Add(Clock::now() - work.started_at - std::chrono::nanoseconds(work.waited_ns));
   if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
   return WorkOutcome::kDone;
 }
@@ -155,15 +151,6 @@ Result<WorkOutcome> WorkResults::Diverge(const CurrentWork& work, const std::str
       what, work.step().value(), work.micro_batch.micro_batch.value(), plan_.job.optimizer.lr));
   sink_(call.sum ? call.ticket : call.lasting_ticket, ComputeFailed{failed});
   return failed;
-}
-
-void WorkResults::AddTime(const CurrentWork& work) {
-  const int64_t average = average_ns_;
-  const int64_t time =
-      std::max<int64_t>(1, (Clock::now() - work.started_at).count() - work.waited_ns);
-  average_ns_ = average == 0
-                    ? time
-                    : average + (std::min(time, kTimeOutlier * average) - average) / kTimeMemory;
 }
 
 }  // namespace pando

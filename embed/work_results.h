@@ -18,6 +18,7 @@
 #include "embed/work_queue.h"
 #include "plan/job_plan.h"
 #include "train/compute_port.h"
+#include "train/micro_batch_time.h"
 #include "train/parameter_store.h"
 #include "train/task_queue.h"
 
@@ -81,7 +82,7 @@ class WorkResults {
   // kAbandoned: the work was abandoned when it was partly out.
   Result<WorkOutcome> Finish(CurrentWork& work, std::span<const double> sums);
   // The recent mean time of a micro-batch, without waits; 0 before the first. Any thread.
-  uint64_t micro_batch_us() const { return static_cast<uint64_t>(average_ns_ / 1000); }
+  uint64_t micro_batch_us() const { return static_cast<uint64_t>(time_.average_ns() / 1000); }
 
  private:
   void HandOver(CurrentWork& work, const std::vector<ShardId>& shards);
@@ -90,11 +91,10 @@ class WorkResults {
   Result<WorkOutcome> FinishTraining(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishEvaluation(const CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> Diverge(const CurrentWork& work, const std::string& what);
-  void AddTime(const CurrentWork& work);
 
   const JobPlan& plan_;
   const ComputeSink& sink_;
-  std::atomic<int64_t> average_ns_ = 0;
+  MicroBatchTime time_;
   std::mutex mutex_;  // guards ProgramCall::added
 };
 

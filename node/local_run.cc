@@ -280,14 +280,9 @@ Status LocalRun::StartNodes() {
 }
 
 Status LocalRun::StartPrograms() {
-  if (!args_.attach_file.empty()) return Status();
-  for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
-    const std::string name = fmt::format("worker-{}", rank);
-    ProcessSpec spec{
-        .name = name, .title = fmt::format("worker {}", rank), .log_path = folder_.LogPath(name)};
-    RunProgram(args_.worker, endpoint_, rank, &spec);
-    PANDO_RETURN_IF_ERROR(supervisor_.Start(spec, Role::kWorker));
-  }
+  const uint32_t count = args_.attach_file.empty() ? args_.job.workers : 0;
+  for (uint32_t rank = 0; rank < count; ++rank)
+    PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {}));
   return Status();
 }
 
@@ -303,6 +298,8 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
       .program = args_.program};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
+  if (role == Role::kWorker && IsExternal(args_.job))
+    RunProgram(args_.worker, endpoint_, rank, &spec);
   return supervisor_.Start(spec, role);
 }
 

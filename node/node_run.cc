@@ -47,7 +47,6 @@ class NodeRun {
  private:
   Status StartAll();
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
-  Status StartProgram(uint32_t index);
   void AwaitEnd();
   void Drain();
   void OnExit(const ProcessExit& exit);
@@ -112,10 +111,6 @@ Status NodeRun::StartAll() {
     PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {
-    if (!args_.worker.command.empty()) {
-      PANDO_RETURN_IF_ERROR(StartProgram(i));
-      continue;
-    }
     std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
                                    DeviceOfWorker(choice, gpu_count, i)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
@@ -137,19 +132,11 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
       .keeps_stderr = args_.log_dir.empty()};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
+  if (role == Role::kWorker && !args_.worker.command.empty()) {
+    spec.keeps_stdout = args_.log_dir.empty();
+    RunProgram(args_.worker, args_.join, std::nullopt, &spec);
+  }
   return supervisor_.Start(spec, role);
-}
-
-Status NodeRun::StartProgram(uint32_t index) {
-  const std::string name = fmt::format("worker-{}", index);
-  ProcessSpec spec{
-      .name = name,
-      .title = fmt::format("local worker {}", index),
-      .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
-      .keeps_stderr = args_.log_dir.empty(),
-      .keeps_stdout = args_.log_dir.empty()};
-  RunProgram(args_.worker, args_.join, std::nullopt, &spec);
-  return supervisor_.Start(spec, Role::kWorker);
 }
 
 // One that cannot be kept running takes no other with it: those go on to the end of the run.

@@ -35,6 +35,18 @@ struct WorkerParts {
 Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
                                    const Lifecycle& life);
 
+// What a worker's heartbeats say, besides `content`. `session`: a session, or a group's.
+HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& content,
+                             const Transport& transport, Micros now) {
+  return {.job = job,
+          .scheduler = session.scheduler(),
+          .generation = session.view().generation,
+          .view = session.view().id,
+          .content = content,
+          .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
+          .lines = transport.CountLines()};
+}
+
 // Events on their way from the computing threads to the protocol thread. Gradients wake it only
 // once they are worth a message. The end of a call always wakes it, and follows the call's
 // gradients, so none of them waits for ever.

@@ -29,21 +29,15 @@ namespace pando {
 namespace {
 
 template <class AnySession>  // a session, or a group's
-HeartbeatState MakeHeartbeat(JobId job, const AnySession& session, const Trainer& trainer,
-                             const GpuState& gpu, const Transport& transport, Micros now) {
+Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, const GpuState& gpu,
+                           Micros now) {
   Heartbeat content = session.CurrentActivity(now);
   content.micro_batch_us = trainer.micro_batch_us();
   content.data_stall_us = trainer.data_stall_us();
   content.exposed_sync_us = trainer.exposed_sync_us();
   content.gpu_memory_bytes = gpu.memory_used_bytes;
   content.gpu_percent = gpu.utilisation_percent;
-  return {.job = job,
-          .scheduler = session.scheduler(),
-          .generation = session.view().generation,
-          .view = session.view().id,
-          .content = content,
-          .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
-          .lines = transport.CountLines()};
+  return content;
 }
 
 // `gpu_free_bytes`: what was free on the GPU at the end, while the worker still had its part.
@@ -269,8 +263,9 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   Version known;  // to be committed
   const auto tell = [&](const auto& session, const Trainer& trainer, Micros now) {
-    heartbeat.Update(
-        MakeHeartbeat(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
+    heartbeat.Update(MakeHeartbeat(membership.job_id, session,
+                                   HeartbeatContent(session, trainer, gpu_monitor.Read(), now),
+                                   transport_, now));
     if (session.known_everywhere() == known) return;
     known = session.known_everywhere();
     // All that is known of steps while no scheduler writes metrics (pando bench recovery).

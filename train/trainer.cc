@@ -158,11 +158,6 @@ namespace {
 
 using What = StepTimeline::What;
 
-constexpr int64_t kTimeMemory = 8;  // micro-batches that the average time looks back
-// A process that was stopped, or lost its core for a while, is not slow. So one micro-batch counts
-// as at most this many times the average.
-constexpr int64_t kTimeOutlier = 4;
-
 // Switches the calling thread to the device, before anything is allocated on it.
 Device UsedOnThisThread(Device device) {
   SetFloatEnvironment();
@@ -265,14 +260,6 @@ class CallPort : public GradientSink, public PassControl {
 };
 
 }  // namespace
-
-void MicroBatchTime::Add(std::chrono::nanoseconds time) {
-  const int64_t average = average_ns_;
-  const int64_t sample = std::max<int64_t>(1, time.count());
-  average_ns_ = average == 0
-                    ? sample
-                    : average + (std::min(sample, kTimeOutlier * average) - average) / kTimeMemory;
-}
 
 TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
                            ParameterResidency residency)

@@ -31,21 +31,11 @@
 #include "train/error_feedback.h"
 #include "train/evaluation_pass.h"
 #include "train/micro_batch_pass.h"
+#include "train/micro_batch_time.h"
 #include "train/parameter_store.h"
 #include "train/task_queue.h"
 
 namespace pando {
-
-// How long one thread takes for a micro-batch: an average that forgets. Threads: any.
-class MicroBatchTime {
- public:
-  // Two threads at once may lose one of the two times, which does no harm to an average.
-  void Add(std::chrono::nanoseconds time);
-  int64_t average_ns() const { return average_ns_; }  // 0 before the first
-
- private:
-  std::atomic<int64_t> average_ns_ = 0;
-};
 
 struct TrainerParts {  // all outlive the trainer
   const JobPlan& plan;
