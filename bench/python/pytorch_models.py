@@ -142,6 +142,14 @@ def find_children(pid):
     return children
 
 
+def is_gone(pid):
+    """No such process any more, or only its exit status is left."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def kill_at_random(process, metrics, kills, draws):
     """Kills the run's processes, one at a time, from its first step on. Returns what was killed."""
     killed = []
@@ -187,10 +195,10 @@ def compare_bits(args, folder):
     metrics = run_dir / "metrics.csv"
     while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < args.steps // 2):
         time.sleep(0.2)
-    children = [Path(f"/proc/{pid}") for pid, _ in find_children(process.pid)]
+    children = find_children(process.pid)
     process.kill()
     process.wait()
-    while any(child.exists() for child in children):
+    while not all(is_gone(pid) for pid, _ in children):
         time.sleep(0.1)
     resume = [PANDO, "resume", run_dir, "--workers", 2, "--servers", 1]
     subprocess.run([str(word) for word in resume], check=True, stderr=subprocess.DEVNULL)

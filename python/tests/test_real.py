@@ -31,6 +31,14 @@ def find_children(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def is_gone(pid):
+    """No such process any more, or only its exit status is left."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 @unittest.skipUnless(IS_BUILT, "the library is not built")
 class RealCase(unittest.TestCase):
     def setUp(self):
@@ -74,10 +82,10 @@ class BitsTest(RealCase):
                                    start_new_session=True)
         metrics = self.folder / "cut" / "metrics.csv"
         wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 8)
-        children = [Path(f"/proc/{pid}") for pid in find_children(process.pid)]
+        children = find_children(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        wait_until(lambda: not any(child.exists() for child in children))
+        wait_until(lambda: all(is_gone(child) for child in children))
         done = subprocess.run([PROGRAM, "resume", str(self.folder / "cut"), "--workers", "1", "--servers", "1"],
                               capture_output=True, text=True, timeout=120, check=False, cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
