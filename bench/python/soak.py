@@ -1,23 +1,35 @@
 #!/usr/bin/env python3
-"""soak.py --epochs E [--mean 5s] [--seed N] [--pando PROGRAM] [--data FOLDER] [--hash HASH]
+"""soak.py --epochs E [--mean 5s] [--seed N] [--model NAME] [--global-batch N] [--transport NAME] [--files N]
+        [--log-disk] [--clients N] [--pando PROGRAM] [--data FOLDER] [--hash HASH]
 
-Trains the MNIST CNN under `--chaos random` for as long as the epochs take and watches the processes of the run:
+Trains on MNIST under `--chaos random` for as long as the epochs take and watches the processes of the run:
 resident memory, open files, orphans, what is left in its folder for temporary files and in /dev/shm. Two idle cores
-take 2 s for an epoch: half an hour is some 900. Fails
+take 2 s for an epoch of the CNN: half an hour is some 900. The surroundings can be made worse:
 
-  - when the run fails, or its hash is not the serial run's (--hash; without it the serial run is made first);
+  --files N    the limit of open files of every process, which --clients and restarts come near to
+  --log-disk   the processes' logs and the terminal are on a disk of 1 MiB, which is full for 30 s of each minute (root)
+  --clients N  N processes ask for the status and are stopped before they have read the answer
+
+Fails
+
+  - when the run fails, or its hash is not the serial run's (--hash; without it the serial run is made afterwards);
   - when a process has more memory or files than at the age of 30 s (lives of a minute and more; all that there are);
   - when processes of a role have more of them at the age of 30 s in the last third of the run than in the first;
   - when either could not be judged for `train`, `scheduler`, `server` or `worker`: the run was too short;
   - when a process or a file is left behind.
 """
 import argparse
+import contextlib
 import json
 import os
+import random
+import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -26,6 +38,9 @@ MARK = "PANDO_SOAK"  # in the environment of all processes of the run
 SAMPLE_SECONDS = 1.0
 AGE_SECONDS = 30.0  # by then a process has filled its pools
 LIFE_SECONDS = 60.0  # lives as long as this say whether a process grows
+LOG_DISK_BYTES = 1 << 20
+FULL_SECONDS = 30.0  # of the log disk, and as long with space
+CLIENT_SECONDS = 20.0  # that a client hangs
 MEDIAN_OF = 5  # samples: one of them may see a shard on its way to a new backup
 KIB, FILES = 1, 2  # columns of a sample
 # Measured: 0.8 MiB of allocator's noise, 3 files (peers that were down). One 88 KB record lost a step is 20 MB a
@@ -36,8 +51,8 @@ FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` h
 
 
 def job(args):
-    return ["train", "--model", "mnist-cnn", "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
-            "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001",
+    return ["train", "--model", args.model, "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
+            "--global-batch", str(args.global_batch), "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001",
             "--set", "eval.every_epochs=10"]
 
 
@@ -155,20 +170,79 @@ def report(lives, faults, seconds):
         f"noticed and not got over: {f}" for f in faults if f["detected_ms"] is not None and f["recovered_ms"] is None]
 
 
+@contextlib.contextmanager
+def worse_surroundings(args, folder):
+    """The log disk and the clients, each on a thread, until the block is left."""
+    done, threads = threading.Event(), []
+    logs = Path(folder, "run/logs")
+    try:
+        if args.log_disk:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={LOG_DISK_BYTES}", "soak", f"{folder}/disk"],
+                           check=True)
+            threads.append(threading.Thread(target=fill_and_empty, args=(Path(folder, "disk"), logs, done)))
+        threads += [threading.Thread(target=hang, args=(args, Path(folder, "run"), seed, done))
+                    for seed in range(args.clients)]
+        for thread in threads:
+            thread.start()
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        for mounted in (logs, Path(folder, "disk")) if args.log_disk else ():
+            subprocess.run(["umount", "--lazy", str(mounted)], stderr=subprocess.DEVNULL, check=False)
+
+
+def fill_and_empty(disk, logs, done):
+    """Fills the disk and empties it; processes that start after the first few seconds have their logs there."""
+    while not logs.is_dir():
+        if done.wait(0.1):
+            return
+    subprocess.run(["mount", "--bind", str(disk), str(logs)], check=True)
+    ballast = disk / "ballast"
+    while not done.wait(FULL_SECONDS):
+        with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        done.wait(FULL_SECONDS)
+        ballast.unlink()
+        for log in disk.iterdir():
+            os.truncate(log, 0)
+
+
+def hang(args, run, seed, done):
+    """Stops a client somewhere between its connection and the answer, for some seconds; then the next."""
+    draw = random.Random(seed)
+    while not done.wait(0.5):
+        client = subprocess.Popen([args.pando, "status", str(run)], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        done.wait(draw.uniform(0.002, 0.05))
+        client.send_signal(signal.SIGSTOP)
+        done.wait(CLIENT_SECONDS)
+        client.kill()
+        client.wait()
+
+
+def limit_files(args):
+    if args.files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (args.files, args.files))
+
+
 def shared_memory():
     return {str(path) for path in Path("/dev/shm").glob("pando*")}
 
 
-def soak(args, folder, expected):
+def soak(args, folder):
     temporary = Path(folder, "tmp")
-    temporary.mkdir()
+    for made in (temporary, Path(folder, "disk")):
+        made.mkdir()
     before = shared_memory()
     command = [args.pando, *job(args), "--workers", "3", "--servers", "3", "--replicas", "2", "--set",
-               "run.transport=ipc",
+               f"run.transport={args.transport}",
                "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir", f"{folder}/run", "--json"]
     environment = {**os.environ, MARK: folder, "TMPDIR": str(temporary)}
-    with open(f"{folder}/out", "w+") as out, open(f"{folder}/err", "w+") as err:
-        run = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+    with worse_surroundings(args, folder), open(f"{folder}/out", "w+") as out, open(f"{folder}/disk/err", "w+") as err:
+        run = subprocess.Popen(command, stdout=out, stderr=err, env=environment, preexec_fn=lambda: limit_files(args))
         lives, seconds = watch(run, folder)
         orphans = [pid for pid, _ in marked(folder)]
         out.seek(0)
@@ -180,10 +254,11 @@ def soak(args, folder, expected):
     problems += judge(lives, seconds)
     if run.returncode != 0 or summary.get("status") != "completed":
         problems.append(f"exit {run.returncode}, status {summary.get('status')}: {tail}")
-    if summary.get("weights_hash") != expected:
-        problems.append(f"hash {summary.get('weights_hash')}")
     left = {str(path) for path in temporary.iterdir()} | (shared_memory() - before)
-    return problems + [f"left behind: {path}" for path in sorted(left)]
+    problems += [f"left behind: {path}" for path in sorted(left)]
+    expected = args.hash or serial_hash(args, folder)
+    print(f"expected hash {expected}", flush=True)
+    return problems + [f"hash {hash}" for hash in [summary.get("weights_hash")] if hash != expected]
 
 
 def main():
@@ -191,14 +266,18 @@ def main():
     parser.add_argument("--epochs", type=float, required=True)
     parser.add_argument("--mean", default="5s")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", default="mnist-cnn")
+    parser.add_argument("--global-batch", type=int, default=128)
+    parser.add_argument("--transport", default="ipc")
+    parser.add_argument("--files", type=int, default=0)
+    parser.add_argument("--log-disk", action="store_true")
+    parser.add_argument("--clients", type=int, default=0)
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
     parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
     parser.add_argument("--hash")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        expected = args.hash or serial_hash(args, folder)
-        print(f"expected hash {expected}", flush=True)
-        problems = soak(args, folder, expected)
+        problems = soak(args, folder)
     for problem in problems:
         print("PROBLEM:", problem)
     print("hash", "DIFFERENT" if any(p.startswith("hash ") for p in problems) else "equal", "-", len(problems),
