@@ -3,10 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
-#include <cmath>
 
 namespace pando {
+namespace {
+
+// to = values · weight. False if a product is not finite. Floats without their sign compare as
+// integers do, which the compiler packs, unlike a test of each.
+bool CopyScaled(const float* values, size_t count, float weight, float* to) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    to[i] = values[i] * weight;
+    largest = std::max(largest, std::bit_cast<uint32_t>(to[i]) & 0x7fffffffu);
+  }
+  return largest <= std::bit_cast<uint32_t>(FLT_MAX);
+}
+
+}  // namespace
 
 GradientBuilder::GradientBuilder(const JobPlan& plan, SharedBuffer buffer)
     : plan_(plan),
@@ -36,13 +50,8 @@ Result<std::vector<ShardId>> GradientBuilder::Give(size_t tensor, const float* v
           spec.name));
     is_given_[tensor] = true;
   }
-  float* to = buffer_->data() + layout.offset(tensor);
-  bool is_finite = true;
-  for (size_t i = 0; i < spec.size(); ++i) {
-    to[i] = values[i] * weight;
-    is_finite &= std::abs(to[i]) <= FLT_MAX;
-  }
-  if (!is_finite) return Internal(fmt::format("the gradient of '{}' is not finite", spec.name));
+  if (!CopyScaled(values, spec.size(), weight, buffer_->data() + layout.offset(tensor)))
+    return Internal(fmt::format("the gradient of '{}' is not finite", spec.name));
   return Complete(tensor);
 }
 
