@@ -155,15 +155,18 @@ PANDO_API pando_result pando_load_tensor(pando_worker* worker, uint32_t tensor, 
 
 /* Of PANDO_TRAIN: the tensor's gradient is `gradient` · `weight`; it is copied before the call
  * returns. Sums over samples travel, so the gradient of a mean loss takes the number of samples as
- * its weight, and so does the statistic of a micro-batch. Gradients leave at once, while the
- * program computes others. Each tensor once; a tensor that is not given has a gradient of zeros.
- * PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR (a value is not finite: training has diverged,
- * the tensor is named, and the run ends). */
+ * its weight, and so does the statistic of a micro-batch. With train.weighted a gradient takes what
+ * the micro-batch weighs, for example its tokens, and a statistic the number of samples. Gradients
+ * leave at once, while the program computes others. Each tensor once; a tensor that is not given
+ * has a gradient of zeros. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR (a value is not
+ * finite: training has diverged, the tensor is named, and the run ends). */
 PANDO_API pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor,
                                            const float* gradient, double weight);
 
 /* The current work is done. `sums`: sums over its samples. Of training: sums[0] is the loss,
- * sums[1] the number of right answers, for metrics.csv; count may be 0 to 2. Of evaluation: in the
+ * sums[1] the number of right answers, for metrics.csv; count may be 0 to 2. With train.weighted it
+ * is 3: sums[2] ≥ 0 is what the micro-batch weighs, and the step's gradient and loss are divided by
+ * the sum of its micro-batches' weights. Of evaluation: in the
  * order of the job's eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END,
  * PANDO_ERROR. */
 PANDO_API pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_t count);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cfloat>
 #include <cmath>
 #include <utility>
 
@@ -77,8 +79,15 @@ Result<WorkOutcome> WorkResults::Finish(CurrentWork& work, std::span<const doubl
 
 // Tensors without a gradient, and the metrics.
 Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
-  if (sums.size() > 2)
-    return InvalidArgument("a micro-batch has two sums, of the loss and of right answers");
+  const bool is_weighted = plan_.job.optimizer.is_weighted;
+  if (is_weighted ? sums.size() != 3 : sums.size() > 2)
+    return InvalidArgument(
+        fmt::format("a micro-batch gave {} sums: it has two, of the loss and of right answers, and "
+                    "with train.weighted a third, its weight",
+                    sums.size()));
+  if (is_weighted && !(sums[2] >= 0 && sums[2] <= FLT_MAX))
+    return InvalidArgument(
+        fmt::format("the weight of a micro-batch is {}: expected a number from 0 on", sums[2]));
   const size_t metric = plan_.layout.tensor_count() - 1;
   const std::vector<size_t> missing = work.gradient->Missing();
   for (size_t tensor : missing) {
@@ -91,7 +100,8 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
     if (tensor != metric) HandOver(work, work.gradient->GiveZeros(tensor));
   }
   std::vector<float> metrics(kMetricSlotCount);
-  for (size_t i = 0; i < sums.size(); ++i) metrics[i] = static_cast<float>(sums[i]);
+  constexpr std::array kSlots{kMetricLoss, kMetricCorrect, kMetricWeight};
+  for (size_t i = 0; i < sums.size(); ++i) metrics[kSlots[i]] = static_cast<float>(sums[i]);
   Result<std::vector<ShardId>> complete = work.gradient->Give(metric, metrics.data(), 1);
   if (complete.status().code() == StatusCode::kInternal)
     return Diverge(work, "the loss is not a finite number");

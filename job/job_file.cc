@@ -251,6 +251,8 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
        "{model.name} keeps all parameters, but {worker.parameter_residency}; give all"},
       {is_external && job_.precision != Precision::kFp32,
        "{model.name} computes as its program does, but {train.precision}; use autocast there"},
+      {!is_external && job_.optimizer.is_weighted,
+       "{train.weighted}: the weights are of an external model, but {model.name}; leave it out"},
       {is_external && job_.validation_share > 0,
        "{data.validation}: {model.name} has its own data; let the program hold samples back"}};
 }
@@ -283,6 +285,9 @@ std::vector<JobDraft::Rule> JobDraft::OptimizerRules() const {
           {is_lamb && o.clip_norm > 0,
            "{optimizer.clip_norm} does not go with {optimizer.type}: lamb's own norms would have "
            "to be those of the clipped gradient; leave it out or give optimizer.clip_value"},
+          {o.is_weighted && (is_lars || is_lamb),
+           "{train.weighted} does not go with {optimizer.type}, whose norms are of a mean over "
+           "samples; give sgd, adam or adamw"},
           {is_lars && (o.nesterov || o.dampening != 0),
            "{optimizer.type} has plain momentum, but {optimizer.nesterov} and "
            "{optimizer.dampening}; leave them out"},

@@ -204,6 +204,9 @@ const std::vector<JobKey> kKeys = {
      "seed of weights, shuffling, dropout, synthetic data"},
     {At<&Job::label_smoothing>(), "train.label_smoothing", "--label-smoothing", "",
      "share of a label that is spread over all classes, in training", kBelowOne},
+    {At<&O::is_weighted>(), "train.weighted", "", "",
+     "of a program: it gives each micro-batch a weight, for example its tokens, and gradient and "
+     "loss are means over the weights instead of the samples"},
     {At<&Job::activation_checkpointing>(), "train.activation_checkpointing",
      "--activation-checkpointing", "",
      "drop most activations and recompute them in backward: less memory, more time, the same "

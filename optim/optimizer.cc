@@ -52,8 +52,11 @@ class Slice {
   In state(uint32_t k) const { return {u_.state.data() + StateAt(k), count_}; }
   Out parameters_out() const { return {u_.parameters_out.data() + at_, count_}; }
   Out state_out(uint32_t k) const { return {u_.state_out.data() + StateAt(k), count_}; }
-  // Over the step's samples.
-  auto MeanGradient() const { return In(gradient_, count_) * u_.gradient_scale; }
+  // Over the step's samples, or weights.
+  auto MeanGradient() const {
+    return In(gradient_, count_) * u_.weight_scale.value_or(u_.gradient_scale);
+  }
+  auto MeanStatistic() const { return In(gradient_, count_) * u_.gradient_scale; }
 
  private:
   size_t StateAt(uint32_t k) const { return k * u_.range.size() + at_; }
@@ -77,7 +80,7 @@ template <class Visit>
 
 // torch.nn.BatchNorm2d's running statistics.
 void ApplyStatistic(const auto& s, float momentum) {
-  s.parameters_out() = s.parameters() + momentum * (s.MeanGradient() - s.parameters());
+  s.parameters_out() = s.parameters() + momentum * (s.MeanStatistic() - s.parameters());
 }
 
 void ApplyMetric(const auto& s) { s.parameters_out() = s.MeanGradient(); }
@@ -322,7 +325,7 @@ void Optimizer::VisitParts(ShardRange range, Visit visit) const {
 
 size_t Optimizer::factor_count(ShardRange range) const {
   if (!has_partials()) return 0;
-  size_t count = skips_overflows() ? 2 : 1;
+  size_t count = has_last() ? 2 : 1;
   VisitParts(range, [&](const Piece& piece, ShardRange) { count += piece.is_adapted ? 1 : 0; });
   return count;
 }
@@ -330,7 +333,7 @@ size_t Optimizer::factor_count(ShardRange range) const {
 size_t Optimizer::partial_count(ShardRange range) const {
   const size_t factors = factor_count(range);
   if (factors == 0) return 0;
-  const size_t of_all = skips_overflows() ? 2 : 1;  // the others belong to trust ratios
+  const size_t of_all = has_last() ? 2 : 1;  // the others belong to trust ratios
   return of_all + 2 * (factors - of_all);
 }
 
@@ -341,8 +344,11 @@ void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
   Coefficients c{options_, counted};
   c.couples_decay = false;
   double gradient_squares = 0;
+  float weight = 0;
   size_t at = 1;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
+    if (piece.kind == TensorKind::kMetric)
+      weight = u.gradient[part.first - u.range.first + kMetricWeight];
     if (piece.kind != TensorKind::kParameter) return;
     const bool is_lamb = options_.kind == OptimizerKind::kLamb;
     SquareSum gradient, direction, parameters;
@@ -362,6 +368,7 @@ void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
     partials[at++] = step.Norm();
   });
   partials[0] = static_cast<float>(std::sqrt(gradient_squares));
+  if (options_.is_weighted) partials.back() = weight;
   if (!skips_overflows()) return;
   const bool is_finite =
       std::ranges::all_of(u.gradient, [](float g) { return std::abs(g) <= FLT_MAX; });

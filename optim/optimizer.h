@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Optimizer {
     // Of Apply, where the root is not added up yet: then the above is its left half.
     std::span<const float> gradient_right = {};
     float gradient_scale = 1;  // 1 / the step's sample count (P2)
+    // Of a weighted job, for all but statistics: 1 / the step's weight, or 1 for MakePartials.
+    std::optional<float> weight_scale = {};
     StepScalars scalars = {};
     bool is_first_step = false;           // step 0: momentum starts as a copy of the gradient
     std::span<const float> factors = {};  // factor_count(range), as PartialPlan::Combine gives them
@@ -74,6 +77,8 @@ class Optimizer {
     bool has_own_group() const { return lr_factor != 1.0 || weight_decay >= 0.0; }
   };
   bool skips_overflows() const { return options_.loss_scale.is_on; }
+  // Whether the last partial value and factor are of the step: finite or not, or its weight.
+  bool has_last() const { return skips_overflows() || options_.is_weighted; }
   // Of an update's state: where the count of steps that were not skipped lies.
   size_t StepCountAt(ShardRange range) const { return state_count_ * range.size(); }
   bool IsSkipped(const Update& update) const {

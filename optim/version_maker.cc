@@ -24,8 +24,9 @@ PartialPlan::PartialPlan(const OptimizerOptions& options, const TensorLayout& la
   const ShardPlan::Run all{0, shard_count};
   adapted_.resize(shard_count);
   for (uint32_t s = 0; s < shard_count; ++s)
-    needs_.push_back(options.clip_norm > 0 || options.loss_scale.is_on ? all
-                                                                       : ShardPlan::Run{s, s + 1});
+    needs_.push_back(options.clip_norm > 0 || options.loss_scale.is_on || options.is_weighted
+                         ? all
+                         : ShardPlan::Run{s, s + 1});
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
     ShardPlan::Run& run = covering_.emplace_back();
@@ -44,14 +45,18 @@ std::optional<std::vector<float>> PartialPlan::Combine(ShardId shard,
   for (uint32_t s = needs.first; s < needs.last; ++s) {
     if (partials(ShardId(s)).empty()) return std::nullopt;
   }
+  const float mean_scale = options_.is_weighted ? MeanScale(needs, partials) : 1.0f;
   double clip_factor = 1.0;
   // A NaN norm does not change the gradient: its loss ends the run.
-  if (options_.clip_norm > 0)
-    clip_factor = std::min(1.0, options_.clip_norm / (GradientNorm(needs, partials) + kClipEps));
+  if (options_.clip_norm > 0) {
+    const double norm = GradientNorm(needs, partials) * static_cast<double>(mean_scale);
+    clip_factor = std::min(1.0, options_.clip_norm / (norm + kClipEps));
+  }
   std::vector<float> factors{static_cast<float>(clip_factor)};
   for (size_t tensor : adapted_[shard.value()])
     factors.push_back(TrustRatio(tensor, clip_factor, partials));
   if (options_.loss_scale.is_on) factors.push_back(AreFinite(needs, partials) ? 1.0f : 0.0f);
+  if (options_.is_weighted) factors.push_back(mean_scale);
   return factors;
 }
 
@@ -66,6 +71,13 @@ double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& part
   double sum = Square(partials(ShardId(shards.first))[0]);
   for (uint32_t s = shards.first + 1; s < shards.last; ++s) sum += Square(partials(ShardId(s))[0]);
   return std::sqrt(sum);
+}
+
+// The metrics are the model's last tensor. Without any weight the sums are zeros, and so are the
+// means.
+float PartialPlan::MeanScale(ShardPlan::Run shards, const FindPartials& partials) const {
+  const float weight = partials(ShardId(shards.last - 1)).back();
+  return weight == 0.0f ? 0.0f : 1.0f / weight;
 }
 
 // The trust ratio. LARS (You et al. 2017, equation 6): η‖w‖ / (‖g‖ + β‖w‖). LAMB (You et al. 2020,
@@ -97,6 +109,7 @@ Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
           .gradient = inputs.gradient,
           .gradient_right = inputs.gradient_right,
           .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(inputs.step)),
+          .weight_scale = plan_.job.optimizer.is_weighted ? std::optional(1.0f) : std::nullopt,
           .scalars = inputs.scalars,
           .is_first_step = inputs.step == Step(0),
           .state = inputs.state};
@@ -119,6 +132,7 @@ void VersionMaker::Make(const Inputs& inputs, const Norms& norms, const Outputs&
   PANDO_CHECK(norms.partials.size() == partial_count(inputs.shard));
   Optimizer::Update update = ToUpdate(inputs);
   update.factors = norms.factors;
+  if (plan_.job.optimizer.is_weighted) update.weight_scale = norms.factors.back();
   update.parameters_out = outputs.parameters;
   update.state_out = outputs.state;
   optimizer_.Apply(update);

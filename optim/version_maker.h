@@ -21,8 +21,11 @@ namespace pando {
 //                             | adapted tensor that it has a part of, ascending: norm of that part
 //                             | of the weights, norm of that part of the update
 //                             | With loss scaling, last: 1 if its gradient is finite, else 0.
+//                             | Of a weighted job the gradient is the sum, not the mean; and last:
+//                             | the step's weight if the shard has the metrics, else 0.
 //   factors of a shard        | of the gradient; then of each of these tensors' updates
 //                             | With loss scaling, last: 1 if the step counts, 0 if it is skipped.
+//                             | Of a weighted job, last: the scale that makes sums means.
 //
 // Threads: any; immutable.
 class PartialPlan {
@@ -45,6 +48,7 @@ class PartialPlan {
  private:
   bool AreFinite(ShardPlan::Run shards, const FindPartials& partials) const;
   double GradientNorm(ShardPlan::Run shards, const FindPartials& partials) const;
+  float MeanScale(ShardPlan::Run shards, const FindPartials& partials) const;
   float TrustRatio(size_t tensor, double clip_factor, const FindPartials& partials) const;
 
   OptimizerOptions options_;

@@ -61,12 +61,15 @@ struct OptimizerOptions {
   double trust_ratio_max = 10.0;     // LAMB: per layer, as DeepSpeed's max_coeff
   double ema_decay = 0.0;            // of the average of the weights on the servers; 0: no average
   LossScaleOptions loss_scale;
+  // train.weighted: a program weighs its micro-batches, and the gradient's mean is over the weights
+  // (P14), not over samples.
+  bool is_weighted = false;
 };
 
 // P14: whether updates need factors from values over several shards.
 inline bool HasPartials(const OptimizerOptions& o) {
   return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb ||
-         o.loss_scale.is_on;
+         o.loss_scale.is_on || o.is_weighted;
 }
 
 // [schedule]. The learning rate of each step, computed by the scheduler alone (P36).

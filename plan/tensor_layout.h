@@ -46,6 +46,7 @@ enum MetricSlot : size_t {
   kMetricLossScale,
   kMetricGoodSteps,
   kMetricHysteresis,
+  kMetricWeight,  // of a weighted job (train.weighted): the sum that the step's means divide by
   kMetricSlotCount
 };
 TensorSpec MetricTensorSpec();

@@ -5,7 +5,7 @@ from typing import List
 import torch
 
 from ._device import open_device
-from ._library import Worker
+from ._library import STATISTIC, Worker
 from ._tensors import TensorTable
 from .errors import Abandoned
 
@@ -24,7 +24,7 @@ class Exchange:
         self.is_abandoned = False
         self._device = open_device(worker, device)
         self._serial = 0  # of the work
-        self._weight = 0.0
+        self.weight = self._samples = 0.0
         self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
         self._given: List[int] = [0] * count
         self._holds = (ctypes.c_uint64 * count)()
@@ -33,10 +33,10 @@ class Exchange:
         pointer = ctypes.POINTER(ctypes.c_uint64)
         self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
 
-    def begin(self, is_training: bool, weight: float) -> None:
-        """A piece of work begins. Gradients and statistics are means, and count with `weight`."""
+    def begin(self, is_training: bool, weight: float, samples: int) -> None:
+        """A piece of work begins. Gradients count with `weight`, statistics with the samples."""
         self._serial += 1
-        self._weight = weight
+        self.weight, self._samples = weight, float(samples)
         self.is_active = True
         self.is_training = is_training
         self.is_abandoned = False
@@ -65,8 +65,10 @@ class Exchange:
         self._loaded[index] = 0
 
     def give(self, index: int, value: torch.Tensor) -> None:
-        """Gives a gradient or a statistic, a mean over the samples. Raises Abandoned."""
-        self._guard(self._device.give, index, value, self._weight)
+        """Gives the gradient of a mean loss, or a statistic. Raises Abandoned."""
+        weight = self._samples if self.entries[index].kind == STATISTIC else self.weight
+        if weight > 0:  # a mean over nothing is not a number; what is not given is zeros
+            self._guard(self._device.give, index, value, weight)
         self._given[index] = self._serial
 
     def flush(self) -> None:

@@ -22,18 +22,19 @@ class MicroBatch:
     def __init__(self, run, work: Work, weight: Optional[float]):
         self._run = run
         self.step, self.index, self.samples = work.step, work.micro_batch, len(work.samples)
+        self._is_weighted = weight is not None
         self._weight = float(self.samples if weight is None else weight)
         self._loss: Any = None
         self._correct: Any = None
 
     def log(self, loss: Any = None, correct: Any = None) -> None:
-        """For metrics.csv: the mean loss of the samples, and how many answers were right."""
+        """For metrics.csv: the mean loss, as backward had it, and how many answers were right."""
         self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         self._correct = correct.detach() if isinstance(correct, torch.Tensor) else correct
 
     def __enter__(self) -> "MicroBatch":
         exchange: Exchange = self._run.exchange
-        exchange.begin(True, self._weight)
+        exchange.begin(True, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
         try:
             self._run.hooks.begin()
@@ -53,7 +54,8 @@ class MicroBatch:
         try:
             if error is not None:
                 return self._handle(error)
-            if hooks.has_gradient and not exchange.is_abandoned:  # without one the loader raises, except after break
+            # Without a gradient the loader raises, except after break.
+            if (hooks.has_gradient or self._weight == 0) and not exchange.is_abandoned:
                 self._finish(hooks, self._run.worker)
         except Abandoned:
             exchange.is_abandoned = True
@@ -76,12 +78,10 @@ class MicroBatch:
 
     def _finish(self, hooks: Hooks, worker: Worker) -> None:
         hooks.finish()
-        sums = []
-        if self._loss is not None:
-            sums.append(float(self._loss) * self.samples)
-        if self._correct is not None:
-            sums = (sums or [0.0]) + [float(self._correct)]
-        worker.finish_work(sums)
+        loss, correct = (0.0 if value is None else float(value) for value in (self._loss, self._correct))
+        # A mean over nothing is not a number, and counts nothing.
+        loss_sum = loss * self._weight if self._weight > 0 else 0.0
+        worker.finish_work([loss_sum, correct] + ([self._weight] if self._is_weighted else []))
 
     def _fail(self, error: BaseException) -> None:
         self._run.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))

@@ -1,6 +1,7 @@
 """Run: this process's part in training a module."""
 import ctypes
 import errno
+import math
 import os
 import sys
 import traceback
@@ -34,7 +35,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
          micro_batches: int = 8, params: Sequence[Dict[str, Any]] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
-         drop_last: bool = False, evaluate_every_epochs: Optional[int] = None,
+         drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
          seed: Optional[int] = None, threads: int = 1) -> "Run":
     """Prepares this process to train `model` on the servers of a run. Run.loader then joins the run.
@@ -51,6 +52,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
       ema_decay: share that an average of the weights keeps at each step; 0: no average
       exclude_bias_and_norm: no weight decay of tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
+      weighted: gradient and loss are means over the weights of run.micro_batch(weight=), not over samples
       seed: of samples, augmentation and dropout; default: the value given to pando.seed
       threads: of each operation in this process; the same in all workers
 
@@ -60,7 +62,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     table = TensorTable(model)
     options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
                "train.seed": given_seed() if seed is None else int(seed),
-               "train.last_batch": "drop" if drop_last else "short",
+               "train.last_batch": "drop" if drop_last else "short", "train.weighted": bool(weighted),
                "optimizer.clip_norm": float(clip_norm), "optimizer.clip_value": float(clip_value),
                "optimizer.ema_decay": float(ema_decay),
                "optimizer.weight_decay_exclude_bias_and_norm": bool(exclude_bias_and_norm),
@@ -122,12 +124,18 @@ class Run:
         return self._loop(num_workers, collate_fn, pin_memory)
 
     def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
-        """The with block of one batch of the loader: forward, backward and log."""
+        """The with block of one batch of the loader: forward, backward and log.
+
+        `weight`, with join(weighted=True): what the loss is a mean over, for example the number of tokens.
+        """
         if self._current is None or not self._is_waiting:
             raise PandoError("run.micro_batch() was called without a new batch: use it once for each batch of "
                              "run.loader(), within the loop")
-        if weight is not None:
-            raise PandoError("run.micro_batch(weight=) is not supported yet: pass the mean loss over samples")
+        if (weight is not None) != self._sections["train"]["weighted"]:
+            raise PandoError("run.micro_batch(weight=) and pando.join(weighted=True) go together: with both, gradients "
+                             "are means over the weights; without, over samples")
+        if weight is not None and not 0 <= float(weight) < math.inf:
+            raise PandoError(f"run.micro_batch(weight={float(weight):g}): expected a number from 0 on")
         self._is_waiting = False
         return MicroBatch(self, self._current, weight)
 
@@ -179,12 +187,13 @@ class Run:
             if self._is_waiting:
                 raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
                                  "run, and no other process computes it")
-            if not (self.hooks.has_gradient or self.exchange.is_abandoned or self._is_over):
+            is_done = self.hooks.has_gradient or self.exchange.weight == 0
+            if not (is_done or self.exchange.is_abandoned or self._is_over):
                 raise PandoError("a micro-batch ended without a gradient: call loss.backward() within "
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
-        self.exchange.begin(False, 1.0)
+        self.exchange.begin(False, 1.0, 1)
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)

@@ -89,7 +89,7 @@ class FakeRun:
         self.server = Server(job, self.tensors, self.step_count)
         self.states = {0: self.server.state()}
         self.step = 0
-        self.parts = {}  # micro-batch -> its gradients
+        self.parts, self.weights = {}, {}  # micro-batch -> its gradients, its weight
         self.current, self.pending = None, self._works(0)
         self._reset_work()
         handle[0] = 1
@@ -167,7 +167,9 @@ class FakeRun:
             self.evaluations.append((work.version, dict(zip(self.job["eval"]["sums"], values))))
             return lib.OK
         self.losses.append((work.step, work.micro_batch, values))
+        assert count == (3 if self.job["train"]["weighted"] else 2)
         self.parts[work.micro_batch] = self.gradients
+        self.weights[work.micro_batch] = values[2] if count == 3 else len(work.samples)
         if len(self.parts) == self.micro_batches:
             self._commit()
         return lib.OK
@@ -246,7 +248,8 @@ class FakeRun:
     def _commit(self):
         samples = sum(len(work.samples) for work in self._works(self.step))
         self.server.set_state(self.states[self.step])
-        self.versions[self.step + 1] = self.server.update(self.versions[self.step], self.parts, samples)
+        weight = sum(self.weights.values())
+        self.versions[self.step + 1] = self.server.update(self.versions[self.step], self.parts, samples, weight)
         self.parts = {}
         self.states[self.step + 1] = self.server.state()
         self.step += 1
@@ -282,13 +285,13 @@ class Server:
     def set_state(self, state):
         self._optimizer.load_state_dict(clone(state))
 
-    def update(self, values, parts, samples):
+    def update(self, values, parts, samples, weight):
         for index, (value, tensor) in enumerate(zip(self._values, self._tensors)):
             value.copy_(values[index])
             total = torch.zeros_like(value)
             for micro_batch in sorted(parts):
                 total += parts[micro_batch].get(index, torch.zeros_like(value))
-            total /= samples
+            total /= samples if tensor.kind == lib.STATISTIC or not weight else weight
             if tensor.kind == lib.STATISTIC:
                 value.mul_(1 - tensor.momentum).add_(total, alpha=tensor.momentum)
             else:

@@ -173,12 +173,12 @@ class LoopErrorTest(FakeCase):
             self.assert_fails("layer.* was read before it had arrived", train_step, Moody)
 
     def test_micro_batch_weight(self):
-        def body(run, model, batch):
-            run.micro_batch(weight=7.0)
-        with self.assertRaisesRegex(pando.PandoError, "not supported"):
-            model = make_mlp()
-            for batch in self.join(model).loader():
-                body(self.run_, model, batch)
+        for weight, is_weighted, text in ((7.0, False, "go together"), (None, True, "go together"),
+                                          (-1.0, True, "weight=-1.: expected"), (float("nan"), True, "expected")):
+            with self.subTest(weight=weight), self.assertRaisesRegex(pando.PandoError, text):
+                self.new_fake()
+                for _ in self.join(make_mlp(), weighted=is_weighted).loader():
+                    self.run_.micro_batch(weight=weight)
 
 
 class JoinErrorTest(FakeCase):

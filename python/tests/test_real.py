@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from networks import Pictures, make_lenet5, make_picture_mlp, make_vit
+from networks import CLASS_WEIGHTS, Pictures, make_lenet5, make_picture_mlp, make_vit
 from support import F, ROOT, nn, pando, torch
 
 PROGRAM = os.environ.get("PANDO_PROGRAM", str(ROOT / "build" / "cli" / "pando"))
@@ -132,20 +132,30 @@ class TorchTest(RealCase):
                     largest[ours.TYPE] = max(largest.get(ours.TYPE, 0), difference)
         print("largest relative differences:", largest)
 
-    def train_ours(self, make, optimizer):
+    def test_class_weights_equal_torch_in_double_precision(self):
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, ROOT)
+        ours = pando.SGD(lr=0.05, momentum=0.9)
+        first, change = self.train_ours(make_picture_mlp, ours, CLASS_WEIGHTS)
+        expected = train_plain(make_picture_mlp, first, lambda p: torch.optim.SGD(p, lr=ours.lr, momentum=0.9), ours.lr,
+                               CLASS_WEIGHTS)
+        for tensor, difference in compare(change, expected):
+            self.assertLess(difference, SGD_DIFFERENCE, tensor)
+
+    def train_ours(self, make, optimizer, class_weights=None):
         """The first weights, and their change by 20 steps with all samples."""
         pando.seed(1)
         model = remove_dropout(make())
         first = {name: value.detach().clone() for name, value in model.named_parameters()}
         run = pando.join(model, Pictures(32, 0.0), optimizer, schedule=pando.OneCycle(), steps=20, global_batch=32,
-                         micro_batches=4)
+                         micro_batches=4, weighted=class_weights is not None)
         for x, y in run.loader():
-            with run.micro_batch():
-                F.cross_entropy(model(x), y).backward()
+            with run.micro_batch(weight=None if class_weights is None else class_weights[y].sum()):
+                F.cross_entropy(model(x), y, weight=class_weights).backward()
         return first, {name: value.detach() - first[name] for name, value in model.named_parameters()}
 
 
-def train_plain(make, first, make_optimizer, lr):
+def train_plain(make, first, make_optimizer, lr, class_weights=None):
     model = remove_dropout(make()).double()
     model.load_state_dict(first)
     data = Pictures(32, 0.0)
@@ -153,7 +163,8 @@ def train_plain(make, first, make_optimizer, lr):
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=20)
     for _ in range(20):
         optimizer.zero_grad()
-        F.cross_entropy(model(data.x.double()), data.y).backward()
+        weights = None if class_weights is None else class_weights.double()
+        F.cross_entropy(model(data.x.double()), data.y, weight=weights).backward()
         optimizer.step()
         if schedule.last_epoch < 19:
             schedule.step()

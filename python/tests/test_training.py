@@ -1,7 +1,8 @@
 """Training with the fake library: bits, equality to torch.optim, abandoned work."""
+import copy
 import unittest
 
-from support import FakeCase, Points, make_mlp, nn, pando, torch, without_dynamo, F
+from support import FakeCase, Points, Result, make_mlp, nn, pando, torch, without_dynamo, F
 
 
 def make_tied():
@@ -60,6 +61,34 @@ class TrainingTest(FakeCase):
                     if "unused" not in name and value.requires_grad:
                         difference = (change - ours_change).norm() / change.norm()
                         self.assertLess(difference, 1e-3 if ours.TYPE == "sgd" else 3e-3, name)
+
+    def test_weights_of_micro_batches_make_the_mean_over_all_samples(self):
+        weights = torch.tensor([0.0, 1.0, 3.5])  # micro-batches of one sample: those of class 0 weigh nothing
+        bits = set()
+        for skips_nothing in (True, False):
+            self.new_fake()
+            pando.seed(1)
+            model = make_mlp()
+            expected = copy.deepcopy(model).double()
+            run = self.join(model, optimizer=pando.SGD(lr=0.1), micro_batches=8, weighted=True)
+            for x, y in run.loader():
+                with run.micro_batch(weight=weights[y].sum()) as mb:
+                    if skips_nothing or weights[y].sum() > 0:
+                        loss = F.cross_entropy(model(x), y, weight=weights)
+                        loss.backward()
+                        mb.log(loss=loss)
+            bits.add(Result(model, self.fake).bits()["0.weight"])
+            self.assertEqual(self.fake.raised, [])
+            data, optimizer = Points(), torch.optim.SGD(expected.parameters(), lr=0.1)
+            for step in range(3):
+                batch = list(sum((work.samples for work in self.fake._works(step)), ()))
+                optimizer.zero_grad()
+                F.cross_entropy(expected(data.x[batch].double()), data.y[batch], weight=weights.double()).backward()
+                optimizer.step()
+            for value, like in zip(model.parameters(), expected.parameters()):
+                self.assertTrue(torch.allclose(value.double(), like, rtol=1e-5, atol=1e-7))
+            self.assertIn([0.0, 0.0, 0.0], [sums for _, _, sums in self.fake.losses])
+        self.assertEqual(len(bits), 1)
 
     def test_abandoned_work_and_rollbacks_change_no_bit(self):
         for make in (make_mlp, make_tied, make_norm):

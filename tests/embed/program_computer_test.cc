@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -19,7 +20,8 @@ using Clock = std::chrono::steady_clock;
 using Outcome = ProgramComputer::Outcome;
 
 struct ComputerFixture {
-  explicit ComputerFixture(uint64_t verify_every = 0) : plan(SmallPlan(verify_every)) {}
+  explicit ComputerFixture(uint64_t verify_every = 0, bool is_weighted = false)
+      : plan(SmallPlan(verify_every, is_weighted)) {}
 
   JobPlan plan;
   std::mutex mutex;  // guards events
@@ -290,6 +292,36 @@ TEST_CASE("what cannot be a gradient is an error, and the run learns of a diverg
   const std::vector<ComputeEvent> events = f.TakeEvents();
   REQUIRE(!events.empty());
   CHECK(std::get<ComputeFailed>(events.back()).status.code() == StatusCode::kInternal);
+}
+
+TEST_CASE("a weighted micro-batch gives its weight, a number from 0 on, and others give none") {
+  ComputerFixture f(/*verify_every=*/0, /*is_weighted=*/true);
+  f.computer.Compute(Step(0), {MicroBatch(0)});
+  f.Next();
+  for (size_t tensor = 0; tensor < 4; ++tensor) f.Give(tensor, 1);
+  const double sums[] = {2.5, 3, 7};
+  const auto refused = [&](std::span<const double> given) {
+    return f.computer.Finish(given).status().message();
+  };
+  CHECK(Contains(refused({sums, 2}), "gave 2 sums"));
+  for (const double weight : {-1.0, double{NAN}, 1e39}) {
+    const double wrong[] = {2.5, 3, weight};
+    CHECK(Contains(refused(wrong), "expected a number from 0 on"));
+  }
+  CHECK(*f.computer.Finish(sums) == Outcome::kDone);
+  const std::vector<ComputeEvent> events = f.TakeEvents();
+  const auto last = std::ranges::find_if(events, [&](const ComputeEvent& event) {
+    const auto* ready = std::get_if<GradientReady>(&event);
+    return ready != nullptr && ready->shard.value() + 1 == f.plan.shards.shard_count();
+  });
+  REQUIRE(last != events.end());
+  const std::span<const float> floats = std::get<GradientReady>(*last).payload.floats();
+  CHECK(floats[floats.size() - TensorLayout::kAlignFloats + kMetricWeight] == 7);
+
+  ComputerFixture plain;
+  plain.computer.Compute(Step(0), {MicroBatch(0)});
+  plain.Next();
+  CHECK(Contains(plain.computer.Finish(sums).status().message(), "gave 3 sums"));
 }
 
 TEST_CASE("a divergence of abandoned work ends no run") {

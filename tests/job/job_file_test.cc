@@ -253,6 +253,12 @@ TEST_CASE("values that do not fit each other name both and where they stand") {
   CHECK(Contains(ErrorFor("[model]\nname = \"external\"\n[data]\nname = \"external\"\n"
                           "validation = 0.1\n"),
                  "data.validation = 0.1 (job.toml:5): model.name = \"external\""));
+  CHECK(Contains(ErrorFor("[train]\nweighted = true\n"),
+                 "train.weighted = true (job.toml:2): the weights are of an external model, but "
+                 "model.name = \"mnist-cnn\""));
+  CHECK(Contains(ErrorFor("[model]\nname = \"external\"\n[data]\nname = \"external\"\n"
+                          "[train]\nweighted = true\n[optimizer]\ntype = \"lars\"\n"),
+                 "does not go with optimizer.type = \"lars\" (job.toml:8)"));
   CHECK(Contains(ErrorFor("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
                  "schedule.max_momentum"));
 }

@@ -86,5 +86,71 @@ TEST_CASE("with clipping a version needs all norms, and keeps its own in its sta
   CHECK(made.maker.StoredPartials(kWeights, made.state)[0] == 8.0f);
 }
 
+// The shard of the metrics, with the sum of the step's weights.
+std::vector<float> MetricPartials(const VersionMaker& maker, float weight) {
+  std::vector<float> metrics(16), state(maker.state_floats(ShardId(1)));
+  metrics[kMetricWeight] = weight;
+  return maker.MakePartials({.shard = ShardId(1),
+                             .step = Step(0),
+                             .scalars = kScalars,
+                             .parameters = metrics,
+                             .state = state,
+                             .gradient = metrics});
+}
+
+TEST_CASE("a weighted step's mean is over the weights that its micro-batches sum to") {
+  struct Case {
+    float weight;
+    double clip_norm;
+    float mean;  // of sums of 8
+  };
+  const auto factor = static_cast<float>(2.0 / (16.0 + 1e-6));  // norm: 0.5 · √1024 = 16
+  for (const auto& [weight, clip_norm, mean] :
+       {Case{4.0f, 0, 2.0f}, Case{16.0f, 0, 0.5f}, Case{16.0f, 2.0, 0.5f * factor},
+        Case{16.0f, 20.0, 0.5f}, Case{0.0f, 0, 0.0f}, Case{0.0f, 2.0, 0.0f}}) {
+    CAPTURE(weight);
+    CAPTURE(clip_norm);
+    const JobPlan plan = MakePlan({.clip_norm = clip_norm, .is_weighted = true});
+    Made made(plan, weight == 0.0f ? 0.0f : 2.0f);
+    const std::vector<float> partials = made.maker.MakePartials(made.inputs());
+    const std::vector<float> of_metrics = MetricPartials(made.maker, weight);
+    const auto factors = made.maker.Combine(kWeights, [&](ShardId id) -> std::span<const float> {
+      return id == kWeights ? partials : of_metrics;
+    });
+    REQUIRE(factors);
+    made.maker.Make(made.inputs(), {partials, *factors}, {made.out, made.state});
+    for (const float x : made.out) CHECK(x == 1.0f - 0.5f * mean);
+  }
+}
+
+TEST_CASE("a weighted step's statistics are means over samples, its metrics over the weights") {
+  Job job;
+  job.steps = 8;
+  job.global_batch = 4;
+  job.micro_batches = 2;
+  job.optimizer.is_weighted = true;
+  const JobPlan plan(
+      job, {.train_samples = 4, .test_samples = 10},
+      TensorLayout(
+          {{.name = "mean", .shape = {16}, .kind = TensorKind::kStatistic, .momentum = 0.5f},
+           MetricTensorSpec()}));
+  REQUIRE(plan.shards.shard_count() == 1);
+  const VersionMaker maker(plan);
+  std::vector<float> parameters(32, 1.0f), sums(32, 8.0f), out(32, NAN),
+      state(maker.state_floats(kWeights));
+  sums[16 + kMetricWeight] = 16.0f;
+  const VersionMaker::Inputs inputs{.shard = kWeights,
+                                    .step = Step(0),
+                                    .scalars = kScalars,
+                                    .parameters = parameters,
+                                    .state = state,
+                                    .gradient = sums};
+  const std::vector<float> partials = maker.MakePartials(inputs);
+  const auto factors = maker.Combine(kWeights, [&](ShardId) { return std::span(partials); });
+  maker.Make(inputs, {partials, *factors}, {out, state});
+  CHECK(out[0] == 1.0f + 0.5f * (8.0f / 4 - 1.0f));
+  CHECK(out[16 + kMetricLoss] == 0.5f);
+}
+
 }  // namespace
 }  // namespace pando
