@@ -46,9 +46,14 @@ void CheckArgs(const Conv2dSpec& spec, const Args& args) {
   PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
 }
 
+template <class Args>
+void CheckArgs(const BatchNormSpec& spec, const Args& args) {
+  PANDO_CHECK(args.residual == nullptr || spec.has_residual);
+}
+
 void CheckArgs(const BatchNormSpec& spec, const BatchNormBackwardArgs& args) {
   PANDO_CHECK(args.y != nullptr || spec.activation == Activation::kNone);
-  PANDO_CHECK(args.dx == nullptr || args.dx != args.dresidual);
+  PANDO_CHECK(args.dresidual == nullptr || (spec.has_residual && args.dx != args.dresidual));
 }
 
 void CheckPool2d(const Pool2dSpec& spec) {

@@ -137,6 +137,7 @@ struct BatchNormSpec {
   SampleShape shape;
   float eps = 1e-5f;  // inverse_std = 1 / sqrt(biased variance + eps)
   Activation activation = Activation::kNone;
+  bool has_residual = false;  // whether one may be given
   bool IsValid() const { return shape.size() > 0 && eps >= 0.0f; }
 };
 
@@ -171,8 +172,9 @@ template <class Element>
 struct BatchNormBackwardArgsOf {
   uint32_t sample_count = 0;
   const Element* x = nullptr;     // the argument of forward, not overwritten by its y
-  const float* weight = nullptr;  // the argument of forward
-  const float* mean = nullptr;    // made by forward; the next two too
+  const float* weight = nullptr;  // the argument of forward; the next one too
+  const float* bias = nullptr;
+  const float* mean = nullptr;  // made by forward; the next two too
   const float* inverse_std = nullptr;
   const Element* y = nullptr;    // read if there is an activation
   Element* dy = nullptr;         // [samples, shape]: may be changed in place

@@ -10,16 +10,15 @@ namespace pando::cuda {
 namespace {
 
 struct Scratch {
-  float* factor;  // [channels] each
+  float* slope;  // [channels]; in inference the inverse deviations
   float* offset;
-  float* slope;
   float* run_sums;
 };
 
 Scratch Carve(const BatchNormSpec& spec, std::span<std::byte> scratch) {
   auto* floats = reinterpret_cast<float*>(scratch.data());
   const size_t row = (spec.shape.channels + 15) / 16 * 16;
-  return {floats, floats + row, floats + 2 * row, floats + 3 * row};
+  return {floats, floats + row, floats + 2 * row};
 }
 
 size_t PixelCount(const BatchNormSpec& spec, uint32_t sample_count) {
@@ -55,30 +54,21 @@ struct FinishStatistics {
   BatchNormForwardArgsOf<T> args;
   double pixels;
   double eps;
-  Scratch scratch;
 
   __device__ void operator()(uint32_t c, const double (&totals)[2]) const {
     const double from_center = totals[0] / pixels;
-    const double exact_mean = ToFloat(args.x[c]) + from_center;
     const double rounded = totals[1] - totals[0] * from_center;
     const double squares = rounded < 0.0 ? 0.0 : rounded;  // NaN stays
-    const double exact_inverse_std = 1.0 / sqrt(squares / pixels + eps);
-    const double factor = exact_inverse_std * args.weight[c];
-    args.mean[c] = static_cast<float>(exact_mean);
-    args.inverse_std[c] = static_cast<float>(exact_inverse_std);
+    args.mean[c] = static_cast<float>(ToFloat(args.x[c]) + from_center);
+    args.inverse_std[c] = static_cast<float>(1.0 / sqrt(squares / pixels + eps));
     args.variance[c] = pixels == 1.0 ? 0.0f : static_cast<float>(squares / (pixels - 1.0));
-    scratch.factor[c] = static_cast<float>(factor);
-    scratch.offset[c] = static_cast<float>(args.bias[c] - exact_mean * factor);
   }
 };
 
-__global__ void FactorsOfGivenStatistics(uint32_t channels, double eps, BatchNormInferenceArgs args,
-                                         Scratch scratch) {
+__global__ void InvertDeviations(uint32_t channels, double eps, const float* variance,
+                                 float* inverse_std) {
   const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x;
-  if (c >= channels) return;
-  const double factor = args.weight[c] / sqrt(args.variance[c] + eps);
-  scratch.factor[c] = static_cast<float>(factor);
-  scratch.offset[c] = static_cast<float>(args.bias[c] - args.mean[c] * factor);
+  if (c < channels) inverse_std[c] = static_cast<float>(1.0 / sqrt(variance[c] + eps));
 }
 
 // -------------------------------------------------------------------------------------- the result
@@ -93,23 +83,39 @@ __device__ void ForPixels(const ColumnShape& shape, uint32_t channel, F f) {
   }
 }
 
-// y = activation(x · factor + offset + residual)
-template <class T, int kWidth>
-__global__ void Normalise(ColumnShape shape, Scratch scratch, const T* x, const T* residual,
-                          Activation activation, T* y) {
+// Of a thread's channels. Backward repeats what forward computed, so no compiler may choose where
+// to round.
+template <int kWidth>
+struct Normaliser {
+  float mean[kWidth], factor[kWidth], offset[kWidth];
+
+  template <class Args>  // its parameters may begin at any float
+  __device__ void Begin(const Args& args, const float* inverse_std, uint32_t channel) {
+    for (int i = 0; i < kWidth; ++i) {
+      mean[i] = args.mean[channel + i];
+      factor[i] = inverse_std[channel + i] * args.weight[channel + i];
+      offset[i] = fmaf(-mean[i], factor[i], args.bias[channel + i]);
+    }
+  }
+  __device__ float operator()(int i, float x) const { return fmaf(x, factor[i], offset[i]); }
+};
+
+// y = activation((x − mean) · inverse_std · weight + bias + residual)
+template <int kWidth, class Args>
+__global__ void Normalise(ColumnShape shape, Activation activation, const float* inverse_std,
+                          Args args) {
   const uint32_t channel = ThreadChannel<kWidth>();
   if (channel >= shape.channels) return;
-  float factor[kWidth], offset[kWidth];
-  LoadFloats<kWidth>(scratch.factor + channel, factor);
-  LoadFloats<kWidth>(scratch.offset + channel, offset);
+  Normaliser<kWidth> normalised;
+  normalised.Begin(args, inverse_std, channel);
   ForPixels(shape, channel, [&](size_t at) {
     float values[kWidth], others[kWidth] = {};
-    LoadFloats<kWidth>(x + at, values);
-    if (residual != nullptr) LoadFloats<kWidth>(residual + at, others);
+    LoadFloats<kWidth>(args.x + at, values);
+    if (args.residual != nullptr) LoadFloats<kWidth>(args.residual + at, others);
     for (int i = 0; i < kWidth; ++i) {
-      values[i] = Activate(activation, values[i] * factor[i] + offset[i] + others[i]);
+      values[i] = Activate(activation, normalised(i, values[i]) + others[i]);
     }
-    StoreFloats<kWidth>(values, y + at);
+    StoreFloats<kWidth>(values, args.y + at);
   });
 }
 
@@ -122,12 +128,13 @@ ColumnShape PlanResult(CudaDevice& gpu, size_t pixels, uint32_t channels, int wi
 
 template <class Args>
 void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, const Args& args,
-                     const Scratch& scratch) {
+                     const float* inverse_std) {
   WithPacks(gpu.element(), spec.shape.channels, [&]<class T, int kWidth>() {
     const ColumnShape shape =
         PlanResult(gpu, PixelCount(spec, args.sample_count), spec.shape.channels, kWidth);
-    Launch(gpu, shape.grid_size, shape.block_size, Normalise<T, kWidth>, shape, scratch, args.x,
-           args.residual, spec.activation, args.y);
+    const auto typed = Typed<T>(args);
+    Launch(gpu, shape.grid_size, shape.block_size, Normalise<kWidth, std::decay_t<decltype(typed)>>,
+           shape, spec.activation, inverse_std, typed);
   });
 }
 
@@ -135,25 +142,29 @@ void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, const Args& arg
 
 // Sums of the gradients that the activation let through, and of their products with the deviations.
 // Where these gradients are asked for anyway, as the residual's, the first kernel writes them, and
-// the second reads them alone, instead of dy and y again.
-template <class T, int kWidth>
+// the second reads them alone, instead of dy and y again. kFromX: x alone has made y, which is
+// computed again instead of read.
+template <class T, int kWidth, bool kFromX>
 struct Gradients {
   BatchNormBackwardArgsOf<T> args;
   Activation activation;
   uint32_t channels;
   uint32_t channel = 0;
-  float mean[kWidth] = {};
+  Normaliser<kWidth> normalised = {};
 
   __device__ void Begin(uint32_t first_channel) {
     channel = first_channel;
-    LoadFloats<kWidth>(args.mean + channel, mean);
+    normalised.Begin(args, args.inverse_std, channel);
   }
   __device__ void Load(size_t at, float (&values)[kWidth], float (&gradients)[kWidth]) const {
-    float results[kWidth] = {};
     LoadFloats<kWidth>(args.x + at, values);
     LoadFloats<kWidth>(args.dy + at, gradients);
-    if (activation != Activation::kNone) LoadFloats<kWidth>(args.y + at, results);
+    if (activation == Activation::kNone) return;
+    float results[kWidth];
+    if constexpr (!kFromX) LoadFloats<kWidth>(args.y + at, results);
     for (int i = 0; i < kWidth; ++i) {
+      if constexpr (kFromX)  // rounded as y is: to 0, and to 6
+        results[i] = ToFloat(FromFloat<T>(Activate(activation, normalised(i, values[i]))));
       gradients[i] = PassGradient(activation, results[i], gradients[i]);
     }
   }
@@ -161,10 +172,10 @@ struct Gradients {
     float values[kWidth], gradients[kWidth];
     const size_t at = pixel * channels + channel;
     Load(at, values, gradients);
-    if (args.dresidual != nullptr) StoreFloats<kWidth>(gradients, args.dresidual + at);
+    if (!kFromX && args.dresidual != nullptr) StoreFloats<kWidth>(gradients, args.dresidual + at);
     for (int i = 0; i < kWidth; ++i) {
       sums[0][i] += gradients[i];
-      sums[1][i] += gradients[i] * (values[i] - mean[i]);
+      sums[1][i] += gradients[i] * (values[i] - normalised.mean[i]);
     }
   }
 };
@@ -179,18 +190,17 @@ struct FinishGradients {
     const double deviation = args.inverse_std[c], factor = args.weight[c] * deviation;
     args.dbias[c] = static_cast<float>(totals[0]);
     args.dweight[c] = static_cast<float>(totals[1] * deviation);
-    scratch.factor[c] = static_cast<float>(factor);
     scratch.slope[c] = static_cast<float>(-factor * deviation * deviation * totals[1] / pixels);
     scratch.offset[c] = static_cast<float>(-factor * totals[0] / pixels);
   }
 };
 
-template <class T, int kWidth>
-__global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, kWidth> in) {
+template <class T, int kWidth, bool kFromX>
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
+    DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, kWidth, kFromX> in) {
   const uint32_t channel = ThreadChannel<kWidth>();
   if (channel >= shape.channels) return;
-  float factor[kWidth], offset[kWidth], slope[kWidth];
-  LoadFloats<kWidth>(scratch.factor + channel, factor);
+  float offset[kWidth], slope[kWidth];
   LoadFloats<kWidth>(scratch.offset + channel, offset);
   LoadFloats<kWidth>(scratch.slope + channel, slope);
   in.Begin(channel);
@@ -198,7 +208,8 @@ __global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, k
     float values[kWidth], gradients[kWidth];
     in.Load(at, values, gradients);
     for (int i = 0; i < kWidth; ++i) {
-      values[i] = gradients[i] * factor[i] + ((values[i] - in.mean[i]) * slope[i] + offset[i]);
+      values[i] = gradients[i] * in.normalised.factor[i] +
+                  ((values[i] - in.normalised.mean[i]) * slope[i] + offset[i]);
     }
     StoreFloats<kWidth>(values, in.args.dx + at);
   });
@@ -209,7 +220,7 @@ __global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, k
 // The width is 1 where a pack does not divide the channels: then fewer runs.
 size_t BatchNormScratchBytes(CudaDevice&, const BatchNormSpec& spec) {
   const uint32_t channels = spec.shape.channels;
-  const size_t rows = 3 * ((size_t{channels} + 15) / 16 * 16) * sizeof(float);
+  const size_t rows = 2 * ((size_t{channels} + 15) / 16 * 16) * sizeof(float);
   return rows + RunSumsBytes(channels, kPackWidth<Bfloat16>, 2);
 }
 
@@ -220,20 +231,19 @@ void BatchNormForward(CudaDevice& gpu, const BatchNormSpec& spec, const BatchNor
   const uint32_t channels = spec.shape.channels;
   WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
     const BatchNormForwardArgsOf<T> typed = Typed<T>(args);
-    SumColumns<2, kWidth>(
-        gpu, pixels, channels, Deviations<T, kWidth>{typed.x, channels},
-        FinishStatistics<T>{typed, static_cast<double>(pixels), spec.eps, scratch},
-        scratch.run_sums);
+    SumColumns<2, kWidth>(gpu, pixels, channels, Deviations<T, kWidth>{typed.x, channels},
+                          FinishStatistics<T>{typed, static_cast<double>(pixels), spec.eps},
+                          scratch.run_sums);
   });
-  LaunchNormalise(gpu, spec, args, scratch);
+  LaunchNormalise(gpu, spec, args, args.inverse_std);
 }
 
 void BatchNormInference(CudaDevice& gpu, const BatchNormSpec& spec,
                         const BatchNormInferenceArgs& args, std::span<std::byte> scratch_bytes) {
   const Scratch scratch = Carve(spec, scratch_bytes);
-  Launch(gpu, dim3(DivideUp(spec.shape.channels, kMapThreads)), dim3(kMapThreads),
-         FactorsOfGivenStatistics, spec.shape.channels, spec.eps, args, scratch);
-  LaunchNormalise(gpu, spec, args, scratch);
+  Launch(gpu, dim3(DivideUp(spec.shape.channels, kMapThreads)), dim3(kMapThreads), InvertDeviations,
+         spec.shape.channels, spec.eps, args.variance, scratch.slope);
+  LaunchNormalise(gpu, spec, args, scratch.slope);
 }
 
 void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
@@ -241,8 +251,8 @@ void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
   const Scratch scratch = Carve(spec, scratch_bytes);
   const size_t pixels = PixelCount(spec, args.sample_count);
   const uint32_t channels = spec.shape.channels;
-  WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
-    Gradients<T, kWidth> gradients{Typed<T>(args), spec.activation, channels};
+  const auto launch = [&]<class T, int kWidth, bool kFromX>() {
+    Gradients<T, kWidth, kFromX> gradients{Typed<T>(args), spec.activation, channels};
     SumColumns<2, kWidth>(gpu, pixels, channels, gradients,
                           FinishGradients{args, static_cast<double>(pixels), scratch},
                           scratch.run_sums);
@@ -252,8 +262,12 @@ void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
       gradients.activation = Activation::kNone;
     }
     const ColumnShape shape = PlanResult(gpu, pixels, channels, kWidth);
-    Launch(gpu, shape.grid_size, shape.block_size, DataGradients<T, kWidth>, shape, scratch,
+    Launch(gpu, shape.grid_size, shape.block_size, DataGradients<T, kWidth, kFromX>, shape, scratch,
            gradients);
+  };
+  WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
+    spec.has_residual ? launch.template operator()<T, kWidth, false>()
+                      : launch.template operator()<T, kWidth, true>();
   });
 }
 

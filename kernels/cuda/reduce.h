@@ -25,6 +25,9 @@ struct ColumnShape {
 };
 
 inline constexpr uint32_t kColumnThreads = 256;
+// Of a multiprocessor at least, so that enough loads are under way. Constants that get no register
+// are in its cache.
+inline constexpr uint32_t kColumnBlocks = 4;
 // Enough blocks to fill a GPU of any size. It does not depend on the current GPU, because then sums
 // would differ.
 inline constexpr uint32_t kRunsMax = 1024;
@@ -64,7 +67,8 @@ __device__ uint32_t ThreadChannel() {
 // Each thread has its own `f`, which it begins with its channels and calls for every pixel:
 //   f.Begin(channel);  f.Add(pixel, sums);   float sums[kSums][kWidth]
 template <int kSums, int kWidth, class F>
-__global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
+__global__ void __launch_bounds__(kColumnThreads, kSums* kWidth <= 16 ? kColumnBlocks : 1)
+    SumRuns(ColumnShape shape, F f, float* run_sums) {
   const uint32_t channel = ThreadChannel<kWidth>();
   const bool has_channel = channel < shape.channels;
   float sums[kSums][kWidth] = {};

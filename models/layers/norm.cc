@@ -38,12 +38,11 @@ void AppendBatchNorm(const LayerSpec& spec, const SampleShape& in,
 // has_residual: the second input is added before the activation.
 class BatchNormStage : public Stage {
  public:
-  BatchNormStage(const BatchNormSpec& spec, const TensorPlaces& at, bool has_residual)
-      : spec_(spec), at_(at), has_residual_(has_residual) {}
+  BatchNormStage(const BatchNormSpec& spec, const TensorPlaces& at) : spec_(spec), at_(at) {}
   StageTraits traits() const override {
     return {.reads_input = true,
             .reads_output = spec_.activation != Activation::kNone,
-            .may_be_dy = {true, has_residual_}};
+            .may_be_dy = {true, spec_.has_residual}};
   }
   void Forward(const Pass& pass, const StageForward& a) const override {
     if (pass.mode == Mode::kEvaluate) {
@@ -54,7 +53,7 @@ class BatchNormStage : public Stage {
                           .bias = a.parameters + at_.bias,
                           .mean = a.parameters + at_.mean,
                           .variance = a.parameters + at_.variance,
-                          .residual = has_residual_ ? a.x[1] : nullptr,
+                          .residual = a.x[1],
                           .y = a.y},
                          a.scratch);
       return;
@@ -64,7 +63,7 @@ class BatchNormStage : public Stage {
                       .x = a.x[0],
                       .weight = a.parameters + at_.weight,
                       .bias = a.parameters + at_.bias,
-                      .residual = has_residual_ ? a.x[1] : nullptr,
+                      .residual = a.x[1],
                       .y = a.y,
                       .mean = Floats(a.kept),
                       .inverse_std = Floats(a.kept) + Row(1),
@@ -77,6 +76,7 @@ class BatchNormStage : public Stage {
                       {.sample_count = pass.sample_count,
                        .x = a.x,
                        .weight = a.parameters + at_.weight,
+                       .bias = a.parameters + at_.bias,
                        .mean = statistics,
                        .inverse_std = statistics + Row(1),
                        .y = a.y,
@@ -106,14 +106,15 @@ class BatchNormStage : public Stage {
 
   BatchNormSpec spec_;
   TensorPlaces at_;
-  bool has_residual_;
 };
 
 std::unique_ptr<Stage> MakeBatchNorm(StageBuilder& builder, const Layer& layer) {
   const bool has_residual = builder.JoinAdd();
-  const BatchNormSpec spec{
-      .shape = layer.out, .eps = layer.spec.eps, .activation = builder.JoinActivation()};
-  return std::make_unique<BatchNormStage>(spec, builder.FindTensors(layer), has_residual);
+  const BatchNormSpec spec{.shape = layer.out,
+                           .eps = layer.spec.eps,
+                           .activation = builder.JoinActivation(),
+                           .has_residual = has_residual};
+  return std::make_unique<BatchNormStage>(spec, builder.FindTensors(layer));
 }
 
 // ------------------------------------------------------------------------------------- group norm

@@ -22,6 +22,7 @@
 #define __device__
 #define __host__
 #define __shared__ static  // blocks come one after the other
+#define __launch_bounds__(...)
 
 using std::max;
 using std::min;

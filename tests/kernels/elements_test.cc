@@ -140,7 +140,7 @@ TEST_CASE("linear layers of small elements are those of floats") {
 
 TEST_CASE("batch norm of small elements is that of floats") {
   for (uint32_t channels : {16u, 7u}) {
-    const BatchNormSpec spec{{6, 5, channels}};
+    const BatchNormSpec spec{.shape = {6, 5, channels}, .has_residual = true};
     constexpr uint32_t kSamples = 4;
     const size_t count = spec.shape.size() * kSamples;
     CheckElements([&](Bench& b) {
@@ -158,12 +158,60 @@ TEST_CASE("batch norm of small elements is that of floats") {
                        scratch);
       BatchNormBackward(
           b.device(), spec,
-          {kSamples, x, weight, mean, inverse_std, y, dy, dx, dresidual, dweight, dbias}, scratch);
+          {kSamples, x, weight, bias, mean, inverse_std, y, dy, dx, dresidual, dweight, dbias},
+          scratch);
       return Results{b.ReadElements(y, count),         b.ReadFloats(mean, channels),
                      b.ReadFloats(variance, channels), b.ReadElements(dx, count),
                      b.ReadElements(dresidual, count), b.ReadFloats(dweight, channels),
                      b.ReadFloats(dbias, channels)};
     });
+  }
+}
+
+// What a batch norm's activation lets through: from x, or from y where there may be a residual.
+Results MaskedGradients(Device device, BatchNormSpec spec, bool from_x) {
+  constexpr uint32_t kSamples = 4;
+  Bench b(device);
+  const uint32_t channels = spec.shape.channels;
+  const size_t count = spec.shape.size() * kSamples;
+  // Results near 0 that half rounds to it, on both sides of 0, near 6, and far apart.
+  Doubles weights{0x1p-22, 1, 0.01, 4}, biases{0, 0, 6, 3};
+  for (size_t c = 4; c < channels; ++c) {
+    weights.push_back(weights[c % 4]);
+    biases.push_back(biases[c % 4]);
+  }
+  void *x = b.Elements(RandomDoubles(count, 1)), *dy = b.Elements(RandomDoubles(count, 2));
+  void *y = b.Elements(count), *dx = b.Elements(count);
+  float *weight = b.Floats(weights), *bias = b.Floats(biases);
+  float *mean = b.Numbers<float>(channels), *inverse_std = b.Numbers<float>(channels);
+  float *variance = b.Numbers<float>(channels), *dweight = b.Numbers<float>(channels);
+  float* dbias = b.Numbers<float>(channels);
+  const auto scratch = b.Scratch(BatchNormScratchBytes(device, spec));
+  BatchNormForward(device, spec,
+                   {kSamples, x, weight, bias, nullptr, y, mean, inverse_std, variance}, scratch);
+  spec.has_residual = !from_x;
+  BatchNormBackward(
+      device, spec,
+      {kSamples, x, weight, bias, mean, inverse_std, y, dy, dx, nullptr, dweight, dbias}, scratch);
+  return {b.ReadElements(dx, count), b.ReadFloats(dweight, channels),
+          b.ReadFloats(dbias, channels)};
+}
+
+TEST_CASE("a batch norm's activation passes the same gradients by x as by y") {
+  for (ElementType element :
+       {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
+    Result<OpenedGpu> gpu = OpenCuda({.element = element});
+    REQUIRE(gpu.ok());
+    for (Activation activation : {Activation::kRelu, Activation::kRelu6}) {
+      for (uint32_t channels : {16u, 7u}) {
+        CAPTURE(static_cast<int>(element));
+        CAPTURE(static_cast<int>(activation));
+        CAPTURE(channels);
+        const BatchNormSpec spec{.shape = {6, 5, channels}, .activation = activation};
+        CHECK(MaskedGradients(gpu->device(), spec, true) ==
+              MaskedGradients(gpu->device(), spec, false));
+      }
+    }
   }
 }
 

@@ -182,7 +182,7 @@ class GpuBench {
     for (const SampleShape shape : {SampleShape{56, 56, 256}, {112, 112, 32}, {14, 14, 576}}) {
       const auto n =
           static_cast<uint32_t>(kArrayBytes / ElementBytes(device_.element) / shape.size());
-      const BatchNormSpec spec{shape, 1e-5f, Activation::kRelu};
+      const BatchNormSpec spec{shape, 1e-5f, Activation::kRelu, /*has_residual=*/true};
       const size_t count = shape.size() * n;
       const double array = Bytes(count);
       void *x = Array(count), *y = Array(count), *dy = Array(count), *r = Array(count);
@@ -195,7 +195,7 @@ class GpuBench {
         BatchNormForward(device_, spec, {n, x, w, b, r, y, m, s, v}, scratch);
       });
       Bandwidth(name + ", backward", 8 * array, [&] {
-        BatchNormBackward(device_, spec, {n, x, w, m, s, y, dy, dy, r, dw, db}, scratch);
+        BatchNormBackward(device_, spec, {n, x, w, b, m, s, y, dy, dy, r, dw, db}, scratch);
       });
       arrays_.clear();
     }
