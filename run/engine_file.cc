@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "job/job_file.h"
 #include "proto/message_limits.h"
+#include "run/json_depth.h"
 
 namespace pando {
 namespace {
@@ -61,6 +62,11 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
   return choice;
 }
 
+// Not an object where the text is none.
+Json ParseObject(std::string_view text) {
+  return IsDeepJson(text) ? Json() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 }  // namespace
 
 Result<std::string> EnginesText(const EngineChoice& choice) {
@@ -73,14 +79,14 @@ Result<std::string> EnginesText(const EngineChoice& choice) {
 }
 
 Result<EngineChoice> ParseEngines(std::string_view text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseObject(text);
   if (json.is_object()) return FromJson(json, where);
   return InvalidArgument(where + ": expected a JSON object of engines by convolution");
 }
 
 Result<std::vector<KindEngines>> ReadEnginesFile(const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseObject(text);
   if (!json.is_object())
     return InvalidArgument(path + ": expected a JSON object of engines by kind of GPU");
   std::vector<KindEngines> engines;

@@ -9,6 +9,7 @@
 
 #include "common/hash.h"
 #include "proto/codec_fields.h"
+#include "run/json_depth.h"
 
 namespace pando {
 namespace {
@@ -288,6 +289,8 @@ class RowReader {
   }
   template <class T>
   void Read(const SqlValue& from, T& value) {
+    if (const auto* text = std::get_if<std::string>(&from); text != nullptr && IsDeepJson(*text))
+      return Fail("its JSON is nested too deeply");
     ReadParsed(from, [&](const std::string& text) { FromJson(Json::parse(text), value); });
   }
   void ReadParsed(const SqlValue& from, auto parse) {
