@@ -174,6 +174,10 @@ void FromJson(const Json& json, T& number) {
   if (!fits) throw Json::other_error::create(501, json.dump() + " is out of range", &json);
   json.get_to(number);
 }
+// JSON writes null for a number that is not finite.
+void FromJson(const Json& json, double& real) {
+  real = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
 void FromJson(const Json& json, Role& role) {
   const auto name = json.get<std::string>();
   const std::optional<Role> found = ParseEnum<Role>(name);

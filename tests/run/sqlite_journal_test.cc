@@ -161,6 +161,13 @@ TEST_CASE("a loss that is not a number stays one") {
   state.evaluations = {{Version(1), 10, 1, std::numeric_limits<double>::quiet_NaN()}};
   REQUIRE(file.Open().Commit(state).ok());
   CHECK(std::isnan(file.Read().evaluations[0].loss_sum));
+  state.evaluations[0].sums = {0.5, std::numeric_limits<double>::quiet_NaN(),
+                               std::numeric_limits<double>::infinity()};
+  REQUIRE(file.Open().Commit(state).ok());
+  const std::vector<double> sums = file.Read().evaluations[0].sums;
+  CHECK(sums[0] == 0.5);
+  CHECK_FALSE(std::isfinite(sums[1]));
+  CHECK_FALSE(std::isfinite(sums[2]));
 }
 
 TEST_CASE("commits follow each other: rows come, change and go, and the newest view holds") {
