@@ -48,11 +48,11 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
       engine.index = fields.at(kEngine).get<int64_t>();
       engine.workspace_bytes = fields.at(kWorkspace).get<uint64_t>();
       engine.reason = fields.at(kReason).get<std::string>();
-      for (const auto& [type, value] : fields.at(kKnobs).get<std::map<std::string, int64_t>>()) {
+      for (const auto& [type, value] : fields.at(kKnobs).get<std::map<std::string, Json>>()) {
         const std::optional<int64_t> number = ParseNumber<int64_t>(type);
-        if (!number)
+        if (!number || !value.is_number_integer())
           return InvalidArgument(fmt::format("{}: '{}' is no number of a knob", at, type));
-        engine.knobs[*number] = value;
+        engine.knobs[*number] = value.get<int64_t>();
       }
     }
   } catch (const Json::exception& error) {
