@@ -9,7 +9,8 @@ namespace pando {
 namespace {
 
 constexpr size_t kNamesMax = 3;
-constexpr size_t kPartLengthMin = 3;  // shorter parts occur in too many names
+constexpr size_t kNameBytesMax = 256;  // longer ones are like no other
+constexpr size_t kPartLengthMin = 3;   // shorter parts occur in too many names
 
 std::string Fold(std::string_view text) {
   std::string folded(text);
@@ -103,6 +104,8 @@ size_t EditDistance(std::string_view a_text, std::string_view b_text) {
 std::vector<std::string> NearestNames(std::string_view typed, std::span<const std::string> known) {
   std::vector<std::pair<size_t, std::string>> near;
   for (const std::string& name : known) {
+    // The time is the product of both sizes.
+    if (std::max(typed.size(), name.size()) > kNameBytesMax) continue;
     const size_t distance = EditDistance(typed, name);
     if (IsNear(Fold(typed), Fold(name), distance)) near.emplace_back(distance, name);
   }

@@ -14,6 +14,7 @@
 #include "common/hash.h"
 #include "common/text.h"
 #include "common/timeline.h"
+#include "models/toml_depth.h"
 #include "models/zoo.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
@@ -139,6 +140,10 @@ Status JobDraft::AddToml(std::string_view text, std::string file_name) {
   const auto place = [&](const toml::source_region& source) {
     return fmt::format("{}:{}", file_name, source.begin.line);
   };
+  if (IsDeepToml(text)) {
+    return InvalidArgument(
+        fmt::format("{}: a key has more than {} dots", file_name, kTomlKeyDotsMax));
+  }
   toml::table root;
   try {
     root = toml::parse(text, file_name);

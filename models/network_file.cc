@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "models/toml_depth.h"
 
 namespace pando {
 namespace {
@@ -231,6 +232,10 @@ Result<Architecture> ReadNetwork(const toml::table& root, const std::string& fil
 
 Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
                                       uint32_t class_count) {
+  if (IsDeepToml(text)) {
+    return InvalidArgument(
+        fmt::format("{}: a key has more than {} dots", file_name, kTomlKeyDotsMax));
+  }
   try {
     return ReadNetwork(toml::parse(text, file_name), file_name, class_count);
   } catch (const toml::parse_error& error) {

@@ -51,6 +51,8 @@ struct LastOf {
   const char* what;
   E last;
 };
+template <class E>
+LastOf(const char*, E) -> LastOf<E>;  // clang 14 does not deduce it
 
 inline constexpr Limit kHostBytes{"bytes of a host name", kNameBytesMax};
 inline constexpr LastOf<Role> kRoles{"role", Role::kClient};

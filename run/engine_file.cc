@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "job/job_file.h"
 #include "proto/message_limits.h"
+#include "run/json_depth.h"
 
 namespace pando {
 namespace {
@@ -47,11 +48,11 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
       engine.index = fields.at(kEngine).get<int64_t>();
       engine.workspace_bytes = fields.at(kWorkspace).get<uint64_t>();
       engine.reason = fields.at(kReason).get<std::string>();
-      for (const auto& [type, value] : fields.at(kKnobs).get<std::map<std::string, int64_t>>()) {
+      for (const auto& [type, value] : fields.at(kKnobs).get<std::map<std::string, Json>>()) {
         const std::optional<int64_t> number = ParseNumber<int64_t>(type);
-        if (!number)
+        if (!number || !value.is_number_integer())
           return InvalidArgument(fmt::format("{}: '{}' is no number of a knob", at, type));
-        engine.knobs[*number] = value;
+        engine.knobs[*number] = value.get<int64_t>();
       }
     }
   } catch (const Json::exception& error) {
@@ -59,6 +60,11 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
         fmt::format("{}: expected a convolution's engine: {}", at, error.what()));
   }
   return choice;
+}
+
+// Not an object where the text is none.
+Json ParseObject(std::string_view text) {
+  return IsDeepJson(text) ? Json() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 }  // namespace
@@ -73,14 +79,14 @@ Result<std::string> EnginesText(const EngineChoice& choice) {
 }
 
 Result<EngineChoice> ParseEngines(std::string_view text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseObject(text);
   if (json.is_object()) return FromJson(json, where);
   return InvalidArgument(where + ": expected a JSON object of engines by convolution");
 }
 
 Result<std::vector<KindEngines>> ReadEnginesFile(const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseObject(text);
   if (!json.is_object())
     return InvalidArgument(path + ": expected a JSON object of engines by kind of GPU");
   std::vector<KindEngines> engines;

@@ -9,6 +9,7 @@
 
 #include "common/hash.h"
 #include "proto/codec_fields.h"
+#include "run/json_depth.h"
 
 namespace pando {
 namespace {
@@ -173,6 +174,10 @@ void FromJson(const Json& json, T& number) {
   if (!fits) throw Json::other_error::create(501, json.dump() + " is out of range", &json);
   json.get_to(number);
 }
+// JSON writes null for a number that is not finite.
+void FromJson(const Json& json, double& real) {
+  real = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
 void FromJson(const Json& json, Role& role) {
   const auto name = json.get<std::string>();
   const std::optional<Role> found = ParseEnum<Role>(name);
@@ -288,6 +293,8 @@ class RowReader {
   }
   template <class T>
   void Read(const SqlValue& from, T& value) {
+    if (const auto* text = std::get_if<std::string>(&from); text != nullptr && IsDeepJson(*text))
+      return Fail("its JSON is nested too deeply");
     ReadParsed(from, [&](const std::string& text) { FromJson(Json::parse(text), value); });
   }
   void ReadParsed(const SqlValue& from, auto parse) {

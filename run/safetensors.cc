@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "run/json_depth.h"
 
 namespace pando {
 namespace {
@@ -255,6 +256,7 @@ Status SafetensorsFile::ReadHeader(Types types) {
   std::string text(header_bytes, '\0');
   error = ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text)));
   if (error != 0) return ReadFailed(path_, kPrefixBytes, error);
+  if (IsDeepJson(text)) return Bad(path_, "byte 8: the header's JSON is nested too deeply");
   Json json;
   try {
     json = Json::parse(text);

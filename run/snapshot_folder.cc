@@ -151,6 +151,10 @@ Result<SnapshotManifest> ReadManifest(const std::string& path) {
   SnapshotManifest manifest;
   try {
     const auto json = nlohmann::json::parse(text);
+    for (const char* name : {"generation", "step"}) {
+      if (!json.at(name).is_number_unsigned())
+        return Corrupt(fmt::format("{}: {} is not a whole number", path, name));
+    }
     json.at("generation").get_to(manifest.snapshot.generation);
     manifest.snapshot.version = Version(json.at("step").get<uint64_t>());
     for (const auto& entry : json.at("shards")) {

@@ -6,6 +6,7 @@
 #     test    programs that the tests need
 #     lint    programs that tools/lint.sh needs
 #     plots   Matplotlib, for the plots of `pando bench report`
+#     fuzz    clang with libFuzzer, for tools/fuzz.sh: only if it is named
 #     torch   Debian's PyTorch, for the tests of python/: only if it is named
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -22,6 +23,7 @@ groups[build]="
   doctest-dev libeigen3-dev"
 groups[test]="git iproute2"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"
+groups[fuzz]="clang-14 libclang-rt-14-dev"
 groups[plots]="python3-matplotlib"
 # Without a BLAS library torch multiplies matrices at a twentieth of the speed.
 groups[torch]="python3-torch python3-torchvision libopenblas0-serial"
@@ -32,7 +34,7 @@ case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 packages=()
 for group in "$@"; do
   [ -n "${groups[$group]:-}" ] ||
-    die "unknown group '$group': expected build, test, lint, plots or torch"
+    die "unknown group '$group': expected build, test, lint, plots, fuzz or torch"
   read -r -d '' -a more <<<"${groups[$group]}" || true
   packages+=("${more[@]}")
 done

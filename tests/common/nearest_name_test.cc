@@ -35,6 +35,12 @@ TEST_CASE("a misspelt name finds its neighbours, nearest first") {
   CHECK(NearestNames("serkers", kKeys) == std::vector<std::string>{"servers", "workers"});
 }
 
+TEST_CASE("a name of very many letters is like no other") {
+  CHECK(NearestNames(std::string(100'000'000, 'x'), kKeys).empty());
+  const std::vector<std::string> known{std::string(257, 'x')};
+  CHECK(NearestNames(std::string(256, 'x'), known).empty());
+}
+
 TEST_CASE("a part of a name finds it, unless the part is tiny") {
   CHECK(NearestNames("batches", kKeys) == std::vector<std::string>{"micro-batches"});
   CHECK(NearestNames("om", kKeys).empty());

@@ -10,6 +10,7 @@
 #include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -1,4 +1,4 @@
-// Small idx files in a separate folder, for the tests of readers.
+// Small idx files, for the tests of readers.
 #pragma once
 
 #include <zlib.h>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/check.h"
-#include "tests/temp_folder.h"
 
 namespace pando {
 

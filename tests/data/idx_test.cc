@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/data/idx_files.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -15,6 +15,7 @@
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "tests/file_size_limit.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -12,6 +12,7 @@
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "tests/data/read_all.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

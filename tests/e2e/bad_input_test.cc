@@ -12,6 +12,7 @@
 #include "common/exit_codes.h"
 #include "tests/data/idx_files.h"
 #include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

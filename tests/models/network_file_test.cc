@@ -175,6 +175,12 @@ TEST_CASE("more layers than a network may have are refused") {
   CheckError(text, "net.toml: a network is 1 to 2000 tables [[layer]]");
 }
 
+TEST_CASE("a key of very many parts is refused") {
+  std::string deep;
+  for (int i = 0; i < 200'000; ++i) deep += "a.";
+  CHECK(ParseGraph(deep + "a = 1\n").status().message().ends_with(": a key has more than 16 dots"));
+}
+
 TEST_CASE("an error is one short line for any file content") {
   const std::string many(1000, 'x');
   const std::string escaped = "\"a\\nb\\u001b[2J" + many + "\"";  // a newline and the like

@@ -36,12 +36,16 @@ TEST_CASE("engines survive as text") {
 TEST_CASE("the error of a broken text says where and what") {
   CHECK(Contains(ErrorFor(""), "engines.json: expected a JSON object"));
   CHECK(Contains(ErrorFor("[]"), "expected a JSON object"));
+  CHECK(Contains(ErrorFor("{\"a\": " + std::string(200'000, '[') + std::string(200'000, ']') + "}"),
+                 "expected a JSON object"));
   CHECK(Contains(ErrorFor("{\"forward\": 7}"), "engines.json: 'forward'"));
   CHECK(Contains(ErrorFor("{\"forward\": {\"engine\": \"x\"}}"), "'forward'"));
   const std::string fields = "\"workspace_bytes\": 0, \"reason\": \"\", ";
   CHECK(Contains(ErrorFor("{\"a\": {\"engine\": 1, " + fields + "\"knobs\": {\"x\": 1}}}"),
                  "'x' is no number of a knob"));
   CHECK(Contains(ErrorFor("{\"a\": {\"engine\": 1, " + fields + "\"knobs\": [1]}}"), "'a'"));
+  CHECK(Contains(ErrorFor("{\"a\": {\"engine\": 1, " + fields + "\"knobs\": {\"1\": 1e300}}}"),
+                 "'1' is no number of a knob"));
   for (const char* number : {"1.7", "true", "\"1\""})
     CHECK(Contains(
         ErrorFor("{\"a\": {\"engine\": " + std::string(number) + ", " + fields + "\"knobs\": {}}}"),

@@ -183,6 +183,9 @@ TEST_CASE("each wrong header is one error that says the place and what was expec
                        "most 0"));
   CHECK(OpenError(temp, FileBytes("[]", 0)) == "byte 8: the header is not a JSON object");
   CHECK(OpenError(temp, FileBytes("{\"a\": ", 0)).starts_with("byte 8: the header is not JSON: "));
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  CHECK(OpenError(temp, FileBytes("{\"a\": {\"dtype\": " + deep + "}}", 0)) ==
+        "byte 8: the header's JSON is nested too deeply");
   CHECK(OpenError(temp, FileBytes(R"({"__metadata__": {"a": 1}})", 0)) ==
         "header, '__metadata__': expected an object of texts");
   const auto tensor = [&](const char* type, const char* shape, const char* offsets) {

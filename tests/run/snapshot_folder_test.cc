@@ -145,6 +145,8 @@ TEST_CASE("a manifest that is none is named") {
   for (
       const char* text :
       {"", "{", "[]", R"({"generation": 0, "step": 500})",
+       R"({"generation": -1, "step": 500, "shards": []})",
+       R"({"generation": 0, "step": 1e300, "shards": []})",
        R"({"generation": 0, "step": 500, "shards": [{"hash": "x", "file": ""}]})",
        R"({"generation": 0, "step": 500, "shards": [{"hash": "1", "file": "/etc/passwd"}]})",
        R"({"generation": 0, "step": 500, "shards": [{"hash": "1", "file": "g000-v000000500-/../x"}]})"}) {

@@ -161,6 +161,13 @@ TEST_CASE("a loss that is not a number stays one") {
   state.evaluations = {{Version(1), 10, 1, std::numeric_limits<double>::quiet_NaN()}};
   REQUIRE(file.Open().Commit(state).ok());
   CHECK(std::isnan(file.Read().evaluations[0].loss_sum));
+  state.evaluations[0].sums = {0.5, std::numeric_limits<double>::quiet_NaN(),
+                               std::numeric_limits<double>::infinity()};
+  REQUIRE(file.Open().Commit(state).ok());
+  const std::vector<double> sums = file.Read().evaluations[0].sums;
+  CHECK(sums[0] == 0.5);
+  CHECK_FALSE(std::isfinite(sums[1]));
+  CHECK_FALSE(std::isfinite(sums[2]));
 }
 
 TEST_CASE("commits follow each other: rows come, change and go, and the newest view holds") {
@@ -335,6 +342,9 @@ TEST_CASE("a value that does not fit its column names table, column and file") {
   }
   CHECK(error("UPDATE members SET peer = json_set(peer, '$.incarnation', 'xyz')")
             .starts_with("table members, column peer: "));
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  CHECK(error("UPDATE members SET peer = '{\"node\": " + deep + "}'") ==
+        "table members, column peer: its JSON is nested too deeply");
   CHECK(error("UPDATE views SET view = '[[1'").starts_with("table views, column view: "));
   CHECK(error("UPDATE views SET view = '{\"id\": 1}'").starts_with("table views, column view: "));
   CHECK(error("UPDATE meta SET value = NULL WHERE key = 'term'")
