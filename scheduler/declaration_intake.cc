@@ -43,8 +43,10 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
 void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
   if (from.incarnation != supplier_ || is_whole()) return;
   heard_at_ = now;
+  // A repeat: answered, it would double every part. Or one that an earlier scheduler wanted: it has
+  // no job.
+  if (part.offset != bytes_.size()) return;
   if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
-  if (part.offset != bytes_.size()) return;  // a repeat: answered, it would double every part
   const std::span<const std::byte> more = part.payload.bytes();
   if (more.size() > wanted_bytes_ - bytes_.size())
     return Refuse(from, "its version 0 is longer than its tensors");
