@@ -24,6 +24,9 @@ enum class Mutation {
   kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
   kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first
   kEndWithEarlierSnapshot,        // P33: the snapshot under way is taken for the last one
+  kAnySupplier,                   // P43: parts of a declaration count from any worker
+  kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
+  kKeepSupplier,                  // P43: no worker takes a dead supplier's place
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "common/mutation.h"
 #include "proto/dispatch.h"
 
 namespace pando {
@@ -31,20 +32,23 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
   if (supplier_ == from.incarnation) {
     if (now - heard_at_ < kLostAfter) return;
   } else {
-    if (supplier_ != Incarnation() && now - heard_at_ < kPatience) return;
+    const bool is_patient = now - heard_at_ < kPatience || Mutated(Mutation::kKeepSupplier);
+    if (supplier_ != Incarnation() && is_patient) return;
     supplier_ = from.incarnation;
     heard_at_ = now;
-    wanted_bytes_ = 0;
-    bytes_.clear();
+    if (!Mutated(Mutation::kMixSuppliers)) Forget();
   }
   Send(from, DeclarationWanted{bytes_.size()});
 }
 
 void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
-  if (from.incarnation != supplier_ || is_whole()) return;
+  const bool is_suppliers = from.incarnation == supplier_ || Mutated(Mutation::kAnySupplier);
+  if (!is_suppliers || is_whole()) return;
   heard_at_ = now;
+  // A repeat: answered, it would double every part. Or one that an earlier scheduler wanted: it has
+  // no job.
+  if (part.offset != bytes_.size()) return;
   if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
-  if (part.offset != bytes_.size()) return;  // a repeat: answered, it would double every part
   const std::span<const std::byte> more = part.payload.bytes();
   if (more.size() > wanted_bytes_ - bytes_.size())
     return Refuse(from, "its version 0 is longer than its tensors");
@@ -74,6 +78,10 @@ void DeclarationIntake::OnCommand(const PeerId& from, const Command& command) {
 void DeclarationIntake::Refuse(const PeerId& from, const std::string& reason) {
   Send(from, Refused{reason, RefusalKind::kNotThisOne});
   supplier_ = Incarnation();
+  Forget();
+}
+
+void DeclarationIntake::Forget() {
   wanted_bytes_ = 0;
   bytes_.clear();
 }

@@ -47,6 +47,7 @@ class DeclarationIntake : public ProtocolCore {
   void OnCommand(const PeerId& from, const Command& command);
   bool Begin(const PeerId& from, const std::string& job_toml);
   void Refuse(const PeerId& from, const std::string& reason);
+  void Forget();
   void Send(const PeerId& to, Message message);
 
   const PeerId self_;

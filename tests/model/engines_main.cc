@@ -7,15 +7,16 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <cstdio>
-#include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "tests/model/small_search.h"
+
 namespace {
+
+using pando::model::Finding;
+using pando::model::SearchStates;
 
 constexpr int kWorkers = 2;
 constexpr int kLivesMax = 3;                  // of each worker
@@ -42,14 +43,10 @@ struct State {
   auto operator<=>(const State&) const = default;
 };
 
-struct Step {
-  std::string name;
-  State next;
-  bool is_repeated;  // it happens in the end, if nothing else does
-};
-
 class EngineModel {
  public:
+  using State = ::State;
+  using Step = pando::model::Step<State>;
   explicit EngineModel(bool is_mutated) : is_mutated_(is_mutated) {}
 
   std::vector<Step> Steps(const State& state) const {
@@ -138,82 +135,11 @@ class EngineModel {
   const bool is_mutated_;
 };
 
-struct Reached {
-  std::vector<State> states;                             // in the order in which they are found
-  std::map<State, std::pair<size_t, std::string>> from;  // the state before, and the step
-  std::vector<std::vector<size_t>>
-      repeated_from;  // by state: those that a repeated step leads here
-};
-
-void PrintTrace(const Reached& reached, size_t at, const std::string& last) {
-  std::vector<std::string> names{last};
-  while (at != 0) {
-    const auto& [before, name] = reached.from.at(reached.states[at]);
-    names.push_back(name);
-    at = before;
-  }
-  std::reverse(names.begin(), names.end());
-  for (const std::string& name : names) std::printf("  %s\n", name.c_str());
-}
-
-// Returns true if two workers use different engines; prints how.
-bool Search(const EngineModel& model, Reached& reached) {
-  std::map<State, size_t> numbers{{State(), 0}};
-  reached.states = {State()};
-  reached.repeated_from.resize(1);
-  for (size_t i = 0; i < reached.states.size(); ++i) {
-    for (const Step& step : model.Steps(State(reached.states[i]))) {
-      if (EngineModel::IsBroken(reached.states[i], step.next)) {
-        PrintTrace(reached, i, step.name);
-        return true;
-      }
-      const auto [it, is_new] = numbers.try_emplace(step.next, reached.states.size());
-      if (is_new) {
-        reached.states.push_back(step.next);
-        reached.from[step.next] = {i, step.name};
-        reached.repeated_from.emplace_back();
-      }
-      if (step.is_repeated) reached.repeated_from[it->second].push_back(i);
-    }
-  }
-  return false;
-}
-
-// A state from which repeated steps alone do not lead all workers to engines.
-std::optional<size_t> FindHang(const Reached& reached) {
-  std::vector<bool> is_safe(reached.states.size());
-  std::vector<size_t> queue;
-  for (size_t i = 0; i < reached.states.size(); ++i) {
-    if (!EngineModel::IsDone(reached.states[i])) continue;
-    is_safe[i] = true;
-    queue.push_back(i);
-  }
-  while (!queue.empty()) {
-    const size_t at = queue.back();
-    queue.pop_back();
-    for (const size_t before : reached.repeated_from[at]) {
-      if (is_safe[before]) continue;
-      is_safe[before] = true;
-      queue.push_back(before);
-    }
-  }
-  const auto hang = std::ranges::find(is_safe, false);
-  return hang == is_safe.end() ? std::nullopt : std::optional<size_t>(hang - is_safe.begin());
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool is_mutated = argc > 1 && std::string_view(argv[1]) == "--mutation";
-  Reached reached;
-  const bool is_broken = Search(EngineModel(is_mutated), reached);
-  std::printf("%zu states\n", reached.states.size());
-  if (is_broken) std::printf("two workers use different engines\n");
-  if (is_mutated) return is_broken ? 0 : 1;
-  if (is_broken) return 1;
-  const std::optional<size_t> hang = FindHang(reached);
-  if (!hang) return 0;
-  std::printf("a worker never gets engines, after:\n");
-  PrintTrace(reached, *hang, "");
-  return 1;
+  const Finding finding = SearchStates(EngineModel(is_mutated), "two workers use different engines",
+                                       "a worker never gets engines");
+  return finding == (is_mutated ? Finding::kLoss : Finding::kNone) ? 0 : 1;
 }

@@ -105,6 +105,15 @@ TEST_CASE("a second worker waits, and supplies all if the first one falls silent
   CHECK(reinterpret_cast<const float*>(f.intake.TakeBytes().data())[0] == 3);
 }
 
+TEST_CASE("a part that an earlier scheduler wanted is dropped, and its worker is not refused") {
+  IntakeFixture f;
+  f.Receive(kFirst, Register{});
+  f.Receive(kFirst, f.Part(16, 2, 1, ""));
+  CHECK(f.sent.all.empty());
+  f.Receive(kFirst, f.Part(0, 4));
+  CHECK(f.Wanted(kFirst) == 16);
+}
+
 TEST_CASE("servers wait without an answer") {
   IntakeFixture f;
   f.Receive(kFirst, Register{.role = Role::kServer});

@@ -22,6 +22,8 @@ constexpr std::array kScenarios{
              971882},
     Scenario{"a contribution that another lane holds is not taken for held", 3335,
              Focus::kSilences},
+    Scenario{"a part of a declaration that waited for the next scheduler refuses no worker", 72,
+             Focus::kDeclared},
 };
 
 }  // namespace

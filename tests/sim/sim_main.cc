@@ -25,6 +25,7 @@
 #include "common/mutation.h"
 #include "common/system.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/declarations.h"
 #include "tests/sim/mutations.h"
 #include "tests/sim/scenarios.h"
 
@@ -114,7 +115,9 @@ std::optional<Arguments> Parse(int argc, char** argv) {
 }
 
 Outcome RunSeed(uint64_t seed, Focus focus, bool is_tracing = false) {
-  Cluster cluster({.seed = seed, .focus = focus, .is_tracing = is_tracing});
+  const Cluster::Options options{.seed = seed, .focus = focus, .is_tracing = is_tracing};
+  if (focus == Focus::kDeclared) return Declarations(options).Run();
+  Cluster cluster(options);
   return cluster.Run();
 }
 
@@ -171,7 +174,9 @@ bool PrintCoverage(const Coverage& coverage) {
     const bool is_of_people = i == Message(StatusRequest{}).index() ||
                               i == Message(StatusReport{}).index() ||
                               i == Message(Failure{}).index();
-    if (coverage.messages[i] > 0 || is_of_people) continue;
+    const bool is_of_programs =  // --focus=declared sends them
+        i == Message(DeclarationWanted{}).index() || i == Message(Declaration{}).index();
+    if (coverage.messages[i] > 0 || is_of_people || is_of_programs) continue;
     std::printf(" %s", kMessageRows[i].name);
     ++never;
   }

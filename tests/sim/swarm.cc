@@ -19,9 +19,10 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",       "calm",     "workers",   "servers",    "transfers", "rollbacks", "scheduler",
-    "divergence", "flip",     "pauses",    "evaluation", "moves",     "echoes",    "handovers",
-    "silences",   "partials", "decisions", "shared",     "hosts",     "stops",     "engines"};
+    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
+    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
+    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
+    "hosts",     "stops",      "engines",  "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 

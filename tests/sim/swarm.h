@@ -65,6 +65,7 @@ enum class Focus : uint8_t {
   kHosts,       // workers of one host sum there first, with any deaths or delays
   kStops,       // the run is stopped and resumed, while processes die
   kEngines,     // GPU workers agree on engines, while schedulers and workers die
+  kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
