@@ -8,7 +8,9 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <thread>
 
+#include "common/system.h"
 #include "data/dataset.h"
 #include "tests/data/check_message.h"
 #include "tests/data/read_all.h"
@@ -157,6 +159,20 @@ TEST_CASE("a column that is constant except for rounding is 0, with a notice") {
 TEST_CASE("a small spread beside a large mean is information") {
   const TwoFiles table;
   CheckStandardised(table, Column([](size_t i) { return fmt::format("{}", 1e9 + double(i % 5)); }));
+}
+
+TEST_CASE("a table has the same values in a thread that flushes denormals") {
+  const TwoFiles table;
+  table.WriteColumn(Column([](size_t i) { return fmt::format("{}e-308", 3 + i % 9); }));
+  const auto before = table.Open();
+  REQUIRE_MESSAGE(before.ok(), before.status().message());
+  Result<std::unique_ptr<DataSet>> flushed = Corrupt("not read");
+  std::thread([&] {
+    SetFloatEnvironment();
+    flushed = table.Open();
+  }).join();
+  REQUIRE_MESSAGE(flushed.ok(), flushed.status().message());
+  CHECK((*flushed)->fingerprint() == (*before)->fingerprint());
 }
 
 TEST_CASE("a plus sign and a number that rounds to 0 are numbers") {
