@@ -112,6 +112,13 @@ Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
   return journal.Commit(*state);
 }
 
+// What an earlier try left. A rest of it would be part of the longer run.
+Status RemovePart(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? FileError("remove", path, error.value()) : Status();
+}
+
 // Makes the whole folder under another name, and renames it. `job` names the folder's final place.
 Status MakeFolder(const RunFolder& from, const JobPlan& plan, Version last, Job job) {
   const std::string final_dir = job.run_dir;
@@ -134,10 +141,10 @@ Result<RunFolder> ExtendRun(const RunFolder& from, const std::string& wanted_dir
   PANDO_ASSIGN_OR_RETURN(const RunLock lock, RunLock::Acquire(from.path()));
   PANDO_ASSIGN_OR_RETURN(const Version last, FindBeginning(from, plan));
   PANDO_RETURN_IF_ERROR(ChooseFolder(from, wanted_dir, plan.steps.step_count(), job));
-  std::error_code ignored;  // making the folder says what is wrong
-  fs::remove_all(job->run_dir + kPartSuffix, ignored);
+  const std::string part = job->run_dir + kPartSuffix;
+  PANDO_RETURN_IF_ERROR(RemovePart(part));
   if (Status made = MakeFolder(from, plan, last, *job); !made.ok()) {
-    fs::remove_all(job->run_dir + kPartSuffix, ignored);
+    if (const Status gone = RemovePart(part); !gone.ok()) Say("pando: {}\n", gone.message());
     return made;
   }
   Say("pando: extending the run in {} to {} steps, in {}\n", from.path(), plan.steps.step_count(),

@@ -50,6 +50,12 @@ AtomicFile::AtomicFile(std::string path, std::string temp_path, UniqueFd fd)
     : path_(std::move(path)), temp_path_(std::move(temp_path)), fd_(std::move(fd)) {}
 
 Result<AtomicFile> AtomicFile::Create(std::string path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    const char* what = S_ISDIR(info.st_mode) ? "a folder" : "a device, socket or pipe";
+    return InvalidArgument(
+        fmt::format("cannot replace {}: it is {}; give the name of a file", path, what));
+  }
   std::string temp_path = path + ".tmp";
   UniqueFd fd(open(temp_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.is_open()) return FileError("create", temp_path, errno);

@@ -65,13 +65,21 @@ void KeepFreedMemory() {
   std::ignore = mallopt(M_TRIM_THRESHOLD, kKeptBytesMax);
 }
 
-void SetFloatEnvironment() {
 #if defined(__SSE2__)
-  constexpr unsigned kFlushToZero = 0x8000;       // FTZ: results
-  constexpr unsigned kDenormalsAreZero = 0x0040;  // DAZ: operands
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
-#endif
+constexpr unsigned kFlushToZero = 0x8000;       // FTZ: results
+constexpr unsigned kDenormalsAreZero = 0x0040;  // DAZ: operands
+
+void SetFloatEnvironment() { _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero); }
+
+DenormalsKept::DenormalsKept() : control_(_mm_getcsr()) {
+  _mm_setcsr(control_ & ~(kFlushToZero | kDenormalsAreZero));
 }
+DenormalsKept::~DenormalsKept() { _mm_setcsr(control_); }
+#else
+void SetFloatEnvironment() {}
+DenormalsKept::DenormalsKept() = default;
+DenormalsKept::~DenormalsKept() = default;
+#endif
 
 void TakeShortTimeSlices() { SetSlice(kShortNs, SCHED_OTHER); }
 void TakeBatchTimeSlices() { SetSlice(kUsualNs, SCHED_BATCH); }

@@ -18,6 +18,18 @@ void KeepFreedMemory();
 // Flushes denormals to zero, on input and output (P35). Each thread that computes calls this first.
 void SetFloatEnvironment();
 
+// While it lives, the calling thread keeps denormals, as before SetFloatEnvironment: for results
+// that must be the same in processes and threads that have called that function or have not.
+class DenormalsKept {
+ public:
+  DenormalsKept();
+  ~DenormalsKept();
+  DenormalsKept(const DenormalsKept&) = delete;
+
+ private:
+  unsigned control_ = 0;  // the processor's, as it was
+};
+
 // How long a thread may keep a processor that other threads wait for.
 //
 // Protocol and I/O threads need a processor for microseconds, and a step waits for them. Computing

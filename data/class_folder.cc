@@ -53,6 +53,17 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
+// Links are followed; not_found: one leads to no file. kNotFound: the file cannot be looked at.
+Result<fs::file_type> ReadType(const std::string& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  const bool is_loop = error == std::errc::too_many_symbolic_link_levels;
+  if (type == fs::file_type::not_found || is_loop) return fs::file_type::not_found;
+  if (!error) return type;
+  return NotFound(fmt::format("{}: cannot be looked at: {}; mend the permissions or remove it",
+                              path, error.message()));
+}
+
 // One walk below a folder.
 class Walk {
  public:
@@ -87,16 +98,18 @@ class Walk {
 
   Status ReadEntry(const std::string& below, const std::string& name) {
     const std::string path = root_ + "/" + below;
-    std::error_code error;
-    const fs::file_type type = fs::status(path, error).type();
+    PANDO_ASSIGN_OR_RETURN(const fs::file_type type, ReadType(path));
     if (type == fs::file_type::directory) {
       if (!IsHiddenName(name)) return Read(below);
       Add(below, UnreadReason::kHidden);
     } else if (name.starts_with("._")) {  // macOS's notes on a picture
       ++found_.other_files;
-    } else if (type != fs::file_type::regular) {
+    } else if (type == fs::file_type::not_found) {
       Add(below, UnreadReason::kBrokenLink);
+    } else if (type != fs::file_type::regular) {
+      ++found_.other_files;
     } else if (IsPictureName(name)) {
+      std::error_code error;
       found_.pictures.push_back({below, fs::file_size(path, error)});
     } else if (IsLost(path, name)) {
       Add(below, UnreadReason::kOtherFormat);
@@ -132,9 +145,8 @@ Result<ClassFolder> ReadClassFolder(const std::string& path) {
 Result<std::vector<UnreadFile>> ReadOutsideClasses(const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
   std::vector<UnreadFile> found;
-  std::error_code ignored;
   for (const std::string& name : names) {
-    const fs::file_type type = fs::status(path + "/" + name, ignored).type();
+    PANDO_ASSIGN_OR_RETURN(const fs::file_type type, ReadType(path + "/" + name));
     if (type == fs::file_type::directory && IsHiddenName(name)) {
       found.push_back({name, UnreadReason::kHidden});
     } else if (type == fs::file_type::not_found) {

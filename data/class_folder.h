@@ -38,9 +38,10 @@ struct ClassFolder {
   uint64_t other_files = 0;             // that are no pictures
 };
 
-// kNotFound: a folder cannot be listed.
+// kNotFound: a folder cannot be listed, or a file not be looked at.
 Result<ClassFolder> ReadClassFolder(const std::string& path);
 // Which of the files in `path`, sub-folders apart, are pictures: kOutsideClass. Hidden folders.
+// Links that lead to no file.  kNotFound as above.
 Result<std::vector<UnreadFile>> ReadOutsideClasses(const std::string& path);
 // By its name; `pando` reads JPEG and PNG.
 bool IsPictureName(const std::string& name);

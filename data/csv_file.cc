@@ -36,21 +36,27 @@ Result<std::vector<size_t>> FindAll(const CsvFile& file, const std::vector<std::
   return places;
 }
 
-// The first rows of a column that hold a number, and something else; line 0: none does.
+struct Fields {  // of one kind in a column
+  uint64_t count = 0;
+  uint64_t first_line = 0;
+  std::string first;
+};
+
 struct Kinds {
-  uint64_t number_line = 0;
-  uint64_t word_line = 0;
-  std::string word;
-  bool has_plain_word = false;  // one that does not look like a number
+  Fields numbers;
+  Fields suspects;  // words that look like numbers
+  Fields words;     // others
 
   void Add(const std::string& text, uint64_t line) {
     if (IsMissing(text)) return;
-    uint64_t& first = ReadNumber(text) ? number_line : word_line;
-    if (first == 0 && &first == &word_line) word = text;
-    if (first == 0) first = line;
-    if (&first == &word_line) has_plain_word = has_plain_word || SuspectNumber(text).empty();
+    Fields& fields = ReadNumber(text) ? numbers : SuspectNumber(text).empty() ? words : suspects;
+    if (fields.count++ == 0) fields = {1, line, text};
   }
+  bool has_words() const { return words.count + suspects.count > 0; }
 };
+
+// Of a field, for an error.
+std::string Shown(const std::string& text) { return Printable(AsUtf8(text)); }
 
 struct Place {  // of a field
   const CsvFile& file;
@@ -74,8 +80,8 @@ Result<double> TakeNumber(const Place& place, const std::string& text, MissingVa
   const std::optional<double> number = ReadNumber(text);
   if (!number) {
     const std::string suspect = SuspectNumber(text);
-    return Corrupt(fmt::format("{} holds '{}', expected a number{}{}", place.Text(),
-                               Printable(text), suspect.empty() ? "" : "; ", suspect));
+    return Corrupt(fmt::format("{} holds '{}', expected a number{}{}", place.Text(), Shown(text),
+                               suspect.empty() ? "" : "; ", suspect));
   }
   if (std::abs(*number) <= kCsvNumberMax) return *number;
   return Corrupt(fmt::format(
@@ -102,20 +108,34 @@ Status TakeLabel(const Place& place, const std::string& text) {
       fmt::format("{} is empty, expected a class; remove the row or add its class", place.Text()));
 }
 
+// Why a word is not welcome among numbers.
+std::string WhyNoNumber(const std::string& word) {
+  if (!IsUtf8(word)) return kHowLatin1;
+  const std::string suspect = SuspectNumber(word);
+  if (!suspect.empty()) return suspect;
+  return "a column holds numbers or categories; if it stands for a missing value, write NA "
+         "(data.missing)";
+}
+
 Status CheckKinds(const std::string& path, const std::string& column, const Kinds& kinds) {
-  if (kinds.word_line == 0) return Status();
-  const std::string suspect = SuspectNumber(kinds.word);
-  if (kinds.number_line != 0) {
+  const auto& [numbers, suspects, words] = kinds;
+  if (!kinds.has_words()) return Status();
+  if (numbers.count > 0) {
+    const bool is_suspect_first =
+        words.count == 0 || (suspects.count > 0 && suspects.first_line < words.first_line);
+    const Fields& wrong = is_suspect_first ? suspects : words;
     return Corrupt(
         fmt::format("{}: line {}: column '{}' holds '{}', and a number in line {}; {}: correct the "
                     "file, or leave the column out (data.columns)",
-                    path, kinds.word_line, column, Printable(kinds.word), kinds.number_line,
-                    suspect.empty() ? "a column holds numbers or categories" : suspect));
+                    path, wrong.first_line, column, Shown(wrong.first), numbers.first_line,
+                    WhyNoNumber(wrong.first)));
   }
-  if (kinds.has_plain_word) return Status();
+  // A dash among them may stand for a missing value.
+  if (words.count >= suspects.count) return Status();
   return Corrupt(
-      fmt::format("{}: line {}: column '{}' holds '{}', and all its values are alike; {}", path,
-                  kinds.word_line, column, Printable(kinds.word), suspect));
+      fmt::format("{}: line {}: column '{}' holds '{}', and {} of {} values are like it; {}", path,
+                  suspects.first_line, column, Shown(suspects.first), suspects.count,
+                  suspects.count + words.count, SuspectNumber(suspects.first)));
 }
 
 }  // namespace
@@ -131,7 +151,7 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   if (line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   PANDO_RETURN_IF_ERROR(csv.CheckHeader(line));
   PANDO_ASSIGN_OR_RETURN(csv.header_, csv.Split(line));
-  const std::string suspect = SuspectHeader(csv.header_);
+  const std::string suspect = SuspectHeader(csv.header_, HeaderNames::kMayFit);
   if (!suspect.empty()) return Corrupt(fmt::format("{}: line 1: {}", path, suspect));
   return csv;
 }
@@ -200,6 +220,10 @@ Result<size_t> CsvFile::Find(const std::string& column, const char* key) const {
   if (count == 1) return static_cast<size_t>(std::ranges::find(header_, column) - header_.begin());
   if (count > 1)
     return Corrupt(fmt::format("{}: line 1: has {} columns '{}'", path_, count, column));
+  const std::string suspect = SuspectHeader(header_, HeaderNames::kOneIsUnknown);
+  if (!suspect.empty()) {
+    return Corrupt(fmt::format("{}: line 1: has no column '{}', and {}", path_, column, suspect));
+  }
   const std::string question = DidYouMean(column, header_);
   return Corrupt(fmt::format("{}: line 1: has no column '{}', only {}{}{}; {} names columns", path_,
                              column, Joined(header_), question.empty() ? "" : "; ", question, key));
@@ -265,7 +289,7 @@ Result<CsvColumns> SortColumns(const std::string& path, const std::vector<std::s
   CsvColumns sorted;
   for (size_t c = 0; c < names.size(); ++c) {
     PANDO_RETURN_IF_ERROR(CheckKinds(path, names[c], kinds[c]));
-    (kinds[c].word_line != 0 ? sorted.words : sorted.numbers).push_back(names[c]);
+    (kinds[c].has_words() ? sorted.words : sorted.numbers).push_back(names[c]);
   }
   return sorted;
 }

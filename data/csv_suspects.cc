@@ -14,10 +14,12 @@ namespace {
 struct Separator {
   char sign;
   const char* name;
-  const char* for_shell;
+  const char* for_tr;
+  const char* for_sed;
 };
-constexpr auto kSeparators =
-    std::to_array<Separator>({{'\t', "tabs", "\\t"}, {';', "semicolons", ";"}, {'|', "bars", "|"}});
+constexpr auto kSeparators = std::to_array<Separator>(
+    {{'\t', "tabs", "'\\t'", "\\t"}, {';', "semicolons", "';'", ";"}, {'|', "bars", "'|'", "|"}});
+constexpr Separator kBlanks{' ', "blanks", "-s ' '", "  *"};
 
 constexpr auto kMissing =
     std::to_array<std::string_view>({"", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan",
@@ -35,14 +37,31 @@ size_t CountOutsideQuotes(std::string_view line, char sign) {
   return count;
 }
 
+std::string_view Unquoted(std::string_view field) {
+  if (field.size() < 2 || field.front() != '"' || field.back() != '"') return field;
+  return field.substr(1, field.size() - 2);
+}
+
 // The first field of the row that is a number with a decimal comma; empty if none is.
 std::string_view FindDecimalComma(std::string_view row, char separator) {
   while (!row.empty()) {
     const std::string_view field = row.substr(0, row.find(separator));
-    if (field.find(',') != field.npos && !SuspectNumber(field).empty()) return field;
+    const std::string_view text = Unquoted(field);
+    if (text.find(',') != text.npos && !SuspectNumber(text).empty()) return text;
     row.remove_prefix(std::min(row.size(), field.size() + 1));
   }
   return {};
+}
+
+std::string SeparatorText(const Separator& separator, std::string_view decimal_comma) {
+  if (decimal_comma.empty()) {
+    return fmt::format("columns seem to be separated by {}, expected commas; convert it: tr {} ,",
+                       separator.name, separator.for_tr);
+  }
+  return fmt::format(
+      "columns seem to be separated by {}, and numbers to have a decimal comma ('{}' in the "
+      "first row), expected commas and points; convert it: sed 's/,/./g; s/{}/,/g'",
+      separator.name, decimal_comma, separator.for_sed);
 }
 
 std::string_view TakeDigits(std::string_view& text) {
@@ -58,7 +77,7 @@ bool TakeStart(std::string_view& text, std::string_view start) {
   return true;
 }
 
-// "1,475", "31 745", "1'234.5" and "1.234,5": groups of three digits.
+// "1,475", "31 745", "1'234.5" and "1.234,5": groups of three digits; "12,34,567" as in India.
 bool IsGrouped(std::string_view text) {
   constexpr auto kGroupSigns =
       std::to_array<std::string_view>({",", ".", "'", " ", "_", "\u00a0", "\u202f", "\u2019"});
@@ -66,11 +85,14 @@ bool IsGrouped(std::string_view text) {
   if (first == 0 || first > 3) return false;
   const auto sign = std::ranges::find_if(kGroupSigns, [&](auto s) { return text.starts_with(s); });
   if (sign == kGroupSigns.end()) return false;
-  size_t group_count = 0;
+  size_t group_count = 0, last_size = 0;
   while (TakeStart(text, *sign)) {
-    if (TakeDigits(text).size() != 3) return false;
+    if (last_size == 2 && *sign != ",") return false;
+    last_size = TakeDigits(text).size();
+    if (last_size != 2 && last_size != 3) return false;
     ++group_count;
   }
+  if (last_size != 3) return false;
   if (text.empty()) return *sign != "." || group_count > 1;  // 1.234 is a number
   if (!TakeStart(text, ",") && !TakeStart(text, ".")) return false;
   TakeDigits(text);
@@ -90,6 +112,38 @@ bool IsPlainNumber(std::string_view text) {
   return !text.empty() && (IsDigit(text[0]) || text[0] == '.') && ParseNumber<double>(text);
 }
 
+// "1.5D-3". Without a point it may be a code.
+bool IsWithFortranExponent(std::string_view text) {
+  const size_t at = text.find_first_of("Dd");
+  if (at == text.npos || text.substr(0, at).find('.') == text.npos) return false;
+  std::string with_e(text);
+  with_e[at] = 'e';
+  return IsPlainNumber(with_e);
+}
+
+// Removes the sign of a currency or per cent, and blanks around the number. False if none is there.
+bool TakeUnit(std::string_view& text) {
+  constexpr auto kUnits = std::to_array<std::string_view>({"$", "\u20ac", "\u00a3", "\u00a5", "%"});
+  constexpr auto kSpaces = std::to_array<std::string_view>({" ", "\u00a0", "\u202f"});
+  const auto take_any = [&](const auto& signs) {
+    return std::ranges::any_of(signs, [&](std::string_view sign) {
+      const bool is_at_end = !text.starts_with(sign) && text.ends_with(sign);
+      if (is_at_end) text.remove_suffix(sign.size());
+      return is_at_end || TakeStart(text, sign);
+    });
+  };
+  const bool has_unit = take_any(kUnits);
+  while (take_any(kSpaces)) {
+  }
+  return has_unit;
+}
+
+bool TakeBrackets(std::string_view& text) {
+  if (text.size() < 3 || text.front() != '(' || text.back() != ')') return false;
+  text = text.substr(1, text.size() - 2);
+  return true;
+}
+
 }  // namespace
 
 std::string SuspectEncoding(std::string_view start) {
@@ -107,30 +161,27 @@ std::string SuspectSeparator(std::string_view header, std::string_view row) {
     const size_t count = CountOutsideQuotes(header, separator.sign);
     const bool fits = row.empty() || CountOutsideQuotes(row, separator.sign) == count;
     if (count <= commas || (commas > 0 && !fits)) continue;
-    const std::string_view number = FindDecimalComma(row, separator.sign);
-    if (number.empty()) {
-      return fmt::format(
-          "columns seem to be separated by {}, expected commas; convert it: tr '{}' ,",
-          separator.name, separator.for_shell);
-    }
-    return fmt::format(
-        "columns seem to be separated by {}, and numbers to have a decimal comma ('{}' in the "
-        "first row), expected commas and points; convert it: sed 's/,/./g; s/{}/,/g'",
-        separator.name, number, separator.for_shell);
+    return SeparatorText(separator, FindDecimalComma(row, separator.sign));
   }
-  if (commas > 0 || header.find(' ') == header.npos || row.find(',') != row.npos) return "";
-  return "columns seem to be separated by blanks, expected commas; convert it: tr -s ' ' ,";
+  if (commas > 0 || header.find(' ') == header.npos) return "";
+  if (row.find(',') == row.npos) return SeparatorText(kBlanks, "");
+  const std::string_view number = FindDecimalComma(row, kBlanks.sign);
+  if (number.empty() || row.find(' ') == row.npos) return "";
+  return SeparatorText(kBlanks, number);
 }
 
-std::string SuspectHeader(const std::vector<std::string>& names) {
-  const auto is_number = [](const std::string& name) {
-    return ParseNumber<double>(name).has_value();
+std::string SuspectHeader(const std::vector<std::string>& names, HeaderNames known) {
+  const auto is_number = [](std::string_view name) {
+    if (!TakeStart(name, "-")) TakeStart(name, "+");
+    return IsPlainNumber(name);
   };
-  const auto is_fraction = [&](const std::string& name) {
-    return is_number(name) && name.find('.') != name.npos;
+  const auto is_no_year = [&](const std::string& name) {
+    return is_number(name) && !std::ranges::all_of(name, IsDigit);
   };
-  auto found = std::ranges::find_if(names, is_fraction);
-  if (found == names.end() && std::ranges::all_of(names, is_number)) found = names.begin();
+  auto found = std::ranges::find_if(names, is_no_year);
+  const bool are_all = std::ranges::all_of(names, is_number);
+  if (found == names.end() && (are_all || known == HeaderNames::kOneIsUnknown))
+    found = std::ranges::find_if(names, is_number);
   if (found == names.end()) return "";
   return fmt::format(
       "holds the number '{}' where the name of a column is expected: the header seems to be "
@@ -139,23 +190,20 @@ std::string SuspectHeader(const std::vector<std::string>& names) {
 }
 
 std::string SuspectNumber(std::string_view text) {
-  const bool has_minus = TakeStart(text, "\u2212");
+  const bool has_brackets = TakeBrackets(text), has_minus = TakeStart(text, "\u2212");
   if (!has_minus && !TakeStart(text, "-")) TakeStart(text, "+");
-  const bool has_unit = TakeStart(text, "$") || TakeStart(text, "\u20ac") ||
-                        TakeStart(text, "\u00a3") || text.ends_with('%');
-  if (text.ends_with('%')) text.remove_suffix(1);
-  while (TakeStart(text, " ")) {
-  }
-  while (text.ends_with(' ')) text.remove_suffix(1);
+  const bool has_unit = TakeUnit(text);
   if (IsGrouped(text))
     return "it looks like a number with signs between its thousands, or with a decimal comma; "
            "write digits and a decimal point alone (1475.5)";
   if (IsWithDecimalComma(text))
     return "it looks like a number with a decimal comma; write a decimal point (1475.5)";
-  if (!has_minus && !has_unit) return "";
+  if (IsWithFortranExponent(text))
+    return "it looks like a number with Fortran's exponent; write 1.5e-3";
   if (!IsPlainNumber(text)) return "";
-  return has_unit ? "it looks like a number with a unit; write the number alone"
-                  : "it looks like a number with a typographic minus; write -1.5";
+  if (has_unit) return "it looks like a number with a unit; write the number alone";
+  if (has_minus) return "it looks like a number with a typographic minus; write -1.5";
+  return has_brackets ? "it looks like a number in brackets, for a minus; write -1.5" : "";
 }
 
 bool IsMissing(std::string_view text) {

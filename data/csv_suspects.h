@@ -13,9 +13,12 @@ namespace pando {
 std::string SuspectEncoding(std::string_view start);
 // Tabs, semicolons, bars or blanks instead of commas. `row`: the first one; empty if there is none.
 std::string SuspectSeparator(std::string_view header, std::string_view row);
-// A file without a header: numbers where the names of columns are expected.
-std::string SuspectHeader(const std::vector<std::string>& names);
-// A number that is not written as one: "1,475", "1.234,56", "12%", "$5", a typographic minus.
+// A file without a header: numbers where the names of columns are expected. Whole numbers beside
+// other names may be years, unless a column that the job names is unknown.
+enum class HeaderNames { kMayFit, kOneIsUnknown };
+std::string SuspectHeader(const std::vector<std::string>& names, HeaderNames known);
+// A number that is not written as one: "1,475", "1.234,56", "12%", "5 EUR" with the sign of the
+// euro, "1.5D-3", "(1.5)", a typographic minus.
 std::string SuspectNumber(std::string_view text);
 
 // "", "NA", "nan", "null" and the like: pandas' list, and "?" (UCI's).

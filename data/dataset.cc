@@ -12,6 +12,7 @@
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/system.h"
 #include "common/text.h"
 #include "data/augment.h"
 #include "data/kinds.h"
@@ -235,6 +236,7 @@ std::vector<std::string> DataSetNames() {
 }
 
 OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn) {
+  const DenormalsKept kept;  // workers read with denormals flushed, the scheduler does not
   PANDO_RETURN_IF_ERROR(CheckKeys(job));
   const Kind* kind = FindKind(job.dataset);
   if (kind == nullptr) return UnknownDataSet(job.dataset);

@@ -251,7 +251,8 @@ class ImageFolder final : public DataSet {
     for (Split split : {Split::kTrain, Split::kTest}) {
       for (const PictureFile& file : files(split)) {
         const Status s = CheckHead(PicturePath(list_, split, file));
-        if (!s.ok()) return s.code() == StatusCode::kCorrupt ? BadPictureError(split, file, s) : s;
+        if (s.code() == StatusCode::kCorrupt) return BadPictureError(split, file, s);
+        if (!s.ok()) return NotFound(s.message() + "; mend the file or its permissions");
       }
     }
     return Status();

@@ -125,6 +125,16 @@ std::string TestFolderIn(const std::string& root) {
   return FindSplit(root, {"val", "test", "validation"});
 }
 
+Status NoSplit(const std::string& root, const PictureList& list) {
+  std::error_code error;
+  if (fs::status(root + "/train", error).type() == fs::file_type::none) {
+    return NotFound(
+        fmt::format("{}: cannot be looked into: {}; mend its permissions", root, error.message()));
+  }
+  const char* missing = list.train_folder.empty() ? "'train'" : "'val' or 'test'";
+  return NotFound(fmt::format("{}: holds no folder {}; {}", root, missing, kLayout));
+}
+
 }  // namespace
 
 Result<PictureList> ListPictures(const std::string& root) {
@@ -138,10 +148,7 @@ Result<PictureList> ListPictures(const std::string& root) {
   PictureList list;
   list.train_folder = FindSplit(root, {"train"});
   list.test_folder = TestFolderIn(root);
-  if (list.train_folder.empty())
-    return NotFound(fmt::format("{}: holds no folder 'train'; {}", root, kLayout));
-  if (list.test_folder.empty())
-    return NotFound(fmt::format("{}: holds no folder 'val' or 'test'; {}", root, kLayout));
+  if (list.train_folder.empty() || list.test_folder.empty()) return NoSplit(root, list);
   PANDO_RETURN_IF_ERROR(ListTrain(&list));
   PANDO_RETURN_IF_ERROR(ListTest(&list));
   return list;

@@ -2,12 +2,10 @@
 // Sloan Digital Sky Survey's catalogue (`sdss`).
 //
 // One file is split here: data.test_share of the rows, by a fixed shuffle, are test samples for any
-// seed of the job. A folder with train.csv and test.csv is split already. Classes and categories
-// are those of the training rows. Columns of numbers are standardised in double, with the training
-// rows' mean and deviation; a category becomes one input per value, which is 0 or 1. A missing
-// value is an error, or by data.missing the column's mean, or a category. Identifiers of an
-// observation of sdss (objid, specobjid, plate, mjd, fiberid, run, ...) are omitted by default: a
-// plate has spectra of one class, so they leak the class.
+// seed of the job. A folder with train.csv and test.csv is split already. Classes, categories, and
+// the mean and deviation that standardise numbers in double, are those of the training rows. A
+// category becomes one input per value, 0 or 1. A missing value is an error, the column's mean, or
+// a category. Ids in sdss (objid, plate, ...) are omitted: a plate has spectra of one class.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +24,7 @@
 #include "common/check.h"
 #include "common/hash.h"
 #include "common/status.h"
+#include "common/system.h"
 #include "common/text.h"
 #include "data/csv_file.h"
 #include "data/kinds.h"
@@ -556,6 +555,7 @@ std::vector<std::string> UnknownCategories(const CsvRows& rows,
 }  // namespace
 
 Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan) {
+  const DenormalsKept kept;  // as in OpenDataSet
   PANDO_ASSIGN_OR_RETURN(CsvFile file, CsvFile::Open(path));
   PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features,
                          FindFeatures(file, plan.data.preprocessing));

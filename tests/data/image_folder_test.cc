@@ -1,6 +1,7 @@
 #include "data/kinds.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <turbojpeg.h>
 #include <unistd.h>
 
@@ -265,7 +266,7 @@ TEST_CASE("a file that cannot be opened is not called a bad picture") {
   REQUIRE(tiny.Open().ok());
   if (geteuid() == 0) return;  // root ignores permissions
   fs::permissions(tiny.folder.File("val/ants/1.jpg"), fs::perms::none);
-  tiny.CheckError(StatusCode::kUnavailable, {"train/ants/1.jpg", "cannot be opened", "ermission"});
+  tiny.CheckError(StatusCode::kNotFound, {"train/ants/1.jpg", "cannot be opened", "ermission"});
 }
 
 TEST_CASE("sub-folders of a class are read, as torchvision does, and links followed") {
@@ -379,22 +380,61 @@ TEST_CASE("pictures beside the classes, and links in a circle, are not read") {
             "1 not read: 'train/ants/all' is a link to a folder that holds the link"});
 }
 
-TEST_CASE("a folder that cannot be listed is an error that names it") {
-  TinyFolder tiny;
+// What `look` returns without root's rights. The test's folder is open to others.
+template <class Look>
+Status WithoutRights(const TinyFolder& tiny, Look look) {
   fs::permissions(tiny.folder.path(), fs::perms::all);
   // tools/test.sh keeps its temporary files in a folder of its user alone.
   fs::permissions(fs::temp_directory_path(), fs::perms::group_exec | fs::perms::others_exec,
                   fs::perm_options::add);
-  fs::create_directories(tiny.folder.File("train/bees/closed"));
-  fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::none);
-  constexpr uid_t kNobody = 65534;  // root may list any folder
+  constexpr uid_t kNobody = 65534;
   const bool is_root = geteuid() == 0;
   if (is_root) REQUIRE(seteuid(kNobody) == 0);
-  const Status status = tiny.Open().status();
+  const Status status = look();
   if (is_root) REQUIRE(seteuid(0) == 0);
-  CheckMessage(status, StatusCode::kNotFound,
+  return status;
+}
+
+TEST_CASE("a folder that cannot be listed is an error that names it") {
+  TinyFolder tiny;
+  fs::create_directories(tiny.folder.File("train/bees/closed"));
+  fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::none);
+  CheckMessage(WithoutRights(tiny, [&] { return tiny.Open().status(); }), StatusCode::kNotFound,
                {"train/bees/closed: cannot be listed: Permission denied", "permissions"});
   fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::all);
+}
+
+TEST_CASE("a folder that cannot be entered and a picture that cannot be opened are errors") {
+  TinyFolder tiny;
+  const auto open = [&] { return tiny.Open().status(); };
+  fs::permissions(tiny.folder.File("train/bees"),
+                  fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
+  CheckMessage(WithoutRights(tiny, open), StatusCode::kNotFound,
+               {"train/bees/0.jpg: cannot be looked at: Permission denied", "permissions"});
+  fs::permissions(tiny.folder.File("train/bees"), fs::perms::all);
+  fs::permissions(tiny.folder.File("val/ants/1.jpg"), fs::perms::none);
+  CheckMessage(WithoutRights(tiny, open), StatusCode::kNotFound,
+               {"val/ants/1.jpg: cannot be opened: Permission denied", "permissions"});
+  tiny.job.data_path = tiny.folder.File("inner");
+  fs::create_directories(tiny.job.data_path);
+  fs::permissions(tiny.job.data_path, fs::perms::none);
+  CheckMessage(WithoutRights(tiny, open), StatusCode::kNotFound,
+               {"inner: cannot be looked into: Permission denied", "permissions"});
+}
+
+TEST_CASE("a link to itself leads to no file, and a pipe is no picture") {
+  TinyFolder tiny;
+  REQUIRE(mkfifo(tiny.folder.File("train/bees/pipe.jpg").c_str(), 0600) == 0);
+  for (const std::string link : {"train/flies", "train/bees/x.jpg"}) {
+    fs::create_symlink(fs::path(link).filename(), tiny.folder.File(link));
+    auto data = tiny.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->sample_count(Split::kTrain) == 6);
+    CHECK((*data)->notices() ==
+          std::vector<std::string>{"1 not read: '" + link + "' is a link that leads to no file"});
+    CHECK((*data)->remarks()[0].find("1 files are ignored") != std::string::npos);
+    fs::remove(tiny.folder.File(link));
+  }
 }
 
 TEST_CASE("one class, no class, an empty class and an unknown class are errors") {

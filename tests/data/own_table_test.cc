@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
+#include <thread>
 
+#include "common/system.h"
 #include "data/dataset.h"
 #include "tests/data/check_message.h"
 #include "tests/data/read_all.h"
@@ -159,6 +162,20 @@ TEST_CASE("a small spread beside a large mean is information") {
   CheckStandardised(table, Column([](size_t i) { return fmt::format("{}", 1e9 + double(i % 5)); }));
 }
 
+TEST_CASE("a table has the same values in a thread that flushes denormals") {
+  const TwoFiles table;
+  table.WriteColumn(Column([](size_t i) { return fmt::format("{}e-308", 3 + i % 9); }));
+  const auto before = table.Open();
+  REQUIRE_MESSAGE(before.ok(), before.status().message());
+  Result<std::unique_ptr<DataSet>> flushed = Corrupt("not read");
+  std::thread([&] {
+    SetFloatEnvironment();
+    flushed = table.Open();
+  }).join();
+  REQUIRE_MESSAGE(flushed.ok(), flushed.status().message());
+  CHECK((*flushed)->fingerprint() == (*before)->fingerprint());
+}
+
 TEST_CASE("a plus sign and a number that rounds to 0 are numbers") {
   const TwoFiles table;
   table.WriteColumn(Column([](size_t i) { return fmt::format("+{}.5", i % 9); }));
@@ -233,6 +250,10 @@ TEST_CASE("another separator is named, with what to do") {
   table.CheckError({"line 1", "separated by blanks", "tr -s ' ' ,"});
   table.WriteBoth("x;v;label\n0,095;1,25;a\n3,979;-1,571;b\n");
   table.CheckError({"line 1", "semicolons", "decimal comma ('0,095'", "sed 's/,/./g; s/;/,/g'"});
+  table.WriteBoth("\"x\";\"v\";\"label\"\n\"0,095\";\"1,25\";\"a\"\n");
+  table.CheckError({"line 1", "semicolons", "decimal comma ('0,095'"});
+  table.WriteBoth("x v label\n0,095 1,25 a\n3,979 -1,571 b\n");
+  table.CheckError({"line 1", "blanks", "decimal comma ('0,095'", "sed 's/,/./g; s/  */,/g'"});
   table.WriteBoth("x;y,v,label\n1,2,a\n2,3,b\n");  // a name may have a semicolon
   CHECK(table.Open().ok());
 }
@@ -252,6 +273,10 @@ TEST_CASE("another encoding is named, with what to do") {
       "x,label\n1,m\xfc"
       "de\n2,b\n");
   table.CheckError({"line 2", "column 'label'", "expected UTF-8"});
+  table.WriteBoth(
+      "x,label\n1,a\n1\xa0"
+      "475,b\n");
+  table.CheckError({"line 3", "column 'x' holds '1\\xa0475', and a number in line 2", "iconv"});
   table.WriteBoth("x,label\r1,a\r2,b\r");
   table.CheckError({"line 1", "lines end with CR alone", "tr '\\r' '\\n'"});
   for (const bool is_big : {false, true}) {
@@ -279,13 +304,20 @@ TEST_CASE("a missing header is named") {
   table.job.label = "label";
   table.WriteBoth("2019,2020,label\n1,2,a\n2,1,b\n");  // years are names
   CHECK(table.Open().ok());
+  for (const char* row : {"+0.5,a", "1e5,a", "-3,a", "17,a"}) {
+    table.WriteBoth(fmt::format("{}\n2,b\n3,a\n", row));
+    const std::string number(row, std::strchr(row, ','));
+    table.CheckError({"line 1", "the number '" + number + "'", "header seems to be missing"});
+  }
 }
 
 TEST_CASE("numbers in another notation are never categories") {
   const TwoFiles table;
-  for (const char* word :
-       {"1,475", "31,745", "1.234.567", "1.234,5", "1 475", "1'475.25", "0,5", "-0,25", "1,5e3",
-        "12%", "12.5 %", "$5", "€1,475", "\u22121.5", "1\u00a0475"}) {
+  for (const char* word : {"1,475",     "31,745",      "1.234.567", "1.234,5",         "1 475",
+                           "1'475.25",  "0,5",         "-0,25",     "1,5e3",           "12%",
+                           "12.5 %",    "$5",          "€1,475",    "\u22121.5",       "1\u00a0475",
+                           "12,34,567", "-1,23,456.5", "5 €",       "1.234,50\u00a0€", "1.5D-03",
+                           "(1,475)",   "(1.5)"}) {
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     table.CheckError({"train.csv: line 2: column 'u' holds '" + std::string(word) + "'",
                       "it looks like a number"});
@@ -294,13 +326,23 @@ TEST_CASE("numbers in another notation are never categories") {
                       "it looks like a number"});
   }
   for (const char* word : {"2020-01-31", "01.02.2020", "192.168.0.1", "10:30", "A1", "1.2.3", "%",
-                           "$", "1/2", "5 km", "-"}) {
+                           "$", "1/2", "5 km", "-", "12D4", "12.34.567", "(a)", "1,23,45"}) {
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\nx,b\n", word));
     const auto data = table.Open();
     REQUIRE_MESSAGE(data.ok(), data.status().message());
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     CHECK(table.Open().ok());
   }
+}
+
+TEST_CASE("a column of which most values look like numbers is no category") {
+  const TwoFiles table;
+  table.WriteBoth("u,label\n-,a\n\"1,475\",b\n\"2,310\",a\n");
+  table.CheckError({"line 3: column 'u' holds '1,475', and 2 of 3 values are like it"});
+  table.WriteBoth("u,label\n1475,a\n-,b\n");
+  table.CheckError({"line 3: column 'u' holds '-', and a number in line 2", "write NA"});
+  table.WriteBoth("u,label\n5%,a\nlow,b\nhigh,a\n");
+  CHECK(table.Open().ok());
 }
 
 // ---- variations ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // `pando resume --steps` and `--epochs`: a run goes on beyond its end, in another folder.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -124,6 +125,25 @@ TEST_CASE("a copy that fails leaves no folder") {
   CHECK(ended.exit_code == kExitUsage);
   CHECK_MESSAGE(Contains(ended.err, "cannot copy " + run + "/snapshots"), ended.err);
   for (const char* name : {"new", "new.part"}) CHECK_FALSE(fs::exists(temp.File(name)));
+}
+
+TEST_CASE("a rest of an earlier copy that cannot be removed is an error that names it") {
+  TempFolder temp;
+  const std::string run = temp.File("run"), part = temp.File("new.part");
+  Train(temp, "run", kSmall + Args{"--epochs", "1"});
+  fs::create_directories(part + "/closed");
+  std::ofstream(part + "/closed/rest") << "of a copy that was cut short";
+  fs::permissions(part + "/closed", fs::perms::owner_read | fs::perms::owner_exec);
+  Args without_rights;  // permissions do not hold for root
+  if (geteuid() == 0) without_rights = {"setpriv", "--bounding-set=-dac_override"};
+  Process process(temp.path(), "resume",
+                  {"resume", run, "--steps", "20", "--run-dir", temp.File("new")}, without_rights);
+  process.Await();
+  CHECK(process.exit_code() == kExitUsage);
+  CHECK_MESSAGE(Contains(process.err(), "cannot remove " + part + ": Permission denied"),
+                process.err());
+  CHECK_FALSE(fs::exists(temp.File("new")));
+  fs::permissions(part + "/closed", fs::perms::owner_all);
 }
 
 TEST_CASE("a run that has not ended with its newest snapshot is resumed first") {

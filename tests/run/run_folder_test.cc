@@ -424,6 +424,21 @@ TEST_CASE("a full disk is one clear error") {
         "cannot write " + temp.path() + "/metrics.csv: No space left on device; free some space");
 }
 
+TEST_CASE("a device and a folder are not replaced by a file") {
+  TempFolder temp;
+  fs::create_directory(temp.path() + "/folder");
+  fs::create_symlink("/dev/null", temp.path() + "/link");
+  for (const std::string name : {"/folder", "/link"}) {
+    const Status status = AtomicFile::Create(temp.path() + name).status();
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK(status.message().starts_with("cannot replace " + temp.path() + name + ": it is a "));
+    CHECK_FALSE(fs::exists(temp.path() + name + ".tmp"));
+  }
+  CHECK(AtomicFile::Create("/dev/null").status().message() ==
+        "cannot replace /dev/null: it is a device, socket or pipe; give the name of a file");
+  CHECK(fs::is_character_file("/dev/null"));
+}
+
 TEST_CASE("a file that is not committed leaves nothing") {
   TempFolder temp;
   const std::string path = temp.path() + "/file";
