@@ -9,7 +9,7 @@ namespace pando {
 namespace {
 
 constexpr size_t kNamesMax = 3;
-constexpr size_t kNameBytesMax = 256;  // longer ones are like no other
+constexpr size_t kWordBytesMax = 256;  // longer ones are like no other
 constexpr size_t kPartLengthMin = 3;   // shorter parts occur in too many names
 
 std::string Fold(std::string_view text) {
@@ -105,7 +105,7 @@ std::vector<std::string> NearestNames(std::string_view typed, std::span<const st
   std::vector<std::pair<size_t, std::string>> near;
   for (const std::string& name : known) {
     // The time is the product of both sizes.
-    if (std::max(typed.size(), name.size()) > kNameBytesMax) continue;
+    if (std::max(typed.size(), name.size()) > kWordBytesMax) continue;
     const size_t distance = EditDistance(typed, name);
     if (IsNear(Fold(typed), Fold(name), distance)) near.emplace_back(distance, name);
   }
