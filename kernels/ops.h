@@ -4,10 +4,10 @@
 // Shapes in comments are logical: [samples, height, width, channels]. Arrays of activations are
 // stored in that order, densely packed, with elements of the device's type, and are passed as
 // `void`. Parameters, their gradients, statistics and random factors are floats. Parameters and
-// their gradients are in PyTorch's layouts. Gradients are written, not added to, and are sums over
-// samples, never means (P2). Every pointer is to the device's memory (kernels/device.h), unless it
-// is called `host`. Parameters and their gradients may begin at any float; all other arrays are
-// aligned to 64 bytes.
+// their gradients are in PyTorch's layouts. Gradients are written, not added to except by adds_dx,
+// and are sums over samples, never means (P2). Every pointer is to the device's memory
+// (kernels/device.h), unless it is called `host`. Parameters and their gradients may begin at any
+// float; all other arrays are aligned to 64 bytes.
 //
 // Every operation runs on the calling thread, or on the device's stream in the order of the calls.
 // It allocates nothing. Its result is a pure function of its arguments' values: it does not depend
@@ -80,6 +80,7 @@ struct Conv2dBackwardArgsOf {
   Element* dx = nullptr;        // out: [samples, input], with slack; null: not needed (first layer)
   float* dweight = nullptr;     // out: as weight
   float* dbias = nullptr;       // out: as bias; null: not needed
+  bool adds_dx = false;         // on a GPU: dx is added to what dx has
 };
 using Conv2dBackwardArgs = Conv2dBackwardArgsOf<void>;
 

@@ -188,6 +188,7 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
                                          .kept = Bytes(buffers.kept),
                                          .dy = Bytes(buffers.dy),
                                          .dx = {Bytes(buffers.dx[0]), Bytes(buffers.dx[1])},
+                                         .adds_dx = buffers.adds_dx,
                                          .gradients = gradients,
                                          .scratch = Span(buffers.scratch)});
   AddGradients(layer, buffers);

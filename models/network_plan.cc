@@ -207,11 +207,23 @@ class Planner {
     buffers.dy = Need(gradients_[i]);
     const std::optional<size_t> in_dy = InputInDy(i, traits);
     for (size_t k = 0; k < stage.inputs.size(); ++k) {
-      if (IsWanted(stage.inputs[k])) PlanGradient(stage.inputs[k], in_dy == k, k, &buffers);
+      if (!IsWanted(stage.inputs[k])) continue;
+      if (AddsGradient(stage.inputs[k], traits)) {
+        buffers.dx[k] = Need(gradients_[stage.inputs[k]]);
+        buffers.adds_dx = true;
+      } else {
+        PlanGradient(stage.inputs[k], in_dy == k, k, &buffers);
+      }
     }
   }
 
   bool IsWanted(int value) const { return value >= 0 && plan_.has_backward[value]; }
+
+  // Then no array and no addition are needed.
+  bool AddsGradient(int value, const StageTraits& traits) const {
+    return traits.can_add_dx && request_.device.kind == DeviceKind::kCuda &&
+           gradients_[value] != kNoBuffer;
+  }
 
   // The input whose gradient reuses the place of dy.
   std::optional<size_t> InputInDy(size_t i, const StageTraits& traits) const {

@@ -78,6 +78,7 @@ struct BackwardBuffers {
   size_t dy = kNoBuffer;
   size_t dx[kStageInputsMax] = {kNoBuffer, kNoBuffer};   // written by the stage
   size_t sum[kStageInputsMax] = {kNoBuffer, kNoBuffer};  // then dx is added to this
+  bool adds_dx = false;                                  // the stage itself adds to dx[0]
 };
 
 struct StageRun {  // [first, last) of stages

@@ -48,6 +48,7 @@ struct StageBackward {
   const std::byte* kept;
   void* dy;                   // the stage may change it
   void* dx[kStageInputsMax];  // null: not needed. One whose may_be_dy is set may be dy
+  bool adds_dx;               // dx[0] is added to; only if can_add_dx
   float* gradients;
   std::span<std::byte> scratch;
 };
@@ -57,6 +58,7 @@ struct StageTraits {
   bool reads_input = false;
   bool reads_output = false;
   bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may use the place of dy
+  bool can_add_dx = false;  // on a GPU: the first input's gradient to what its place has
 };
 
 // Threads: any number at once; a stage has no state between calls.

@@ -145,6 +145,7 @@ void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
 
 void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch) {
+  PANDO_CHECK(!args.adds_dx);
   const PlainPath* plain = ChoosePlainPath(spec);
   if (plain == nullptr) return SmallConvBackward(spec, args, scratch);
   ScratchCarver carver(scratch);

@@ -165,7 +165,7 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   FilterToFloats(gpu, spec, s.dweight, args.dweight);
   if (args.dx == nullptr) return;
   FilterToElements(gpu, spec, args.weight, s.weight);
-  Convolve(gpu, {ConvPass::kDataGradient, spec, args.sample_count},
+  Convolve(gpu, {ConvPass::kDataGradient, spec, args.sample_count, args.adds_dx},
            {.x = args.dx, .w = s.weight, .y = dy});
 }
 

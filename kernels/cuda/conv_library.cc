@@ -36,9 +36,10 @@ std::string ProblemText(const ConvProblem& p) {
   constexpr std::array kPasses{"forward", "data gradient", "weight gradient"};
   const Conv2dSpec& s = p.spec;
   return fmt::format(
-      "{} of {} x {} x {} x {} to {} channels, kernel {}, stride {}, padding {}, groups {}",
+      "{} of {} x {} x {} x {} to {} channels, kernel {}, stride {}, padding {}, groups {}{}",
       kPasses.at(static_cast<size_t>(p.pass)), p.sample_count, s.input.height, s.input.width,
-      s.input.channels, s.out_channels, s.kernel, s.stride, s.padding, s.groups);
+      s.input.channels, s.out_channels, s.kernel, s.stride, s.padding, s.groups,
+      p.adds ? ", added" : "");
 }
 
 size_t ConvWorkspaceBytes(size_t total_bytes) {
@@ -57,7 +58,8 @@ ConvLibrary::Key ConvLibrary::KeyFor(const ConvProblem& p) {
           s.stride,
           s.padding,
           s.groups,
-          p.sample_count};
+          p.sample_count,
+          p.adds};
 }
 
 ConvLibrary::ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream,

@@ -197,7 +197,7 @@ std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, 
   operation.SetChild(names.y, y);
   operation.SetChild(names.convolution, convolution);
   operation.SetOne(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
-  operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, problem.adds ? 1.0f : 0.0f);
   if (!operation.TryFinalize()) return std::nullopt;
   Descriptor graph(api, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.SetOne(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);

@@ -30,6 +30,7 @@ struct ConvProblem {
   ConvPass pass = ConvPass::kForward;
   Conv2dSpec spec;  // the convolution alone
   uint32_t sample_count = 1;
+  bool adds = false;  // a data gradient: x is added to
 };
 
 // The pass's result, one of the three, is written: y, x or w.
@@ -111,7 +112,8 @@ class ConvLibrary {
   // REQUIRES: the arrays are aligned to 16 bytes.
   bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 
-  // From now on each problem is measured when it is first run, with its arrays.
+  // From now on each problem is measured when it is first run, with its arrays. Those of a problem
+  // that adds are then undefined.
   void StartMeasuring();
   // Ends the measuring. Returns the fastest engine of each problem that was run since it began.
   // REQUIRES: StartMeasuring was called.
@@ -133,7 +135,7 @@ class ConvLibrary {
   const cudaStream_t stream_;
   const OnEngineNote on_note_;
   const Clock clock_;
-  using Key = std::array<uint32_t, 10>;  // of a problem
+  using Key = std::array<uint32_t, 11>;  // of a problem
   static Key KeyFor(const ConvProblem& problem);
   std::map<Key, std::unique_ptr<ConvPlan>> plans_;  // null: there is no engine
   EngineChoice choice_;

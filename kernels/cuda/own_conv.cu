@@ -23,7 +23,7 @@ struct Scratch {
 // One thread: kWidth channels of one pixel of the result, y or backward dx, which gathers from the
 // other side. Blocks: the rows of all samples along x, the pixels and channels of a row along y.
 template <class T, int kWidth, bool kBackward>
-__global__ void Gather(ConvGeometry g, const T* from, const float* weight, T* to) {
+__global__ void Gather(ConvGeometry g, const T* from, const float* weight, bool adds, T* to) {
   const SampleShape source = kBackward ? g.out : g.in, result = kBackward ? g.in : g.out;
   const uint32_t columns = result.channels / kWidth;
   const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
@@ -31,7 +31,9 @@ __global__ void Gather(ConvGeometry g, const T* from, const float* weight, T* to
   const uint32_t channel = i % columns * kWidth, x = i / columns;
   const size_t sample = blockIdx.x / result.height;
   const uint32_t y = blockIdx.x % result.height;
+  to += (size_t{blockIdx.x} * result.width + x) * result.channels + channel;
   float sums[kWidth] = {};
+  if (adds) LoadFloats<kWidth>(to, sums);
   for (uint32_t ky = 0; ky < g.spec.kernel; ++ky) {
     const uint32_t row = FindSource<kBackward>(g, y, ky);
     if (row >= source.height) continue;
@@ -45,19 +47,18 @@ __global__ void Gather(ConvGeometry g, const T* from, const float* weight, T* to
       for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * factors[k];
     }
   }
-  const size_t pixel = size_t{blockIdx.x} * result.width + x;
-  StoreFloats<kWidth>(sums, to + pixel * result.channels + channel);
+  StoreFloats<kWidth>(sums, to);
 }
 
 template <bool kBackward>
 void LaunchGather(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count, const void* from,
-                  const float* weight, void* to) {
+                  const float* weight, bool adds, void* to) {
   const ConvGeometry g(spec);
   const SampleShape result = kBackward ? g.in : g.out;
   WithPacks(gpu.element(), result.channels, [&]<class T, int kWidth>() {
     const size_t row_threads = size_t{result.width} * (result.channels / kWidth);
     Launch(gpu, dim3(result.height * sample_count, DivideUp(row_threads, kMapThreads)),
-           dim3(kMapThreads), Gather<T, kWidth, kBackward>, g, from, weight, to);
+           dim3(kMapThreads), Gather<T, kWidth, kBackward>, g, from, weight, adds, to);
   });
 }
 
@@ -124,7 +125,7 @@ void DepthwiseForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwa
                       void* y, std::span<std::byte> scratch) {
   const Scratch s{spec, ScratchCarver(scratch)};
   TransposeFloats(gpu, spec.out_channels, spec.kernel * spec.kernel, args.weight, s.weight);
-  LaunchGather<false>(gpu, spec, args.sample_count, args.x, s.weight, y);
+  LaunchGather<false>(gpu, spec, args.sample_count, args.x, s.weight, /*adds=*/false, y);
 }
 
 void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
@@ -144,7 +145,7 @@ void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBack
   TransposeFloats(gpu, taps, spec.out_channels, s.dweight, args.dweight);
   if (args.dx == nullptr) return;
   TransposeFloats(gpu, spec.out_channels, taps, args.weight, s.weight);
-  LaunchGather<true>(gpu, spec, args.sample_count, dy, s.weight, args.dx);
+  LaunchGather<true>(gpu, spec, args.sample_count, dy, s.weight, args.adds_dx, args.dx);
 }
 
 // ------------------------------------------------------------------------ direct, for any shape
@@ -153,7 +154,8 @@ namespace {
 
 // One thread per element of the result.
 template <class T, bool kBackward>
-__global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const T* w, T* to) {
+__global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const T* w, bool adds,
+                             T* to) {
   const SampleShape source = kBackward ? g.out : g.in, result = kBackward ? g.in : g.out;
   const uint32_t group_in = g.in.channels / g.spec.groups,
                  group_source = source.channels / g.spec.groups,
@@ -165,7 +167,7 @@ __global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const 
     const auto x = static_cast<uint32_t>(pixel % result.width);
     const auto y = static_cast<uint32_t>(row % result.height);
     const uint32_t first = channel / group_result * group_source;
-    float sum = 0;
+    float sum = adds ? ToFloat(to[i]) : 0.0f;
     for (uint32_t ky = 0; ky < g.spec.kernel; ++ky) {
       for (uint32_t kx = 0; kx < g.spec.kernel; ++kx) {
         const uint32_t source_y = FindSource<kBackward>(g, y, ky);
@@ -237,10 +239,10 @@ void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arr
   switch (problem.pass) {
     case ConvPass::kForward:
       return Launch(gpu, GridSize(gpu, out, 1), threads, DirectGather<T, false>, g, out, arrays.x,
-                    arrays.w, arrays.y);
+                    arrays.w, problem.adds, arrays.y);
     case ConvPass::kDataGradient:
       return Launch(gpu, GridSize(gpu, in, 1), threads, DirectGather<T, true>, g, in, arrays.y,
-                    arrays.w, arrays.x);
+                    arrays.w, problem.adds, arrays.x);
     case ConvPass::kWeightGradient: {
       const uint32_t lanes = WeightLanes(problem.spec);
       return Launch(gpu, dim3(DivideUp(problem.spec.weight_size() * lanes, kMapThreads)), threads,

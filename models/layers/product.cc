@@ -92,7 +92,7 @@ class ConvStage : public Stage {
     if (dropout2d != nullptr) dropout_.emplace(*dropout2d, spec.out_channels);
   }
   StageTraits traits() const override {
-    return {.reads_input = true, .reads_output = spec_.relu || spec_.max_pool};
+    return {.reads_input = true, .reads_output = spec_.relu || spec_.max_pool, .can_add_dx = true};
   }
   void Forward(const Pass& pass, const StageForward& a) const override {
     if (dropout_) dropout_->Draw(pass, Floats(a.kept));
@@ -117,7 +117,8 @@ class ConvStage : public Stage {
                     .dy = a.dy,
                     .dx = a.dx[0],
                     .dweight = a.gradients + at_.weight,
-                    .dbias = at_.has_bias ? a.gradients + at_.bias : nullptr},
+                    .dbias = at_.has_bias ? a.gradients + at_.bias : nullptr,
+                    .adds_dx = a.adds_dx},
                    a.scratch);
   }
   // Dropout's factors, then the places of the maxima.

@@ -59,6 +59,7 @@ class Direct {
         spec_(p.spec),
         out_(p.spec.conv_output()),
         sample_count_(p.sample_count),
+        adds_(p.adds),
         x_(static_cast<T*>(a.x)),
         w_(static_cast<T*>(a.w)),
         y_(static_cast<T*>(a.y)),
@@ -72,7 +73,8 @@ class Direct {
       AddTap(at / taps, static_cast<uint32_t>(at % taps));
     }
     T* result = pass_ == ConvPass::kForward ? y_ : pass_ == ConvPass::kDataGradient ? x_ : w_;
-    for (size_t i = 0; i < sums_.size(); ++i) result[i] = FromFloat<T>(sums_[i]);
+    for (size_t i = 0; i < sums_.size(); ++i)
+      result[i] = FromFloat<T>(adds_ ? ToFloat(result[i]) + sums_[i] : sums_[i]);
   }
 
  private:
@@ -118,6 +120,7 @@ class Direct {
   const Conv2dSpec spec_;
   const SampleShape out_;
   const size_t sample_count_;
+  const bool adds_;
   T* const x_;
   T* const w_;
   T* const y_;

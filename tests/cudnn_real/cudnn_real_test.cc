@@ -124,6 +124,26 @@ TEST_CASE("H100: engines in bf16 and strict fp32 exist, are permitted and can be
     CheckPlans(FindGpu("h100"), precision, problems);
 }
 
+TEST_CASE("H100: a data gradient that adds has the first engine of one that writes") {
+  const Gpu gpu = FindGpu("h100");
+  size_t adding_count = 0;
+  for (const RealPrecision& precision : {kBf16, kFp32}) {
+    RealPlanner planner(gpu, precision, ConvWorkspaceBytes(gpu.memory_bytes));
+    for (ConvProblem problem : ZooProblems(std::array{std::string("resnet50")}, std::array{256u})) {
+      if (!problem.adds) continue;
+      ++adding_count;
+      CAPTURE(ProblemText(problem));
+      const Proposals adding = planner.Propose(problem, 1);
+      problem.adds = false;
+      const Proposals writing = planner.Propose(problem, 1);
+      REQUIRE(!adding.plans.empty());
+      REQUIRE(!writing.plans.empty());
+      CHECK(adding.plans.front()->engine() == writing.plans.front()->engine());
+    }
+  }
+  CHECK(adding_count > 0);
+}
+
 // Engine 0 needs no workspace and is the slowest one. It computes 2 of 68 problems with 1 GiB,
 // and would compute 13 with 256 MiB.
 TEST_CASE("the workspace is large enough for the engines of ResNet-50 in strict fp32") {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -57,15 +58,25 @@ Gpu ReadGpu(const std::string& path) {
 
 namespace {
 
-std::vector<Layer> Convolutions(const std::string& name) {
+struct Convolution {
+  Layer layer;
+  bool adds_gradient;  // a later layer reads its input too, and wrote the gradient
+};
+
+std::vector<Convolution> Convolutions(const std::string& name) {
   const ZooModel* model = FindZooModel(name);
   PANDO_CHECK(model != nullptr && model->layers != nullptr);
   const Result<Graph> graph =
       Graph::Build(name, model->layers(name, model->class_count), model->input, model->class_count);
   PANDO_CHECK(graph.ok());
-  std::vector<Layer> found;
+  std::map<int, const Layer*> last_readers;
   for (const Layer& layer : graph->layers()) {
-    if (layer.spec.kind == LayerKind::kConv2d) found.push_back(layer);
+    for (const int input : layer.inputs) last_readers[input] = &layer;
+  }
+  std::vector<Convolution> found;
+  for (const Layer& layer : graph->layers()) {
+    if (layer.spec.kind == LayerKind::kConv2d)
+      found.push_back({layer, last_readers[layer.inputs[0]] != &layer});
   }
   return found;
 }
@@ -89,12 +100,12 @@ std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
     if (seen.insert(ProblemText(problem)).second) problems.push_back(problem);
   };
   for (const std::string& model : models) {
-    for (const Layer& layer : Convolutions(model)) {
+    for (const auto& [layer, adds_gradient] : Convolutions(model)) {
       const Conv2dSpec spec = SpecFor(layer);
       if (IsDepthwise(spec)) continue;  // our own kernels compute it
       for (const uint32_t batch : batches) {
         add({ConvPass::kForward, spec, batch});
-        if (layer.has_input_gradient) add({ConvPass::kDataGradient, spec, batch});
+        if (layer.has_input_gradient) add({ConvPass::kDataGradient, spec, batch, adds_gradient});
         add({ConvPass::kWeightGradient, spec, batch});
       }
     }

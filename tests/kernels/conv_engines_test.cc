@@ -131,6 +131,17 @@ TEST_CASE("engines that were decided elsewhere are used, and other problems foll
   CHECK(f.Run(kForward) == 0);
 }
 
+TEST_CASE("a gradient that adds is another problem than one that does not") {
+  LibraryFixture f({5, 0});
+  ConvProblem gradient{ConvPass::kDataGradient, kForward.spec, 32};
+  CHECK(f.Run(gradient) == 0);
+  gradient.adds = true;
+  f.library.Use({{ProblemText(gradient), {.index = 1, .knobs = {{1, 2}}}}});
+  CHECK(f.Run(gradient) == 1);
+  gradient.adds = false;
+  CHECK(f.Run(gradient) == 0);
+}
+
 TEST_CASE("a problem without an engine makes one note, a warning") {
   LibraryFixture f({});
   CHECK(f.Run(kForward) == -1);

@@ -110,6 +110,15 @@ TEST_CASE("a heuristic that fails at any point has no engine, and the others hav
   }
 }
 
+TEST_CASE("a data gradient that adds is asked for with beta 1") {
+  PlannerFixture f;
+  ConvProblem gradient{.pass = ConvPass::kDataGradient, .spec = f.problem.spec};
+  f.planner->Propose(gradient, 1);
+  gradient.adds = true;
+  f.planner->Propose(gradient, 1);
+  CHECK(f.fake.betas == std::vector<float>{0, 1});
+}
+
 TEST_CASE("engines without a plan, or with a workspace that is too large, are not proposed") {
   PlannerFixture f;
   f.fake.without_plan = {7};

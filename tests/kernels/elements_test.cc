@@ -122,6 +122,38 @@ TEST_CASE("convolutions of small elements are those of floats") {
   }
 }
 
+TEST_CASE("a convolution's data gradient can be added to another one") {
+  const std::vector<Conv2dSpec> specs{{{9, 7, 16}, 24, 3, 1, 1},
+                                      {{8, 8, 4}, 6, 3, 2, 1, false, false, 2},
+                                      {{7, 6, 32}, 32, 3, 2, 1, false, false, 32},
+                                      {{5, 5, 9}, 9, 3, 1, 1, false, false, 9}};
+  constexpr uint32_t kSamples = 3;
+  for (const Conv2dSpec& spec : specs) {
+    CAPTURE(spec.input.channels);
+    CheckElements([&](Bench& b) {
+      const size_t in = spec.input.size() * kSamples, out = spec.output().size() * kSamples;
+      const Doubles before = ExactValues(in, 1);
+      void *dx = b.Elements(in), *added = b.Elements(before);
+      Conv2dBackwardArgs args{.sample_count = kSamples,
+                              .x = b.Elements(ExactValues(in, 2)),
+                              .weight = b.Floats(ExactValues(spec.weight_size(), 3)),
+                              .dy = b.Elements(ExactValues(out, 4)),
+                              .dx = dx,
+                              .dweight = b.Numbers<float>(spec.weight_size())};
+      const auto scratch = b.Scratch(Conv2dScratchBytes(b.device(), spec, kSamples));
+      Conv2dBackward(b.device(), spec, args, scratch);
+      args.dx = added;
+      args.adds_dx = true;
+      Conv2dBackward(b.device(), spec, args, scratch);
+      Doubles sums = b.ReadElements(dx, in), got = b.ReadElements(added, in);
+      for (size_t i = 0; i < in; ++i) sums[i] += before[i];
+      const bool is_sum = got == sums;
+      CHECK((is_sum || b.device().element != ElementType::kFloat32));  // exact in floats
+      return Results{got};
+    });
+  }
+}
+
 TEST_CASE("linear layers of small elements are those of floats") {
   const LinearSpec spec{40, 24};
   constexpr uint32_t kSamples = 17;

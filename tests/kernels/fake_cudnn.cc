@@ -110,6 +110,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
   for (int64_t i = 0; name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && i < count; ++i)
     at.engine.knobs[At(handles[i]).knob_type] = At(handles[i]).knob_value;
   if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) at.engine = At(handles[0]).engine;
+  if (name == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)
+    TheFake().betas.push_back(*static_cast<const float*>(values));
   return CUDNN_STATUS_SUCCESS;
 }
 

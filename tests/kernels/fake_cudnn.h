@@ -26,6 +26,7 @@ struct FakeCudnn {
   std::map<int64_t, int64_t> workspace_bytes;        // by engine
   std::set<int64_t> without_plan;                    // engines for other GPUs
   std::vector<FakeEngine> executed;
+  std::vector<float> betas;  // of data gradients, as set
 };
 
 }  // namespace pando

@@ -54,6 +54,24 @@ void CheckGradients(const NetworkGolden& golden, const TensorLayout& layout,
   MESSAGE(golden.model << ": gradients off by at most " << largest);
 }
 
+TEST_CASE("a GPU's convolutions add to the gradient of a residual, without an array for it") {
+  Job job;
+  job.model = "resnet18-cifar";
+  const Result<Model> model = Model::Create(job, {32, 32, 3}, 10);
+  REQUIRE(model.ok());
+  const std::vector<StagePlan> stages = PlanStages(model->graph());
+  const NetworkPlan plan = PlanTraining({stages, {32, 32, 3}, 2, TestDevice()}, {});
+  size_t adding_count = 0, sum_count = 0;
+  for (const BackwardBuffers& buffers : plan.backward) {
+    adding_count += buffers.adds_dx;
+    for (size_t sum : buffers.sum) sum_count += sum != kNoBuffer;
+  }
+  constexpr size_t kBlocks = 8;
+  const bool is_gpu = TestDevice().kind == DeviceKind::kCuda;
+  CHECK(adding_count == (is_gpu ? kBlocks : 0));
+  CHECK(sum_count == (is_gpu ? 0 : kBlocks));
+}
+
 TEST_CASE("whole models' losses and gradients equal PyTorch's") {
   for (const nlohmann::json& j : ReadNetworkGoldens("network_goldens.json")) {
     const NetworkGolden golden = ReadNetworkGolden(j);
