@@ -24,6 +24,8 @@ template <class T>
 struct Time {
   T& ms;
 };
+template <class T>
+Time(T&) -> Time<T>;  // clang 14 does not deduce it
 
 // ---- what the tables hold: one walk over the fields serves names, writing and reading -----------
 
@@ -95,7 +97,10 @@ struct NamedField {
   std::string_view name;
   T& member;
 };
-#define PANDO_FIELD(member) NamedField(MemberName(#member), member)
+template <class T>
+NamedField(std::string_view, T&) -> NamedField<T>;  // clang 14 does not deduce it
+#define PANDO_FIELD(member) \
+  NamedField { MemberName(#member), member }
 
 void Visit(auto io, StoredShard& m) { io(PANDO_FIELD(m.hash), PANDO_FIELD(m.file)); }
 
