@@ -6,6 +6,7 @@
 //
 // The rounds run in a child process, so that the parent can name the one that failed.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +155,7 @@ int Replay(const std::vector<std::string>& corpus, const Options& options,
   const pid_t child = fork();
   PANDO_CHECK(child >= 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     RunAll(corpus, options, round);
     std::exit(0);
   }
