@@ -343,8 +343,8 @@ TEST_CASE("a value that does not fit its column names table, column and file") {
   CHECK(error("UPDATE members SET peer = json_set(peer, '$.incarnation', 'xyz')")
             .starts_with("table members, column peer: "));
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
-  CHECK(error("UPDATE members SET peer = '{\"node\": " + deep + "}'") ==
-        "table members, column peer: its JSON is nested too deeply");
+  CHECK(error("UPDATE members SET peer = '{\"node\": " + deep + "}'")
+            .starts_with("table members, column peer: its JSON is nested too deeply; "));
   CHECK(error("UPDATE views SET view = '[[1'").starts_with("table views, column view: "));
   CHECK(error("UPDATE views SET view = '{\"id\": 1}'").starts_with("table views, column view: "));
   CHECK(error("UPDATE meta SET value = NULL WHERE key = 'term'")
