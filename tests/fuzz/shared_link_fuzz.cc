@@ -111,7 +111,8 @@ void ReceiveAll(SharedLink& link) {
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
-  const uint64_t segment_bytes = OfferedSegment().size_bytes();
+  // Not the offered one: a child that is forked later does not have its pages.
+  const uint64_t segment_bytes = SharedSegment::Create(kSegmentDataBytes)->size_bytes();
   const std::string hello = Packet(false, Control(1, 9, 0, 2));
   const std::string segment = Packet(true, Control(2, 0, segment_bytes, kReader));
   const std::string mapped = Packet(false, Control(3, 0, 0, 0));
