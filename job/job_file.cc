@@ -140,10 +140,7 @@ Status JobDraft::AddToml(std::string_view text, std::string file_name) {
   const auto place = [&](const toml::source_region& source) {
     return fmt::format("{}:{}", file_name, source.begin.line);
   };
-  if (IsDeepToml(text)) {
-    return InvalidArgument(
-        fmt::format("{}: a key has more than {} dots", file_name, kTomlKeyDotsMax));
-  }
+  PANDO_RETURN_IF_ERROR(CheckTomlDepth(text, file_name));
   toml::table root;
   try {
     root = toml::parse(text, file_name);

@@ -232,10 +232,7 @@ Result<Architecture> ReadNetwork(const toml::table& root, const std::string& fil
 
 Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
                                       uint32_t class_count) {
-  if (IsDeepToml(text)) {
-    return InvalidArgument(
-        fmt::format("{}: a key has more than {} dots", file_name, kTomlKeyDotsMax));
-  }
+  PANDO_RETURN_IF_ERROR(CheckTomlDepth(text, file_name));
   try {
     return ReadNetwork(toml::parse(text, file_name), file_name, class_count);
   } catch (const toml::parse_error& error) {

@@ -1,7 +1,8 @@
 #include "models/toml_depth.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <string>
 
 namespace pando {
 namespace {
@@ -34,6 +35,12 @@ bool IsDeepToml(std::string_view toml) {
       at = c == '#' ? std::min(toml.find('\n', at), toml.size()) : at + 1;
   }
   return false;
+}
+
+Status CheckTomlDepth(std::string_view toml, const std::string& file_name) {
+  if (!IsDeepToml(toml)) return Status();
+  return InvalidArgument(
+      fmt::format("{}: a key has more than {} dots", file_name, kTomlKeyDotsMax));
 }
 
 }  // namespace pando

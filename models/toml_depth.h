@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+
+#include "common/status.h"
 
 namespace pando {
 
@@ -12,5 +15,7 @@ inline constexpr size_t kTomlKeyDotsMax = 16;
 
 // Whether a key has more dots than this.
 bool IsDeepToml(std::string_view toml);
+// kInvalidArgument, with the file's name, if one has.
+Status CheckTomlDepth(std::string_view toml, const std::string& file_name);
 
 }  // namespace pando

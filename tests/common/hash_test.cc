@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/repeated.h"
+
 namespace pando {
 namespace {
 
@@ -13,12 +15,6 @@ std::string Hex(std::string_view text) {
   Hash128 hash;
   hash.Update(std::as_bytes(std::span(text)));
   return hash.Hex();
-}
-
-std::string Repeated(std::string_view word, int count) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += word;
-  return text;
 }
 
 // Expected values: Python's xxhash module, xxh3_128_hexdigest (canonical) and xxh3_64_intdigest.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/contains.h"
+#include "tests/repeated.h"
 
 namespace pando {
 namespace {
@@ -189,9 +190,7 @@ TEST_CASE("unknown names are errors with their line and the nearest name") {
 TEST_CASE("what is no TOML says where") {
   CHECK(Contains(ErrorFor("[train]\nsteps = \n"), "job.toml:2: not valid TOML"));
   CHECK(Contains(ErrorFor("[train]\nsteps = 1\nsteps = 2\n"), "job.toml:3: not valid TOML"));
-  std::string deep;
-  for (int i = 0; i < 200'000; ++i) deep += "a.";
-  CHECK(ErrorFor(deep + "a = 1\n") == "job.toml: a key has more than 16 dots");
+  CHECK(ErrorFor(Repeated("a.", 200'000) + "a = 1\n") == "job.toml: a key has more than 16 dots");
 }
 
 TEST_CASE("values of the wrong type or out of range are errors") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/models/support.h"
+#include "tests/repeated.h"
 
 namespace pando {
 namespace {
@@ -176,9 +177,10 @@ TEST_CASE("more layers than a network may have are refused") {
 }
 
 TEST_CASE("a key of very many parts is refused") {
-  std::string deep;
-  for (int i = 0; i < 200'000; ++i) deep += "a.";
-  CHECK(ParseGraph(deep + "a = 1\n").status().message().ends_with(": a key has more than 16 dots"));
+  CHECK(ParseGraph(Repeated("a.", 200'000) + "a = 1\n")
+            .status()
+            .message()
+            .ends_with(": a key has more than 16 dots"));
 }
 
 TEST_CASE("an error is one short line for any file content") {

@@ -4,14 +4,10 @@
 
 #include <string>
 
+#include "tests/repeated.h"
+
 namespace pando {
 namespace {
-
-std::string Repeated(const std::string& part, size_t count) {
-  std::string text;
-  for (size_t i = 0; i < count; ++i) text += part;
-  return text;
-}
 
 TEST_CASE("open brackets of JSON are counted, texts are not") {
   const std::string deepest = Repeated("[{\"a\":", kJsonDepthMax / 2);
