@@ -350,6 +350,7 @@ void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
     if (piece.kind == TensorKind::kMetric)
       weight = u.gradient[part.first - u.range.first + kMetricWeight];
     if (piece.kind != TensorKind::kParameter) return;
+    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no norm of it is asked for
     const bool is_lamb = options_.kind == OptimizerKind::kLamb;
     SquareSum gradient, direction, parameters;
     VisitSlices(u, part, [&]<int kSize>(const Slice<kSize>& s) {
