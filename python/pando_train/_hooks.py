@@ -57,9 +57,9 @@ class Hooks:
         return [norm for scope in self._scopes for norm in scope.norms]
 
     @property
-    def has_gradient(self) -> bool:
-        """Whether a gradient has left since begin()."""
-        return bool(self._gradients)
+    def can_finish(self) -> bool:
+        """Whether a gradient has left since begin(), or the micro-batch weighs nothing and needs none."""
+        return bool(self._gradients) or self._exchange.weight == 0
 
     def remove(self) -> None:
         for norm in self.norms:

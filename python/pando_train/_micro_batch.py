@@ -54,8 +54,7 @@ class MicroBatch:
         try:
             if error is not None:
                 return self._handle(error)
-            # Without a gradient the loader raises, except after break.
-            if (hooks.has_gradient or self._weight == 0) and not exchange.is_abandoned:
+            if hooks.can_finish and not exchange.is_abandoned:  # otherwise the loader raises, except after break
                 self._finish(hooks, self._run.worker)
         except Abandoned:
             exchange.is_abandoned = True

@@ -187,8 +187,7 @@ class Run:
             if self._is_waiting:
                 raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
                                  "run, and no other process computes it")
-            is_done = self.hooks.has_gradient or self.exchange.weight == 0
-            if not (is_done or self.exchange.is_abandoned or self._is_over):
+            if not (self.hooks.can_finish or self.exchange.is_abandoned or self._is_over):
                 raise PandoError("a micro-batch ended without a gradient: call loss.backward() within "
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")
 

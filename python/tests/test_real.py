@@ -111,7 +111,7 @@ class FailureTest(RealCase):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        wait_until(lambda: not any(map(is_alive, children)), 10)
+        wait_until(lambda: all(map(is_gone, children)), 10)
 
 
 class TorchTest(RealCase):
@@ -193,13 +193,6 @@ def find_descendants(parent):
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
     pids = [int(line) for line in children.stdout.split()]
     return pids + [pid for child in pids for pid in find_descendants(child)]
-
-
-def is_alive(pid):
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
 
 
 def wait_until(condition, timeout_s=60):
