@@ -17,8 +17,7 @@ Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& re
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words);
 // "train.py" runs with python3, and other names are looked up in PATH. The environment gets
 // PANDO_LIBRARY (libpando_worker.so), PANDO_PROGRAM (this one), and in PYTHONPATH, behind what it
-// had, the package pando_train; and malloc keeps
-// freed memory.  kNotFound names what is missing.
+// had, the package pando_train; and malloc keeps freed memory.  kNotFound names what is missing.
 Result<WorkerProgram> FindProgram(const std::vector<std::string>& words);
 
 }  // namespace pando

@@ -258,7 +258,9 @@ def soak(args, folder):
     problems += [f"left behind: {path}" for path in sorted(left)]
     expected = args.hash or serial_hash(args, folder)
     print(f"expected hash {expected}", flush=True)
-    return problems + [f"hash {hash}" for hash in [summary.get("weights_hash")] if hash != expected]
+    if summary.get("weights_hash") != expected:
+        problems.append(f"hash {summary.get('weights_hash')}")
+    return problems
 
 
 def main():
