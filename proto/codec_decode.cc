@@ -41,7 +41,9 @@ class FrameIndex {
 // as 0, so the rest costs nothing.
 class ReadContext {
  public:
-  explicit ReadContext(const Frames& frames) : frame_index_(frames) {}
+  explicit ReadContext(const Frames& frames) : frame_index_(frames) {
+    for (const Blob& frame : frames) size_bytes_ += frame.size_bytes();
+  }
   const Status& status() const { return status_; }
   void Fail(std::string what) {
     if (status_.ok()) status_ = Corrupt(std::move(what));
@@ -54,6 +56,11 @@ class ReadContext {
     Fail(fmt::format("{} is {}, at most {} is allowed", what, value, max));
     return 0;
   }
+  // Whether nothing has failed and the message, with all its frames, is of this size.
+  bool IsAtMost(const char* what, Size size) {
+    AtMost(what, size_bytes_, static_cast<uint64_t>(size));
+    return status_.ok();
+  }
   Blob Payload(capnp::Data::Reader data) {
     const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
     if (size % sizeof(float) != 0) Fail(fmt::format("a payload of {} bytes is not floats", size));
@@ -64,6 +71,7 @@ class ReadContext {
 
  private:
   FrameIndex frame_index_;
+  uint64_t size_bytes_ = 0;
   Status status_;
 };
 
@@ -145,8 +153,9 @@ T ReadStruct(ReadContext& context, Wire wire) {
 
 Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
   switch (r.which()) {
-#define PANDO_READ(Name, CONSTANT, ...) \
-  case wire::Envelope::CONSTANT:        \
+#define PANDO_READ(Name, CONSTANT, handlers, sender, generation, size, ...) \
+  case wire::Envelope::CONSTANT:                                            \
+    if (!context.IsAtMost("bytes of a " #Name, Size::size)) return Bye{};   \
     return ReadStruct<Name>(context, r.get##Name());
     PANDO_MESSAGES(PANDO_READ)
 #undef PANDO_READ

@@ -55,6 +55,7 @@ template <class E>
 LastOf(const char*, E) -> LastOf<E>;  // clang 14 does not deduce it
 
 inline constexpr Limit kHostBytes{"bytes of a host name", kNameBytesMax};
+inline constexpr Limit kPublicKeyBytes{"bytes of a public key", kPublicKeyBytesMax};
 inline constexpr LastOf<Role> kRoles{"role", Role::kClient};
 
 // A message that is a list.
@@ -81,6 +82,7 @@ void Visit(auto io, Register& m) {
   io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax},
                 Limit{"bytes of an endpoint", kNameBytesMax}));
   io(PANDO_WIRE(WantedRank, m.wanted_rank), PANDO_WIRE(ProcessKey, m.process_key));
+  io(PANDO_WIRE(PublicKey, m.public_key, kPublicKeyBytes));
 }
 
 void Visit(auto io, DataFacts& m) {
@@ -152,7 +154,7 @@ void Visit(auto io, NodeInfo& m) {
   io(PANDO_WIRE(Host, m.host, kHostBytes));
   io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax},
                 Limit{"bytes of an endpoint", kNameBytesMax}));
-  io(PANDO_WIRE(ProbeHash, m.probe_hash));
+  io(PANDO_WIRE(ProbeHash, m.probe_hash), PANDO_WIRE(PublicKey, m.public_key, kPublicKeyBytes));
 }
 
 void Visit(auto io, SyncingBackup& m) { io(PANDO_WIRE(Peer, m.peer), PANDO_WIRE(Since, m.since)); }

@@ -28,12 +28,31 @@ constexpr bool HasCore(Core cores, Core core) {
   return (static_cast<uint8_t>(cores) & static_cast<uint8_t>(core)) != 0;
 }
 
-// The senders from which it is accepted. kAnyone: also a process that is no member, by the
-// scheduler. kMembers: members of the view and the scheduler.
-enum class Sender : uint8_t { kAnyone, kMembers, kOnlyScheduler };
+// The senders from which it is accepted. The first three also are no members, but hold a key (P44)
+// of that role or a stronger one where the run has keys; only the scheduler accepts theirs.
+// kServers, kWorkers, kNodes (both): members of the view in that role, and the scheduler.
+enum class Sender : uint8_t {
+  kReader,
+  kNewcomer,
+  kAdmin,
+  kServers,
+  kWorkers,
+  kNodes,
+  kOnlyScheduler
+};
+constexpr bool MayBeStranger(Sender sender) { return sender <= Sender::kAdmin; }
 
 // kOne: about versions, which another generation may have made again, so it is dropped there (P21).
 enum class Generation : uint8_t { kAny, kOne };
+
+// What a message may have in bytes, all its frames together; a longer one is not decoded. Lists are
+// of up to 65,536 items, texts of 64 KiB.
+enum class Size : uint32_t {
+  kSmall = 512 << 10,
+  kList = 32 << 20,
+  kDocument = 17 << 20,  // job files, status reports, engines
+  kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and what is said of each
+};
 
 // Which of a node's connections to the scheduler carries it.
 enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
@@ -43,64 +62,66 @@ struct MessageRow {
   Core handlers;
   Sender sender;
   Generation generation;
+  Size size;
   Channel channel = Channel::kData;
 };
 
-// X(message, its constant in Envelope::Which, handlers, sender, generation, channel if not kData)
+// X(message, its constant in Envelope::Which, handlers, sender, generation, size,
+//   channel if not kData)
 // clang-format off
 #define PANDO_MESSAGES(X) \
-  X(Register, REGISTER, kScheduler | kIntake, kAnyone, kAny) \
-  X(Welcome, WELCOME, kJoiner, kOnlyScheduler, kAny) \
-  X(Refused, REFUSED, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny) \
-  X(DeclarationWanted, DECLARATION_WANTED, kJoiner, kOnlyScheduler, kAny) \
-  X(Declaration, DECLARATION, kIntake, kAnyone, kAny) \
-  X(EngineProposal, ENGINE_PROPOSAL, kScheduler, kMembers, kAny) \
-  X(EngineDecision, ENGINE_DECISION, kJoiner, kOnlyScheduler, kAny) \
-  X(Ready, READY, kScheduler, kMembers, kAny) \
-  X(Heartbeat, HEARTBEAT, kScheduler, kMembers, kAny, kHeartbeat) \
-  X(HeartbeatAck, HEARTBEAT_ACK, kNone, kOnlyScheduler, kAny, kHeartbeat) \
-  X(ViewUpdate, VIEW_UPDATE, kLane | kWorker | kGroup, kMembers, kAny) \
-  X(ViewAck, VIEW_ACK, kScheduler, kMembers, kAny) \
-  X(Push, PUSH, kLane | kWorker, kMembers, kOne) \
-  X(Pull, PULL, kLane, kMembers, kOne) \
-  X(Params, PARAMS, kScheduler | kWorker | kGroup, kMembers, kOne) \
-  X(PushReply, PUSH_REPLY, kWorker, kMembers, kOne) \
-  X(Question, QUESTION, kLane | kWorker, kMembers, kOne) \
-  X(Answer, ANSWER, kWorker, kMembers, kOne) \
-  X(PeerSilent, PEER_SILENT, kScheduler, kMembers, kOne) \
-  X(GradientHashes, GRADIENT_HASHES, kScheduler, kMembers, kOne) \
-  X(GradientHashesAck, GRADIENT_HASHES_ACK, kWorker, kOnlyScheduler, kOne) \
-  X(Leave, LEAVE, kScheduler, kMembers, kAny) \
-  X(Root, ROOT, kLane, kMembers, kOne) \
-  X(RootAck, ROOT_ACK, kLane, kMembers, kOne) \
-  X(Partials, PARTIALS, kLane, kMembers, kOne) \
-  X(PartialsPull, PARTIALS_PULL, kLane, kMembers, kOne) \
-  X(Chunk, CHUNK, kLane, kMembers, kOne) \
-  X(ChunkAck, CHUNK_ACK, kLane, kMembers, kOne) \
-  X(Synced, SYNCED, kScheduler, kMembers, kOne) \
-  X(Divergence, DIVERGENCE, kScheduler, kMembers, kOne) \
-  X(SnapshotStored, SNAPSHOT_STORED, kScheduler, kMembers, kOne) \
-  X(SnapshotAck, SNAPSHOT_ACK, kLane, kOnlyScheduler, kOne) \
-  X(SnapshotAt, SNAPSHOT_AT, kLane, kOnlyScheduler, kOne) \
-  X(SnapshotAtAck, SNAPSHOT_AT_ACK, kScheduler, kMembers, kOne) \
-  X(RestoreFailed, RESTORE_FAILED, kScheduler, kMembers, kOne) \
-  X(ScalarsRequest, SCALARS_REQUEST, kScheduler, kMembers, kAny) \
-  X(Scalars, SCALARS, kLane, kOnlyScheduler, kOne) \
-  X(Progress, PROGRESS, kScheduler, kMembers, kOne) \
-  X(ProgressAck, PROGRESS_ACK, kLane, kOnlyScheduler, kOne) \
-  X(Evaluate, EVALUATE, kWorker | kGroup, kOnlyScheduler, kOne) \
-  X(EvaluationResult, EVALUATION_RESULT, kScheduler, kMembers, kOne) \
-  X(ReleasePin, RELEASE_PIN, kLane, kOnlyScheduler, kOne) \
-  X(PinReleased, PIN_RELEASED, kScheduler, kMembers, kOne) \
-  X(Failure, FAILURE, kScheduler, kMembers, kAny) \
-  X(Stop, STOP, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny) \
-  X(Bye, BYE, kScheduler, kMembers, kAny) \
-  X(StatusRequest, STATUS_REQUEST, kScheduler | kIntake, kAnyone, kAny) \
-  X(StatusReport, STATUS_REPORT, kClient, kOnlyScheduler, kAny) \
-  X(Command, COMMAND, kScheduler | kIntake, kAnyone, kAny) \
-  X(CommandReply, COMMAND_REPLY, kClient, kOnlyScheduler, kAny) \
-  X(FaultNote, FAULT_NOTE, kScheduler | kIntake, kAnyone, kAny) \
-  X(FaultNoteAck, FAULT_NOTE_ACK, kClient, kOnlyScheduler, kAny)
+  X(Register, REGISTER, kScheduler | kIntake, kNewcomer, kAny, kSmall) \
+  X(Welcome, WELCOME, kJoiner, kOnlyScheduler, kAny, kDocument) \
+  X(Refused, REFUSED, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny, kSmall) \
+  X(DeclarationWanted, DECLARATION_WANTED, kJoiner, kOnlyScheduler, kAny, kSmall) \
+  X(Declaration, DECLARATION, kIntake, kNewcomer, kAny, kPayloads) \
+  X(EngineProposal, ENGINE_PROPOSAL, kScheduler, kWorkers, kAny, kDocument) \
+  X(EngineDecision, ENGINE_DECISION, kJoiner, kOnlyScheduler, kAny, kDocument) \
+  X(Ready, READY, kScheduler, kNodes, kAny, kSmall) \
+  X(Heartbeat, HEARTBEAT, kScheduler, kNodes, kAny, kSmall, kHeartbeat) \
+  X(HeartbeatAck, HEARTBEAT_ACK, kNone, kOnlyScheduler, kAny, kSmall, kHeartbeat) \
+  X(ViewUpdate, VIEW_UPDATE, kLane | kWorker | kGroup, kNodes, kAny, kList) \
+  X(ViewAck, VIEW_ACK, kScheduler, kNodes, kAny, kSmall) \
+  X(Push, PUSH, kLane | kWorker, kWorkers, kOne, kPayloads) \
+  X(Pull, PULL, kLane, kWorkers, kOne, kList) \
+  X(Params, PARAMS, kScheduler | kWorker | kGroup, kNodes, kOne, kPayloads) \
+  X(PushReply, PUSH_REPLY, kWorker, kServers, kOne, kList) \
+  X(Question, QUESTION, kLane | kWorker, kWorkers, kOne, kList) \
+  X(Answer, ANSWER, kWorker, kNodes, kOne, kList) \
+  X(PeerSilent, PEER_SILENT, kScheduler, kNodes, kOne, kSmall) \
+  X(GradientHashes, GRADIENT_HASHES, kScheduler, kWorkers, kOne, kList) \
+  X(GradientHashesAck, GRADIENT_HASHES_ACK, kWorker, kOnlyScheduler, kOne, kSmall) \
+  X(Leave, LEAVE, kScheduler, kNodes, kAny, kSmall) \
+  X(Root, ROOT, kLane, kServers, kOne, kPayloads) \
+  X(RootAck, ROOT_ACK, kLane, kServers, kOne, kList) \
+  X(Partials, PARTIALS, kLane, kServers, kOne, kList) \
+  X(PartialsPull, PARTIALS_PULL, kLane, kServers, kOne, kList) \
+  X(Chunk, CHUNK, kLane, kServers, kOne, kPayloads) \
+  X(ChunkAck, CHUNK_ACK, kLane, kServers, kOne, kList) \
+  X(Synced, SYNCED, kScheduler, kServers, kOne, kList) \
+  X(Divergence, DIVERGENCE, kScheduler, kServers, kOne, kSmall) \
+  X(SnapshotStored, SNAPSHOT_STORED, kScheduler, kServers, kOne, kList) \
+  X(SnapshotAck, SNAPSHOT_ACK, kLane, kOnlyScheduler, kOne, kList) \
+  X(SnapshotAt, SNAPSHOT_AT, kLane, kOnlyScheduler, kOne, kSmall) \
+  X(SnapshotAtAck, SNAPSHOT_AT_ACK, kScheduler, kServers, kOne, kSmall) \
+  X(RestoreFailed, RESTORE_FAILED, kScheduler, kServers, kOne, kSmall) \
+  X(ScalarsRequest, SCALARS_REQUEST, kScheduler, kServers, kAny, kList) \
+  X(Scalars, SCALARS, kLane, kOnlyScheduler, kOne, kList) \
+  X(Progress, PROGRESS, kScheduler, kServers, kOne, kList) \
+  X(ProgressAck, PROGRESS_ACK, kLane, kOnlyScheduler, kOne, kList) \
+  X(Evaluate, EVALUATE, kWorker | kGroup, kOnlyScheduler, kOne, kSmall) \
+  X(EvaluationResult, EVALUATION_RESULT, kScheduler, kWorkers, kOne, kList) \
+  X(ReleasePin, RELEASE_PIN, kLane, kOnlyScheduler, kOne, kSmall) \
+  X(PinReleased, PIN_RELEASED, kScheduler, kServers, kOne, kSmall) \
+  X(Failure, FAILURE, kScheduler, kNodes, kAny, kSmall) \
+  X(Stop, STOP, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny, kSmall) \
+  X(Bye, BYE, kScheduler, kNodes, kAny, kSmall) \
+  X(StatusRequest, STATUS_REQUEST, kScheduler | kIntake, kReader, kAny, kSmall) \
+  X(StatusReport, STATUS_REPORT, kClient, kOnlyScheduler, kAny, kDocument) \
+  X(Command, COMMAND, kScheduler | kIntake, kAdmin, kAny, kSmall) \
+  X(CommandReply, COMMAND_REPLY, kClient, kOnlyScheduler, kAny, kSmall) \
+  X(FaultNote, FAULT_NOTE, kScheduler | kIntake, kNewcomer, kAny, kSmall) \
+  X(FaultNoteAck, FAULT_NOTE_ACK, kClient, kOnlyScheduler, kAny, kSmall)
 // clang-format on
 
 }  // namespace pando

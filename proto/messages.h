@@ -57,6 +57,7 @@ struct Register {
   std::vector<std::string> lane_endpoints;  // a server's, by lane: "tcp://10.0.0.3:41213"
   uint32_t wanted_rank = kAnyRank;          // of its role; another one if it is in use
   uint64_t process_key = 0;  // drawn for the process, as two containers may agree in host and id
+  std::string public_key;    // of this process life, where the run has keys (P44)
 };
 
 // Scheduler -> node. Repeats of Register get the same answer.
@@ -146,6 +147,7 @@ struct NodeInfo {
   std::string host;
   std::vector<std::string> lane_endpoints;
   uint64_t probe_hash = 0;  // worker: of its Ready; workers of one kind have the same (P40)
+  std::string public_key;   // of its Register
 };
 
 struct SyncingBackup {
@@ -524,6 +526,7 @@ inline constexpr auto kMessageRows = [] {
   using enum Core;
   using enum Sender;
   using enum Generation;
+  using enum Size;
   using enum Channel;
 #define PANDO_AS_ROW(Name, CONSTANT, ...) MessageRow{#Name, __VA_ARGS__},
   return std::to_array({PANDO_MESSAGES(PANDO_AS_ROW)});
@@ -541,6 +544,12 @@ struct Message : MessageVariant {
   Message& operator=(Message&& other) noexcept;
   ~Message();
 };
+
+// Whether a member of that role is one of these senders.
+constexpr bool MaySend(Role role, Sender sender) {
+  if (sender == Sender::kNodes) return role == Role::kServer || role == Role::kWorker;
+  return sender == (role == Role::kServer ? Sender::kServers : Sender::kWorkers);
+}
 
 inline const MessageRow& RowFor(const Message& message) { return kMessageRows[message.index()]; }
 

@@ -102,6 +102,7 @@ struct Register {                  # node -> scheduler
   laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
   wantedRank @4 :UInt32 = 0xffffffff;  # of its role, as in its last incarnation; the default: any
   processKey @5 :UInt64;           # drawn for the process: two containers may have one host name and process id
+  publicKey @6 :Text;              # of this process life, in Z85; empty without keys (P44)
 }
 
 struct Welcome {                   # scheduler -> node; every field set by the scheduler
@@ -194,6 +195,7 @@ struct NodeInfo {                  # set by the scheduler from the node's Regist
   host @4 :Text;
   laneEndpoints @5 :List(Text);    # by lane; empty in workers
   probeHash @6 :UInt64;            # worker: of its Ready (P40); 0 in servers
+  publicKey @7 :Text;              # of its Register (P44)
 }
 
 struct SyncingBackup {             # set by the scheduler

@@ -29,8 +29,8 @@ bool ViewMember::IsHeard(const Envelope& envelope) const {
   if (envelope.job != identity_.job) return false;
   if (to.incarnation != identity_.self.incarnation || to.lane != identity_.self.lane) return false;
   if (envelope.sender.node == kSchedulerNode) return true;
-  return members_.contains(envelope.sender.incarnation) &&
-         RowFor(envelope.message).sender != Sender::kOnlyScheduler;
+  const auto member = members_.find(envelope.sender.incarnation);
+  return member != members_.end() && MaySend(member->second, RowFor(envelope.message).sender);
 }
 
 bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
@@ -74,7 +74,7 @@ bool ViewMember::Enter(const PeerId& from, const View& view) {
   if (is_newer) {
     view_ = view;
     members_.clear();
-    for (const NodeInfo& node : view_.nodes) members_.insert(node.incarnation);
+    for (const NodeInfo& node : view_.nodes) members_.emplace(node.incarnation, node.role);
     std::erase_if(hint_at_, [&](const auto& hint) { return !members_.contains(hint.first); });
   }
   if (is_scheduler) Send(from, ViewAck{view_.id, view_.generation});

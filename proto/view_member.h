@@ -5,7 +5,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <utility>
 
 #include "proto/outbox.h"
@@ -68,7 +67,7 @@ class ViewMember {
   Outbox& outbox_;
   View view_;
   uint64_t scheduler_term_ = 0;  // of the newest view that it sent us itself
-  std::set<Incarnation> members_;
+  std::map<Incarnation, Role> members_;
   std::map<Incarnation, Micros> hint_at_;  // when a member may get the next hint
 };
 

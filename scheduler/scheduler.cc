@@ -55,13 +55,13 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
 
 bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
   const MessageRow& row = RowFor(envelope.message);
-  if (row.sender == Sender::kAnyone) {
+  if (MayBeStranger(row.sender)) {
     const Incarnation wanted = envelope.receiver.incarnation;
     return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
   if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
   const Member* member = run_.membership.OnHeard(now, envelope);
-  if (member == nullptr) return false;
+  if (member == nullptr || !MaySend(member->role(), row.sender)) return false;
   if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
     run_.rollback.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
     return false;

@@ -57,9 +57,10 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
-  // The connection of a process broke: it is dead unless a message of it comes soon.
-  void OnDisconnect(Micros now, Incarnation incarnation) {
-    run_.membership.OnDisconnect(now, incarnation);
+  // The connection of a process broke: it is dead unless a message of it comes soon. `nonsense`: it
+  // has sent that, which is no message, and is given up.
+  void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense = "") {
+    run_.membership.OnDisconnect(now, incarnation, nonsense);
   }
   // Ends the run early: Ctrl-C, or nodes are missing. Stores a snapshot first, if steps were made,
   // unless it is asked again. No effect on a run that is ending.

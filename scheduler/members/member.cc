@@ -98,7 +98,8 @@ std::vector<NodeInfo> Members::NodeInfos() const {
                      .rank = member.rank,
                      .host = member.registration.host,
                      .lane_endpoints = member.registration.lane_endpoints,
-                     .probe_hash = member.ready.probe_hash});
+                     .probe_hash = member.ready.probe_hash,
+                     .public_key = member.registration.public_key});
   }
   return infos;
 }

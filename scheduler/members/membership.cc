@@ -47,8 +47,8 @@ std::string ReasonOutOfReach(const Register& registration, const Members& member
     const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
     if (at == server.lane_endpoints.end()) return "";
     return fmt::format(
-        "the server on {} listens on {}, which {} cannot reach; start it with --insecure and "
-        "without --bind, or with an address that both can reach",
+        "the server on {} listens on {}, which {} cannot reach; start it with --keys or "
+        "--insecure and without --bind, or with an address that both can reach",
         server.host, *at, other);
   };
   for (const auto& [node, member] : members.all()) {
@@ -282,9 +282,12 @@ std::string RunMembers::MissingText() const {
 
 // ---- silence and death -------------------------------------------------------------------------
 
-void RunMembers::OnDisconnect(Micros now, Incarnation incarnation) {
+void RunMembers::OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense) {
   const Member* member = members_.Find(incarnation);
-  if (member != nullptr) leases_.OnDisconnect(now, member->peer.node);
+  if (member == nullptr) return;
+  leases_.OnDisconnect(now, member->peer.node);
+  if (!nonsense.empty())
+    OnDeath(now, member->peer.node, "nonsense", "message", "it sent " + nonsense);
 }
 
 Micros RunMembers::LeaseFor(NodeId node) const {

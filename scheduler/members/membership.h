@@ -147,8 +147,9 @@ class RunMembers {
   bool OnReady(Micros now, const PeerId& from, const Ready& ready);
   void OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat);
   void OnBye(const PeerId& from);
-  // The connection of a process broke: it is dead unless a message of it comes soon.
-  void OnDisconnect(Micros now, Incarnation incarnation);
+  // The connection of a process broke: it is dead unless a message of it comes soon. `nonsense`: it
+  // has sent that, which is no message, and is given up.
+  void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense);
   // Gives up the members whose leases are over.
   void Tick(Micros now);
   Micros NextDeadline() const { return leases_.NextDeadline(); }

@@ -5,11 +5,16 @@ from fixture import LintTest
 import messages
 
 CODE = """#define PANDO_MESSAGES(X) \\
-  X(Push, PUSH, kLane | kWorker, kMembers, kOne) \\
-  X(Ping, PING, kScheduler, kMembers, kAny, kHeartbeat) \\
-  X(Ask, ASK, kScheduler, kAnyone, kAny) \\
-  X(Told, TOLD, kClient, kOnlyScheduler, kAny) \\
-  X(Stop, STOP, kLane, kOnlyScheduler, kAny)
+  X(Push, PUSH, kLane | kWorker, kWorkers, kOne, kPayloads) \\
+  X(Ping, PING, kScheduler, kNodes, kAny, kSmall, kHeartbeat) \\
+  X(Ask, ASK, kScheduler, kNewcomer, kAny, kSmall) \\
+  X(Told, TOLD, kClient, kOnlyScheduler, kAny, kSmall) \\
+  X(Stop, STOP, kLane, kOnlyScheduler, kAny, kSmall) \\
+  X(Root, ROOT, kLane, kServers, kOne, kPayloads) \\
+  X(Reply, REPLY, kWorker, kNodes, kOne, kList) \\
+  X(Register, REGISTER, kScheduler, kNewcomer, kAny, kSmall) \\
+  X(StatusRequest, STATUS_REQUEST, kScheduler, kReader, kAny, kSmall) \\
+  X(Command, COMMAND, kScheduler, kAdmin, kAny, kSmall)
 """
 DOCUMENT = """- A node accepts one of the messages of another generation (`ViewMember::Admit`): `Stop`.
 
@@ -20,6 +25,11 @@ DOCUMENT = """- A node accepts one of the messages of another generation (`ViewM
 | `Ask` | supervisor → scheduler | `Told` |
 | `Told` | scheduler → client | none |
 | `Stop` | scheduler → lanes | none |
+| `Root` | primary's lane → backup's lane | none |
+| `Reply` | lane, relay → worker | none |
+| `Register` | node → scheduler | none |
+| `StatusRequest` | client → scheduler | none |
+| `Command` | client → scheduler | none |
 """
 
 
@@ -33,27 +43,33 @@ class MessagesTest(LintTest):
     def test_a_message_in_one_of_them_is_found(self):
         without = DOCUMENT.replace("| `Ask` | supervisor → scheduler | `Told` |\n", "")
         self.expect(self.check(CODE, without), ("proto/message_table.h", 4, "Ask is not in the messages table"))
-        code = CODE.replace("  X(Ask, ASK, kScheduler, kAnyone, kAny) \\\n", "")
+        code = CODE.replace("  X(Ask, ASK, kScheduler, kNewcomer, kAny, kSmall) \\\n", "")
         self.expect(self.check(code, DOCUMENT), ("docs/protocol.md", 7, "Ask is not a message"))
 
     def test_another_handler_is_found(self):
         self.expect(self.check(CODE.replace("kLane | kWorker", "kLane"), DOCUMENT),
                     ("docs/protocol.md", 5, "is handled by lane, and not by lane, worker"))
-        self.expect(self.check(CODE, DOCUMENT.replace("node → scheduler", "node → lanes")),
+        self.expect(self.check(CODE, DOCUMENT.replace("node → scheduler, h", "node → lanes, h")),
                     ("docs/protocol.md", 6, "is handled by scheduler, and not by lane"))
 
     def test_another_sender_is_found(self):
-        self.expect(self.check(CODE.replace("kClient, kOnlyScheduler", "kClient, kMembers"), DOCUMENT),
-                    ("docs/protocol.md", 8, "other senders (kMembers)"))
+        for line, before, after, sender in (
+                (5, "PUSH, kLane | kWorker, kWorkers", "PUSH, kLane | kWorker, kNodes", "kNodes instead of kWorkers"),
+                (6, "PING, kScheduler, kNodes", "PING, kScheduler, kServers", "kServers instead of kNodes"),
+                (7, "ASK, kScheduler, kNewcomer", "ASK, kScheduler, kNodes", "kNodes instead of kNewcomer"),
+                (8, "kClient, kOnlyScheduler", "kClient, kNodes", "kNodes instead of kOnlyScheduler"),
+                (10, "ROOT, kLane, kServers", "ROOT, kLane, kNodes", "kNodes instead of kServers"),
+                (11, "REPLY, kWorker, kNodes", "REPLY, kWorker, kServers", "kServers instead of kNodes"),
+                (12, "REGISTER, kScheduler, kNewcomer", "REGISTER, kScheduler, kNodes", "kNodes instead of kNewcomer"),
+                (13, "kReader", "kAdmin", "kAdmin instead of kReader"),
+                (14, "kAdmin", "kReader", "kReader instead of kAdmin")):
+            self.expect(self.check(CODE.replace(before, after), DOCUMENT),
+                        ("docs/protocol.md", line, f"other senders ({sender})"))
         self.expect(self.check(CODE, DOCUMENT.replace("supervisor → scheduler", "scheduler → scheduler")),
-                    ("docs/protocol.md", 7, "other senders (kAnyone)"))
-        self.expect(self.check(CODE.replace("kAnyone", "kMembers"), DOCUMENT),
-                    ("docs/protocol.md", 7, "other senders (kMembers)"))
-        self.expect(self.check(CODE.replace("PUSH, kLane | kWorker, kMembers", "PUSH, kLane | kWorker, kAnyone"),
-                               DOCUMENT), ("docs/protocol.md", 5, "other senders (kAnyone)"))
+                    ("docs/protocol.md", 7, "other senders (kNewcomer instead of kOnlyScheduler)"))
 
     def test_another_generation_is_found(self):
-        self.expect(self.check(CODE.replace("kMembers, kOne", "kMembers, kAny"), DOCUMENT),
+        self.expect(self.check(CODE.replace("kWorkers, kOne", "kWorkers, kAny"), DOCUMENT),
                     ("proto/message_table.h", 2, "in another generation"))
         self.expect(self.check(CODE, DOCUMENT.replace("`Stop`.", "`Push`, `Stop`.")),
                     ("proto/message_table.h", 2, "in another generation"))

@@ -157,6 +157,16 @@ TEST_CASE("more than 64 MiB in one message can be read") {
   CHECK(std::get<Params>(decoded->message).items.size() == 6);
 }
 
+TEST_CASE("a message is as long as its row of the table allows, all frames together (P44)") {
+  Frames frames = Encode({.message = Stop{StopReason::kCompleted, "done"}});
+  frames.push_back(CountingPayload((512 << 10) / sizeof(float)));
+  const Result<Envelope> decoded = Decode(frames);
+  REQUIRE_FALSE(decoded.ok());
+  CHECK(Contains(decoded.status().message(), "bytes of a Stop is"));
+  frames.back() = CountingPayload(1024);
+  CHECK(Decode(frames).ok());
+}
+
 TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by name") {
   CHECK(Contains(DecodeError({.message = Register{.host = std::string(kNameBytesMax + 1, 'h')}}),
                  "bytes of a host name is 1025, at most 1024"));

@@ -83,8 +83,8 @@ std::string Text(const DataFacts& d) {
               d.shape.channels, d.class_count, d.fingerprint);
 }
 std::string Text(const NodeInfo& n) {
-  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints,
-              n.probe_hash);
+  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints, n.probe_hash,
+              n.public_key);
 }
 std::string Text(const ShardPlacement& p) {
   return Join("placement", p.primary, p.in_sync_backups, p.syncing_backups);
@@ -126,7 +126,7 @@ std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_ba
 
 std::string MessageText(const Register& m) {
   return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank,
-              m.process_key);
+              m.process_key, m.public_key);
 }
 std::string MessageText(const Welcome& m) {
   return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
@@ -226,7 +226,8 @@ View SampleView() {
                  .role = Role::kServer,
                  .rank = 1,
                  .host = "grove",
-                 .lane_endpoints = {"tcp://127.0.0.1:1", "ipc:///tmp/lane-1"}},
+                 .lane_endpoints = {"tcp://127.0.0.1:1", "ipc:///tmp/lane-1"},
+                 .public_key = std::string(kPublicKeyBytesMax, 'k')},
                 {.node = NodeId(4), .incarnation = Incarnation(5), .role = Role::kWorker}};
   view.shards = {{.primary = kServerLane},
                  {.primary = kLargestPeer,
@@ -247,7 +248,8 @@ std::vector<Message> MembershipSamples() {
   return {
       Register{},
       Register{Role::kServer, std::string(kNameBytesMax, 'h'), UINT32_MAX,
-               std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535"), 7},
+               std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535"), 7, UINT64_MAX,
+               std::string(kPublicKeyBytesMax, 'k')},
       Welcome{NodeId(0), 0, "", DataFacts{}, ""},
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
               std::string(kPathBytesMax, '/')},

@@ -77,6 +77,24 @@ TEST_CASE("only the scheduler may say what is the scheduler's to say") {
   }
 }
 
+TEST_CASE("a member's message is accepted only in the role that may send it (P44)") {
+  Fixture f;
+  View view = MakeView({2, 6}, 1);
+  for (const Role role : {Role::kWorker, Role::kServer}) {
+    view.nodes[1].role = role;
+    view.id.number += 1;
+    REQUIRE(f.member.Enter(kScheduler, view));
+    const bool is_worker = role == Role::kWorker;
+    CHECK(f.Admits(kMember, Push{}, 1, view.id) == is_worker);
+    CHECK(f.Admits(kMember, Question{}, 1, view.id) == is_worker);
+    CHECK(f.Admits(kMember, Root{}, 1, view.id) == !is_worker);
+    CHECK(f.Admits(kMember, PushReply{}, 1, view.id) == !is_worker);
+    CHECK(f.Admits(kMember, Params{}, 1, view.id));
+    CHECK_FALSE(f.Admits(kMember, Register{}, 1, view.id));
+    CHECK_FALSE(f.Admits(kMember, Command{}, 1, view.id));
+  }
+}
+
 TEST_CASE("a message for an earlier life of this node, or another lane of it, is refused (P19)") {
   Fixture f;
   Envelope envelope{.job = kJob, .generation = 1, .sender = kMember, .receiver = kSelf};

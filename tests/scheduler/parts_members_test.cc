@@ -36,6 +36,17 @@ TEST_CASE("a process whose lease expired is refused, and never welcomed again") 
   CHECK(refusals[1].kind == RefusalKind::kGivenUp);
 }
 
+TEST_CASE("a member that sends what is no message is given up, with what it sent") {
+  PartsFixture f;
+  const PeerId worker = f.Add(20, Role::kWorker);
+  f.run.membership.OnDisconnect(f.now, Incarnation(99), "a stranger's words");
+  f.run.membership.OnDisconnect(f.now, worker.incarnation, "");
+  CHECK(f.forgotten.empty());
+  f.run.membership.OnDisconnect(f.now, worker.incarnation, "a message without frames");
+  CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
+  CHECK(f.run.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
+}
+
 TEST_CASE("the members of an earlier life are known, and not all heard until each reports") {
   PartsFixture f;
   const PeerId worker{NodeId(4), Incarnation(20), 0};
@@ -107,7 +118,7 @@ TEST_CASE("a server that listens for its own machine is not joined with members 
   CHECK(register_as(20, Role::kWorker, "left", "").empty());
   CHECK(register_as(21, Role::kWorker, "right", "") ==
         "the server on left listens on tcp://127.0.0.1:4000, which right cannot reach; start it "
-        "with --insecure and without --bind, or with an address that both can reach");
+        "with --keys or --insecure and without --bind, or with an address that both can reach");
   CHECK(register_as(11, Role::kServer, "right", "ipc:///tmp/x").starts_with("the server on right"));
 }
 

@@ -242,9 +242,10 @@ TEST_CASE("a backup answers pulls too: the asker's view may be newer (P16)") {
   f.PushStepToBoth(0);
   f.Deliver();
   REQUIRE(f.shard(3, 1).newest() == Version(1));
-  f.SendFrom(LaneFixture::kWorker, 3, PartialsPull{{{ShardId(1), Step(0)}}});  // a member asks
+  f.Kill(2);  // so its answer lands here
+  f.SendFrom(LaneFixture::Server(2), 3, PartialsPull{{{ShardId(1), Step(0)}}});
   f.Deliver();
-  const auto answers = f.Heard<Partials>(LaneFixture::kWorker);
+  const auto answers = f.Heard<Partials>(LaneFixture::Server(2));
   REQUIRE_FALSE(answers.empty());
   REQUIRE(answers.back().items.size() == 1);
   CHECK(answers.back().items[0].values.size() == 1);

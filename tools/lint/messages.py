@@ -6,13 +6,16 @@ from findings import Finding
 TABLE = "proto/message_table.h"
 DOCUMENT = "docs/protocol.md"
 ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), (?P<generation>\w+)"
-                 r"(?:, (?P<channel>\w+))?\)")
+                 r", (?P<size>\w+)(?:, (?P<channel>\w+))?\)")
 # The document's word for a handler in the code.
 HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
             "kJoiner": "node", "kClient": "client"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
-STRANGERS = {"client", "supervisor"}
-JOINS = {"Register", "Declaration"}  # a node is a stranger until it has sent these
+# The document's word for a sender, and its roles in a view; all others of the view are of both.
+ROLES = {"lane": {"kServers"}, "worker": {"kWorkers"}, "relay": {"kWorkers"}, "scheduler": set()}
+BOTH_ROLES = {"kServers", "kWorkers"}
+JOINS = {"Register", "Declaration"}  # a node is a newcomer until it has sent these
+FOR_READERS = {"StatusRequest"}  # all else that a client asks takes the admin key
 UNHANDLED = "HeartbeatAck"
 
 
@@ -64,10 +67,24 @@ def find_problem(row, parties):
     named = {WORDS[word] for word in receivers & WORDS.keys()}
     if named != handlers and row["name"] != UNHANDLED:
         return f"is handled by {', '.join(sorted(handlers))}, and not by {', '.join(sorted(named))},"
-    is_from_strangers = bool(senders & STRANGERS) or row["name"] in JOINS
-    described = "kOnlyScheduler" if senders == {"scheduler"} else "kAnyone" if is_from_strangers else "kMembers"
+    described = find_sender(row["name"], senders)
     if row["sender"] != described:
-        return f"is accepted from other senders ({row['sender']})"
+        return f"is accepted from other senders ({row['sender']} instead of {described})"
     if ("heartbeat channel" in parties) != (row["channel"] == "kHeartbeat"):
         return "travels on the other channel"
     return None
+
+
+def find_sender(name, senders):
+    """The code's word for these senders of the document: "worker, lane 0", "primary's lane"."""
+    if "client" in senders:
+        return "kReader" if name in FOR_READERS else "kAdmin"
+    if "supervisor" in senders or name in JOINS:
+        return "kNewcomer"
+    if senders == {"scheduler"}:
+        return "kOnlyScheduler"
+    roles = set()
+    for sender in ", ".join(senders).split(", "):
+        known = [ROLES[word] for word in re.findall(r"\w+", sender) if word in ROLES]
+        roles |= set().union(*known) if known else BOTH_ROLES
+    return "kNodes" if roles == BOTH_ROLES else "".join(roles)
