@@ -38,19 +38,44 @@ sockaddr_in SocketAddress(const std::string& host, uint16_t port) {
   return address;
 }
 
+constexpr int kPatienceMs = 1000;
+
 // Returns the error's number, 0 where a connection is made within a second.
-int Dial(const std::string& host, uint16_t port) {
-  constexpr int kPatienceMs = 1000;
+int Dial(const std::string& host, uint16_t port, UniqueFd* connection) {
   sockaddr_in address = SocketAddress(host, port);
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return errno;
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return 0;
+  *connection = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int fd = connection->get();
+  if (!connection->is_open()) return errno;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  pollfd polled{fd.get(), POLLOUT, 0};
+  pollfd polled{fd, POLLOUT, 0};
   if (poll(&polled, 1, kPatienceMs) <= 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof(error);
-  return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+// How ZeroMQ says there that connections are secured: "NULL", "CURVE". Empty: it is not ZeroMQ, or
+// does not answer. Source: the greeting of ZMTP 3.0 (RFC 23): signature, version, mechanism.
+std::string MechanismAt(const UniqueFd& connection) {
+  constexpr size_t kGreetingBytes = 64;
+  constexpr size_t kMechanismAt = 12, kMechanismBytes = 20;
+  std::array<char, kGreetingBytes> greeting{};
+  greeting[0] = '\xff';
+  greeting[9] = '\x7f';
+  greeting[10] = 3;
+  // No further: ZeroMQ would hang up on another mechanism before it has sent its own.
+  if (send(connection.get(), greeting.data(), kMechanismAt, MSG_NOSIGNAL) < 0) return "";
+  size_t count = 0;
+  while (count < kMechanismAt + kMechanismBytes) {
+    pollfd polled{connection.get(), POLLIN, 0};
+    if (poll(&polled, 1, kPatienceMs) <= 0) return "";
+    const ssize_t more = recv(connection.get(), &greeting[count], greeting.size() - count, 0);
+    if (more <= 0) return "";
+    count += static_cast<size_t>(more);
+  }
+  const std::string_view padded(&greeting[kMechanismAt], kMechanismBytes);
+  return std::string(padded.substr(0, padded.find('\0')));
 }
 
 }  // namespace
@@ -86,8 +111,10 @@ Status CheckExposure(const Endpoint& endpoint, bool insecure) {
   PANDO_ASSIGN_OR_RETURN(const bool is_local, IsLocal(endpoint));
   if (is_local) return Status();
   return InvalidArgument(
-      fmt::format("{} can be reached from other machines, and messages are neither encrypted nor "
-                  "authenticated: pass --insecure if the network is trusted, or bind 127.0.0.1",
+      fmt::format("{} can be reached from other machines, and without keys each peer that reaches "
+                  "it is believed: "
+                  "give --keys FOLDER (pando keys new makes one), --insecure if the network is "
+                  "trusted, or bind 127.0.0.1",
                   endpoint.ToString()));
 }
 
@@ -128,19 +155,29 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
   return endpoint.ToString();
 }
 
-std::string ReasonOfSilence(const std::string& endpoint) {
+std::string ReasonOfSilence(const std::string& endpoint, bool has_keys) {
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
   const Result<std::string> address = ResolveHost(parsed->host);
   if (!address.ok()) return address.status().message();
-  const int error = Dial(*address, parsed->port);
-  if (error == 0) return "";
-  return fmt::format("a connection to {}:{} fails ({}{})", *address, parsed->port,
-                     std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
+  UniqueFd connection;
+  const int error = Dial(*address, parsed->port, &connection);
+  if (error != 0) {
+    return fmt::format("a connection to {}:{} fails ({}{})", *address, parsed->port,
+                       std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
+  }
+  const std::string mechanism = MechanismAt(connection);
+  if (mechanism == "CURVE" && !has_keys)
+    return "the scheduler there has keys: give --keys FOLDER, or PANDO_KEYS";
+  if (mechanism == "CURVE") return "the scheduler there does not accept these keys";
+  if (mechanism == "NULL" && has_keys)
+    return "the scheduler there has no keys, and this process has: start it with the same --keys";
+  return "";
 }
 
-std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise) {
-  const std::string reason = ReasonOfSilence(endpoint);
+std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise,
+                           bool has_keys) {
+  const std::string reason = ReasonOfSilence(endpoint, has_keys);
   return reason.empty() ? otherwise : fmt::format("{}: {}", reason, otherwise);
 }
 

@@ -48,7 +48,7 @@ Status SchedulerClient::Dial(const std::string& endpoint) {
 
 bool SchedulerClient::Ask(Message request) {
   const std::optional<Key> found = KeyFor(request);
-  PANDO_CHECK(found && RowFor(request).sender == Sender::kAnyone);
+  PANDO_CHECK(found && MayBeStranger(RowFor(request).sender));
   const Key key = *found;
   if (open_.size() >= kOpenRequestsMax && !open_.contains(key)) return false;
   Send(request);
@@ -109,7 +109,7 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
       return std::get<StatusReport>(*std::move(answer)).json;
   }
   return Unavailable(fmt::format("no scheduler answered at {}{}: {}", endpoint, last_warning,
-                                 ExplainSilence(endpoint, next)));
+                                 ExplainSilence(endpoint, next, context.has_keys())));
 }
 
 }  // namespace pando

@@ -49,7 +49,7 @@ Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
   for (const NodeInfo& node : view.nodes) {
     const bool is_there = node.node == lane.node && node.incarnation == lane.incarnation &&
                           lane.lane < node.lane_endpoints.size();
-    if (is_there) return transport.Dial(lane, node.lane_endpoints[lane.lane]);
+    if (is_there) return transport.Dial(lane, node.lane_endpoints[lane.lane], node.public_key);
   }
   return InvalidArgument(fmt::format("the view names lane {} of node {} without its endpoint",
                                      lane.lane, lane.node.value()));
@@ -73,6 +73,8 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
                 PrimariesTalk primaries_talk, const std::set<PeerId>& others) {
+  for (const NodeInfo& node : view.nodes)
+    transport.guard().Trust(node.incarnation, node.public_key);
   const std::set<PeerId> wanted = FindWanted(role, self, view, primaries_talk);
   Status first_error;
   for (const PeerId& peer : wanted) {

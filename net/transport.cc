@@ -22,8 +22,11 @@ namespace {
 constexpr unsigned kBurstMax = 16;
 // After this many dropped messages Receive returns, so that a flood of them cannot block the loop.
 constexpr int kDropsPerReceiveMax = 64;
-// Peers that cause a warning, in all, so that warnings cannot fill the log.
+// Peers that cause a warning, in all, so that warnings cannot fill the log; and how often each.
 constexpr size_t kWarnedPeersMax = 64;
+constexpr Micros kWarningInterval = std::chrono::minutes(1);
+// How long a socket that was bound may keep its address.
+constexpr Micros kBindAgainMax = std::chrono::seconds(5);
 constexpr Micros kWaitMax = std::chrono::hours(1);
 // How long Dial waits for the first address of a name, so that the first message is not lost.
 constexpr Micros kFirstLookUp = std::chrono::milliseconds(200);
@@ -79,9 +82,15 @@ bool HasName(const Endpoint& endpoint) {
 }  // namespace
 
 void PeerWarnings::Warn(const std::string& endpoint, const std::string& routing_id,
-                        const std::string& why) {
-  const std::string peer = endpoint.empty() ? Hex(routing_id) : endpoint;
-  if (!on_warning_ || warned_.size() >= kWarnedPeersMax || !warned_.insert(peer).second) return;
+                        const std::string& address, const std::string& why) {
+  if (!on_warning_) return;
+  std::string peer = endpoint.empty() ? Hex(routing_id) : endpoint;
+  if (!address.empty()) peer += " at " + address;
+  const Micros now = SteadyNow();
+  const auto at = warned_at_.find(address.empty() ? peer : address);
+  if (at == warned_at_.end() && warned_at_.size() >= kWarnedPeersMax) return;
+  if (at != warned_at_.end() && now - at->second < kWarningInterval) return;
+  warned_at_.insert_or_assign(address.empty() ? peer : address, now);
   on_warning_(fmt::format("dropped a message of {}: {}", peer, why));
 }
 
@@ -91,12 +100,15 @@ Transport::Transport(ZmqContext& context, PeerId self, Options options)
       options_(std::move(options)),
       watch_({options_.on_disconnect, options_.on_warning}),
       names_(options_.look_up, options_.on_warning),
-      warnings_(options_.on_warning) {}
+      warnings_(options_.on_warning),
+      guard_(context, self.node == kSchedulerNode) {}
 
 Result<std::string> Transport::Bind(const std::string& endpoint) {
   PANDO_CHECK(!lines_.contains(std::nullopt));
   PANDO_ASSIGN_OR_RETURN(Endpoint parsed, ParseEndpoint(endpoint));
-  PANDO_RETURN_IF_ERROR(CheckExposure(parsed, options_.insecure));
+  if (!guard_.has_keys()) PANDO_RETURN_IF_ERROR(CheckExposure(parsed, options_.insecure));
+  const LineSecurity security = guard_.SecurityToBind(parsed);
+  if (security.is_server()) context_.StartLettingIn();
   if (parsed.kind == Endpoint::Kind::kIpc && IsTaken(parsed.path)) {
     return Unavailable(
         fmt::format("cannot bind {}: another process uses it; stop that one, or "
@@ -108,17 +120,20 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
     if (!address.ok()) return address.status();
     parsed.host = *std::move(address);
   }
-  PANDO_ASSIGN_OR_RETURN(
-      ZmqSocket socket,
-      ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kRouter,
-                                   .linger_ms = options_.linger_ms,
-                                   .queued_bytes_max = options_.queued_bytes_max}));
+  PANDO_ASSIGN_OR_RETURN(ZmqSocket socket,
+                         ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kRouter,
+                                                      .linger_ms = options_.linger_ms,
+                                                      .queued_bytes_max = options_.queued_bytes_max,
+                                                      .security = security}));
   PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket));
   Result<std::string> bound = socket.Bind(parsed.ToString());
   watch_.Look();  // there is nothing yet: from now on its descriptor reports
   if (!bound.ok()) watch_.Stop();
   if (!bound.ok()) return bound;
-  lines_.emplace(std::nullopt, Line{std::move(socket), std::nullopt, *bound});
+  lines_.emplace(std::nullopt, Line{.socket = std::move(socket),
+                                    .peer = std::nullopt,
+                                    .endpoint = *bound,
+                                    .is_secured = security.is_server()});
   if (links_ != nullptr) {
     if (Status s = links_->Listen(MakeLinkPeer(self_)); !s.ok()) {
       Unbind();
@@ -136,19 +151,39 @@ void Transport::Unbind() {
   links_->StopListening();
 }
 
-Status Transport::Dial(PeerId peer, const std::string& endpoint) {
+// ZeroMQ lets go of an address a moment after its socket is closed.
+Status Transport::SpeakInClear() {
+  const auto router = lines_.find(std::nullopt);
+  if (!guard_.SpeakInClear() || router == lines_.end() || !router->second.is_secured)
+    return Status();
+  const std::string endpoint = router->second.endpoint;
+  Unbind();
+  const Micros deadline = SteadyNow() + kBindAgainMax;
+  Result<std::string> bound = Bind(endpoint);
+  while (!bound.ok() && SteadyNow() < deadline) {
+    Wait(SteadyNow() + std::chrono::milliseconds(5));
+    bound = Bind(endpoint);
+  }
+  return bound.ok() ? Status() : bound.status();
+}
+
+Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::string& public_key) {
   if (const auto it = lines_.find(peer); it != lines_.end()) {
     if (it->second.endpoint == endpoint) return Status();
     HangUp(peer);
   }
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok()) return parsed.status();
-  Result<ZmqSocket> socket = ZmqSocket::Create(
-      context_, {.kind = ZmqSocket::Kind::kDealer,
-                 .routing_id = RoutingId({options_.channel, self_.incarnation, self_.lane}, peer),
-                 .linger_ms = options_.linger_ms,
-                 .queued_messages_max = options_.queued_messages_max,
-                 .queued_bytes_max = options_.queued_bytes_max});
+  PANDO_ASSIGN_OR_RETURN(const LineSecurity security,
+                         guard_.SecurityToDial(*parsed, peer, public_key));
+  const std::string routing_id = RoutingId({options_.channel, self_.incarnation, self_.lane}, peer);
+  Result<ZmqSocket> socket =
+      ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kDealer,
+                                   .routing_id = guard_.Sign(routing_id, security),
+                                   .linger_ms = options_.linger_ms,
+                                   .queued_messages_max = options_.queued_messages_max,
+                                   .queued_bytes_max = options_.queued_bytes_max,
+                                   .security = security});
   if (!socket.ok()) return socket.status();
   Line line{.socket = *std::move(socket),
             .peer = peer,
@@ -225,9 +260,10 @@ void Transport::Send(const Envelope& envelope) {
     }
     line = &router->second;
     routing_id = RoutingId(DialerFor(envelope.receiver, envelope.message), self_);
+    if (line->is_secured) routing_id = guard_.Complete(routing_id, envelope.receiver.incarnation);
   }
   Frames frames = Encode(envelope);
-  SharedLink* link = FindLink({MakeLinkPeer(envelope.receiver), line->peer.has_value()});
+  SharedLink* link = FindLink(links_, {MakeLinkPeer(envelope.receiver), line->peer.has_value()});
   if (link != nullptr) {
     link->Share(&frames);
     if (link->Send(frames)) {
@@ -289,10 +325,15 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
 
 bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* envelope) {
   if (NamesSharedMemory(received.frames) && !Restore(line, &received)) return false;
+  const bool is_guarded = line.is_secured && !received.is_of_user;
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
     ++counters_.undecodable;
-    warnings_.Warn(line.DialedEndpoint(), received.routing_id, decoded.status().message());
+    warnings_.Warn(line.DialedEndpoint(), received.routing_id, received.address,
+                   decoded.status().message());
+    if (!is_guarded || !options_.on_nonsense) return false;
+    if (const auto peer = guard_.ProvenSender(received.routing_id))
+      options_.on_nonsense(*peer, decoded.status().message());
     return false;
   }
   const PeerId& sender = decoded->sender;
@@ -302,9 +343,16 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                       ParseRoutingId(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
-    warnings_.Warn(line.DialedEndpoint(), received.routing_id,
+    warnings_.Warn(line.DialedEndpoint(), received.routing_id, received.address,
                    fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
                                sender.incarnation.value()));
+    return false;
+  }
+  if (is_guarded && !guard_.IsPermitted(received, *decoded)) {
+    ++counters_.misattributed;
+    warnings_.Warn("", received.routing_id, received.address,
+                   fmt::format("the {} key does not permit {} of node {}", received.user_id,
+                               RowFor(decoded->message).name, sender.node.value()));
     return false;
   }
   if (received.connection_fd >= 0) watch_.Note(received.connection_fd, sender.incarnation);

@@ -7,7 +7,8 @@
 //
 // It drops a message whose claimed sender does not match the routing id of its connection; one that
 // claims to come from the scheduler but arrived on another connection than the one dialed to the
-// scheduler; and one that does not decode. All are counted.
+// scheduler; one that the key of its connection does not permit (P44); and one that does not
+// decode. All are counted.
 //
 // With ShareMemory, payloads in the given pool go to peers of this host without a copy. The message
 // names them instead of their bytes, and bypasses ZeroMQ (P42, net/shm/shared_link.h).
@@ -30,6 +31,7 @@
 #include "net/address.h"
 #include "net/connection_watch.h"
 #include "net/host_names.h"
+#include "net/line_guard.h"
 #include "net/shm/shared_links.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
@@ -38,24 +40,27 @@
 
 namespace pando {
 
-// Warns once of each peer whose messages are dropped. The number of peers is bounded, for the log.
+// Warns of each peer whose messages are dropped, at most once a minute. The number of peers is
+// bounded, for the log.
 class PeerWarnings {
  public:
   using OnWarning = std::function<void(const std::string& text)>;
   explicit PeerWarnings(OnWarning on_warning) : on_warning_(std::move(on_warning)) {}
-  // The peer at the endpoint that was dialed, or, if it is empty, that dialed us by routing id.
-  void Warn(const std::string& endpoint, const std::string& routing_id, const std::string& why);
+  // The peer at the endpoint that was dialed, or, if it is empty, that dialed us by routing id;
+  // `address`: from where, if known.
+  void Warn(const std::string& endpoint, const std::string& routing_id, const std::string& address,
+            const std::string& why);
 
  private:
   OnWarning on_warning_;  // may be null
-  std::set<std::string> warned_;
+  std::map<std::string, Micros> warned_at_;
 };
 
 class Transport {
  public:
   struct Options {
     Channel channel = Channel::kData;
-    bool insecure = false;  // binding beyond this machine was requested
+    bool insecure = false;  // binding beyond this machine without keys was requested
     int linger_ms = 500;    // how long sent messages outlive the transport
     // Per dialed peer. Further messages are dropped, so that a peer that is away holds no more. A
     // ROUTER has the same bound for each peer that dialed it.
@@ -71,6 +76,9 @@ class Transport {
     // dialed us is lost. Its process may have ended, or it may dial again. A peer with several
     // connections may be reported more than once.
     std::function<void(Incarnation peer)> on_disconnect;
+    // Called on the transport's thread in Receive when a process whose connection proves which one
+    // it is has sent what cannot be decoded.
+    std::function<void(Incarnation peer, const std::string& what)> on_nonsense;
   };
   struct Counters {
     uint64_t sent = 0;
@@ -79,10 +87,11 @@ class Transport {
     uint64_t unroutable = 0;  // no connection to the receiver
     uint64_t queue_full = 0;
     uint64_t undecodable = 0;
-    uint64_t misattributed = 0;  // the claimed sender did not send it
-    uint64_t isolated = 0;       // dropped because the context was isolated
-    uint64_t turned_away = 0;    // connections, for want of descriptors
-    uint64_t overtaken = 0;      // its shared memory was rewritten or is unreadable
+    uint64_t misattributed =
+        0;                     // the claimed sender did not send it, or its key does not permit it
+    uint64_t isolated = 0;     // dropped because the context was isolated
+    uint64_t turned_away = 0;  // connections, for want of descriptors
+    uint64_t overtaken = 0;    // its shared memory was rewritten or is unreadable
     // Payloads of 16 KiB and more, which peers of one host could share, that went by ZeroMQ: sent
     // to such peers, and received from those dialed.
     uint64_t copied_on_host_bytes = 0;
@@ -94,6 +103,7 @@ class Transport {
     // Called with the reason for the first peer at a loopback or ipc endpoint that shares no
     // memory, and for the first that dialed us and cannot.
     std::function<void(const std::string& text)> on_note;
+    void NoteUnshared(const std::string& peer, const std::string& why);
   };
   // Dialed connections, by what carries their payloads.
   struct LineCounts {
@@ -107,15 +117,22 @@ class Transport {
   Transport(ZmqContext& context, PeerId self, Options options);
 
   // Lets peers dial us at "tcp://HOST:PORT" (port 0: any free one) or "ipc://PATH". Returns the
-  // endpoint with the port filled in.  REQUIRES: not bound yet.
+  // endpoint with the port filled in. With keys, tcp connections are secured.  REQUIRES: not bound
+  // yet.
   Result<std::string> Bind(const std::string& endpoint);
   // Stops receiving from inbound peers.  REQUIRES: it is bound.
   void Unbind();
 
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
   // scheduler is dialed with incarnation 0: any incarnation. Dialing a peer again does nothing; at
-  // another endpoint it replaces the connection.
-  Status Dial(PeerId peer, const std::string& endpoint);
+  // another endpoint it replaces the connection. With keys, over tcp, the peer must show
+  // `public_key` (the scheduler: the admin's).
+  Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
+  // From now on tcp connections other than to the scheduler are in clear text (run.encrypt). One
+  // that is bound is bound again.  An error if that does not succeed.
+  Status SpeakInClear();
+  // What is believed of those that dial us.
+  LineGuard& guard() { return guard_; }
   void HangUp(PeerId peer);
   // From now on this party is another incarnation. Closes every dialed connection; bound endpoints
   // stay.
@@ -156,6 +173,7 @@ class Transport {
     bool is_local = false;       // the endpoint is on this machine
     Status ConnectTo(const std::string& address);  // of its host; none for ipc
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
+    bool is_secured = false;    // connections have keys
     bool has_shared = false;    // memory, at least once
     std::string unshared = {};  // why no memory is shared, after a try
   };
@@ -169,13 +187,9 @@ class Transport {
   bool ReceiveByLink(Envelope* envelope);
   bool Accept(Line& line, ZmqSocket::Received& received, Envelope* envelope);
   void RedialNamed();
-  SharedLink* FindLink(const SharedLinks::Line& line) const {
-    return links_ == nullptr ? nullptr : links_->Find(line);
-  }
   void Link(Line& line);
   void LinkAgain();
   void NoteSharing();
-  void NoteUnshared(const std::string& peer, const std::string& why);
   bool Restore(const Line& line, ZmqSocket::Received* received);
   void JudgeSharing(const Line& line);
 
@@ -190,6 +204,7 @@ class Transport {
   unsigned burst_ = 0;             // messages taken from it in a row
   unsigned link_burst_ = 0;        // calls of Receive in a row that read links
   PeerWarnings warnings_;
+  LineGuard guard_;
   std::unique_ptr<SharedLinks> links_;  // null: memory is not shared
   SharedMemory shared_memory_;
   Status sharing_failure_;

@@ -43,13 +43,13 @@ void Transport::Link(Line& line) {
   // restarted.
   if (linked.ok() || linked.code() == StatusCode::kInterrupted || line.has_shared) return;
   line.unshared = linked.message();
-  if (line.is_local) NoteUnshared(line.endpoint, line.unshared);
+  if (line.is_local) shared_memory_.NoteUnshared(line.endpoint, line.unshared);
 }
 
-void Transport::NoteUnshared(const std::string& peer, const std::string& why) {
-  if (!shared_memory_.on_note) return;
-  std::exchange(shared_memory_.on_note, {})(
-      fmt::format("no memory is shared with {}: {}; payloads go as bytes", peer, why));
+void Transport::SharedMemory::NoteUnshared(const std::string& peer, const std::string& why) {
+  if (!on_note) return;
+  std::exchange(
+      on_note, {})(fmt::format("no memory is shared with {}: {}; payloads go as bytes", peer, why));
 }
 
 // Records which links share memory by now, and which ended before they did.
@@ -58,12 +58,12 @@ void Transport::NoteSharing() {
     if (peer && Shares(*links_, *peer)) line.has_shared = true;
   }
   for (const SharedLinks::Refusal& refusal : links_->TakeRefusals()) {
-    if (!refusal.line.is_dialed) NoteUnshared("a peer that dialed us", refusal.why);
+    if (!refusal.line.is_dialed) shared_memory_.NoteUnshared("a peer that dialed us", refusal.why);
     for (auto& [peer, line] : lines_) {
       const bool is_its = peer && refusal.line == SharedLinks::Line{MakeLinkPeer(*peer), true};
       if (!is_its || line.has_shared) continue;
       line.unshared = refusal.why;
-      NoteUnshared(line.endpoint, refusal.why);
+      shared_memory_.NoteUnshared(line.endpoint, refusal.why);
     }
   }
 }
@@ -85,14 +85,14 @@ void Transport::LinkAgain() {
 bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const std::optional<LinkPeer> peer =
       line.peer ? MakeLinkPeer(*line.peer) : ToLinkPeer(ParseRoutingId(received->routing_id));
-  SharedLink* link = peer ? FindLink({*peer, line.peer.has_value()}) : nullptr;
+  SharedLink* link = peer ? FindLink(links_, {*peer, line.peer.has_value()}) : nullptr;
   const auto restored =
       link != nullptr ? link->Restore(&received->frames) : SharedLink::Restored::kOvertaken;
   if (restored == SharedLink::Restored::kWhole) return true;
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
   if (is_corrupt)
-    warnings_.Warn(line.DialedEndpoint(), received->routing_id,
+    warnings_.Warn(line.DialedEndpoint(), received->routing_id, received->address,
                    "it names shared memory that does not exist");
   return false;
 }
@@ -101,7 +101,7 @@ bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
 bool Transport::ReceiveByLink(Envelope* envelope) {
   if (links_ == nullptr) return false;
   SharedLinks::Line link;
-  ZmqSocket::Received received;
+  ZmqSocket::Received received{.is_of_user = true};
   while (links_->Take(&link, &received.frames)) {
     if (context_.is_isolated()) {
       ++counters_.isolated;

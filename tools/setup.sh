@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 declare -A groups
 groups[build]="
   g++ meson ninja-build ccache pkg-config python3
-  libzmq3-dev cppzmq-dev libcapnp-dev capnproto
+  libzmq3-dev cppzmq-dev libsodium-dev libcapnp-dev capnproto
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libxxhash-dev zlib1g-dev libturbojpeg0-dev libpng-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev

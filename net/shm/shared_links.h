@@ -78,4 +78,10 @@ class SharedLinks {
   Line taken_;  // of the last message taken
 };
 
+// Null also where memory is not shared at all.
+inline SharedLink* FindLink(const std::unique_ptr<SharedLinks>& links,
+                            const SharedLinks::Line& line) {
+  return links == nullptr ? nullptr : links->Find(line);
+}
+
 }  // namespace pando

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "common/check.h"
+#include "net/zmq/zap_handler.h"
 
 namespace pando {
 namespace {
@@ -28,9 +30,19 @@ void Isolate(int, siginfo_t* info, void*) {
 }  // namespace
 
 // noexcept: an error is a bug, whose exception ends the process here.
-ZmqContext::ZmqContext(int io_thread_count) noexcept {
-  context_.set(zmq::ctxopt::io_threads, io_thread_count);
+ZmqContext::ZmqContext(Keys keys, std::function<void(const std::string& text)> on_warning) noexcept
+    : keys_(std::move(keys)),
+      own_keys_(keys_.are_none() ? KeyPair() : DrawKeyPair()),
+      on_warning_(std::move(on_warning)) {
   context_.set(zmq::ctxopt::max_sockets, kSocketsMax);
+}
+
+// The handler's socket closes when the context does, which waits for it.
+ZmqContext::~ZmqContext() { context_.close(); }
+
+void ZmqContext::StartLettingIn() {
+  if (zap_handler_ == nullptr)
+    zap_handler_ = std::make_unique<ZapHandler>(context_, keys_, own_keys_, on_warning_);
 }
 
 bool ZmqContext::is_isolated() const {

@@ -1,23 +1,40 @@
-// ZmqContext: ZeroMQ's I/O threads, and whether this process is isolated. IsolationSignal isolates
-// it for fault injection.
+// ZmqContext: ZeroMQ's I/O threads, the keys of this process, and whether it is isolated.
+// IsolationSignal isolates it for fault injection.
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <zmq.hpp>
 
 #include "common/clock.h"
+#include "net/zmq/keys.h"
 
 namespace pando {
 
 // One per process, made by main; it outlives every transport. Its end waits until sent messages
 // have left, at most for the transports' linger.
 // Threads: any may make sockets from it.
+class ZapHandler;
+
 class ZmqContext {
  public:
-  explicit ZmqContext(int io_thread_count = 1) noexcept;
+  // With keys every TCP connection is authenticated (P44). `on_warning` is called on another thread
+  // for connections that are refused.
+  explicit ZmqContext(Keys keys = {},
+                      std::function<void(const std::string& text)> on_warning = {}) noexcept;
+  ~ZmqContext();
 
   zmq::context_t& zmq_context() { return context_; }
+
+  const Keys& keys() const { return keys_; }
+  bool has_keys() const { return !keys_.are_none(); }
+  // The pair of this process life; empty without keys.
+  const KeyPair& own_keys() const { return own_keys_; }
+  // From now on connections to this context's sockets are let in by their keys (zap_handler.h).
+  // Called before the first such socket is bound.  Threads: one at a time.
+  void StartLettingIn();
 
   // A partition, for tests and fault injection: until then (common/clock.h) this context's
   // transports drop what they would send and receive. A time in the past ends it. Any thread, and
@@ -26,7 +43,11 @@ class ZmqContext {
   bool is_isolated() const;
 
  private:
+  const Keys keys_;
+  const KeyPair own_keys_;
+  const std::function<void(const std::string& text)> on_warning_;  // may be null
   zmq::context_t context_;
+  std::unique_ptr<ZapHandler> zap_handler_;
   std::atomic<Micros> isolated_until_{Micros(0)};
 };
 

@@ -1,6 +1,8 @@
 #include "net/zmq/zmq_socket.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,8 +29,9 @@ constexpr int kHandshakeMs = 5000;  // a peer that connects and stays silent is 
 // process if the connection ended while its input was held back ("!_io_error", libzmq #4841).
 constexpr int kProbeAfterS = 5;
 constexpr int kProbeIntervalS = 1;
-constexpr int kBacklog = 1024;                        // a whole job may dial at once
-constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
+constexpr int kBacklog = 1024;  // a whole job may dial at once
+// A peer that announces more is dropped. CURVE adds 33 bytes.
+constexpr int64_t kMessageBytesMax = kFrameBytesMax + 64;
 
 // Makes a call of cppzmq, whose exceptions end here. Returns the error's number, 0 without one. A
 // signal may end any call, in the middle of a message too; then it is repeated.
@@ -70,11 +73,39 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
   }
 }
 
+// noexcept: as above; keys have been checked.
+void SetSecurity(const LineSecurity& security, zmq::socket_t* socket) noexcept {
+  using Kind = LineSecurity::Kind;
+  if (security.is_server()) socket->set(zmq::sockopt::zap_domain, security.domain);
+  switch (security.kind) {
+    case Kind::kNone:
+      return;
+    case Kind::kCurveServer:
+      socket->set(zmq::sockopt::curve_server, true);
+      return socket->set(zmq::sockopt::curve_secretkey, security.pair.secret_key);
+    case Kind::kCurveClient:
+      socket->set(zmq::sockopt::curve_serverkey, security.server_key);
+      socket->set(zmq::sockopt::curve_publickey, security.pair.public_key);
+      return socket->set(zmq::sockopt::curve_secretkey, security.pair.secret_key);
+    case Kind::kPlainServer:
+      return socket->set(zmq::sockopt::plain_server, true);
+    case Kind::kPlainClient:
+      socket->set(zmq::sockopt::plain_username, EnumName(KeyRole::kMember));
+      return socket->set(zmq::sockopt::plain_password, security.password);
+  }
+}
+
 template <class Option>
 auto Get(const zmq::socket_t& socket, Option option) {
   decltype(socket.get(option)) value{};
   PANDO_CHECK(ErrorFrom([&] { value = socket.get(option); }) == 0);
   return value;
+}
+
+// In C: message_t::gets() throws if there is none.
+std::string Property(zmq::message_t& part, const char* name) {
+  const char* value = zmq_msg_gets(part.handle(), name);
+  return value == nullptr ? "" : value;
 }
 
 Status BindError(const std::string& endpoint, int error) {
@@ -161,6 +192,7 @@ constexpr size_t kIncarnationAt = 1;
 constexpr size_t kLaneAt = kIncarnationAt + sizeof(uint64_t);
 constexpr size_t kDialedAt = kLaneAt + sizeof(uint16_t);
 constexpr size_t kRoutingIdBytes = kDialedAt + sizeof(uint64_t);
+constexpr size_t kTokenBytes = 16;
 
 template <typename T>
 void Append(T value, std::string* bytes) {
@@ -186,11 +218,18 @@ std::string RoutingId(const Dialer& dialer, const PeerId& dialed) {
   return id;
 }
 
-std::optional<Dialer> ParseRoutingId(std::string_view routing_id) {
-  if (routing_id.size() != kRoutingIdBytes) return std::nullopt;
+std::optional<Dialer> ParseRoutingId(std::string_view routing_id, std::string* token) {
+  if (routing_id.size() < kRoutingIdBytes) return std::nullopt;
+  const std::string_view proof = routing_id.substr(kRoutingIdBytes);
+  if (!proof.empty() && proof.size() != kTokenBytes) return std::nullopt;
+  if (token != nullptr) *token = proof;
   return Dialer{static_cast<Channel>(routing_id[0]),
                 Incarnation(ValueAt<uint64_t>(kIncarnationAt, routing_id)),
                 ValueAt<uint16_t>(kLaneAt, routing_id)};
+}
+
+std::string WithoutToken(const std::string& routing_id) {
+  return routing_id.substr(0, kRoutingIdBytes);
 }
 
 Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options) {
@@ -198,11 +237,14 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
   const auto type = is_router ? zmq::socket_type::router : zmq::socket_type::dealer;
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t socket, Open(context, type));
   SetOptions(options, &socket);
+  SetSecurity(options.security, &socket);
   const int fd = Get(socket, zmq::sockopt::fd);
   return ZmqSocket(std::move(socket), options, fd);
 }
 
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
+  const uid_t user = geteuid();
+  PANDO_CHECK(zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof(user)) == 0);
   const int error = ErrorFrom([&] { socket_.bind(endpoint); });
   if (error != 0) return BindError(endpoint, error);
   return Get(socket_, zmq::sockopt::last_endpoint);
@@ -254,6 +296,7 @@ bool ZmqSocket::Receive(Received* received) {
   received->routing_id.clear();
   received->frames.clear();
   received->connection_fd = -1;
+  received->user_id.clear();
   bool expects_routing_id = kind_ == Kind::kRouter;
   while (true) {
     // Stays where it is: short parts lie within it.
@@ -263,6 +306,10 @@ bool ZmqSocket::Receive(Received* received) {
     const bool is_last = !part->more();
     // In C: message_t::get() throws if there is no descriptor (−1).
     if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(part->handle(), ZMQ_SRCFD);
+    if (is_last && is_secured_) {
+      received->user_id = Property(*part, "User-Id");
+      received->address = Property(*part, "Peer-Address");
+    }
     const std::string_view text = part->to_string_view();
     if (expects_routing_id) {
       received->routing_id = text;

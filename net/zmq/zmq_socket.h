@@ -36,6 +36,7 @@ inline constexpr int64_t kQueuedBytesMax = int64_t{1} << 30;
 //   bytes 1-8    the dialer's incarnation, little-endian
 //   bytes 9-10   the dialer's lane, little-endian
 //   bytes 11-18  the incarnation dialed, little-endian (the scheduler: 0)
+//   bytes 19-34  with keys: the LineToken of the bytes before
 //
 // Of two connections with one routing id ZeroMQ keeps the newer and leaves the other open and
 // silent. A connection to an earlier incarnation lingers and dials the endpoint again. The last
@@ -47,11 +48,24 @@ struct Dialer {
   bool operator==(const Dialer&) const = default;
 };
 
-// The scheduler is dialed at its endpoint, in any incarnation.
+// The scheduler is dialed at its endpoint, in any incarnation. Without a token.
 std::string RoutingId(const Dialer& dialer, const PeerId& dialed);
 
-// nullopt: it is not one of ours.
-std::optional<Dialer> ParseRoutingId(std::string_view routing_id);
+// nullopt: it is not one of ours. `token`, if not null: empty where there is none.
+std::optional<Dialer> ParseRoutingId(std::string_view routing_id, std::string* token = nullptr);
+// What the token of a routing id is made of: all before it.
+std::string WithoutToken(const std::string& routing_id);
+
+// How a socket's TCP connections are secured (P44).
+struct LineSecurity {
+  enum class Kind : uint8_t { kNone, kCurveServer, kCurveClient, kPlainServer, kPlainClient };
+  Kind kind = Kind::kNone;
+  std::string domain = {};      // servers: of zap_handler.h
+  KeyPair pair = {};            // kCurve...: what is shown
+  std::string server_key = {};  // kCurveClient: what the server must show
+  std::string password = {};    // kPlainClient
+  bool is_server() const { return kind == Kind::kCurveServer || kind == Kind::kPlainServer; }
+};
 
 // Of messages that are not sent yet. ZeroMQ's threads count down.
 using QueuedBytes = std::shared_ptr<std::atomic<int64_t>>;
@@ -65,10 +79,12 @@ class ZmqSocket {
     int linger_ms = 0;                            // how long sent messages outlive the socket
     int queued_messages_max = kQueuedPerPeerMax;  // to a peer; further ones are dropped
     int64_t queued_bytes_max = kQueuedBytesMax;   // the same
+    LineSecurity security = {};
   };
   static Result<ZmqSocket> Create(ZmqContext& context, const Options& options);
 
-  // The endpoint with what the system chose filled in.
+  // The endpoint with what the system chose filled in. On ipc only processes of this user are
+  // accepted.
   Result<std::string> Bind(const std::string& endpoint);
   Status Connect(const std::string& endpoint);  // tcp: an address, as names are looked up elsewhere
   void Disconnect(const std::string& connected);
@@ -79,9 +95,12 @@ class ZmqSocket {
   Sent Send(const std::string& routing_id, const Frames& frames);
 
   struct Received {
-    std::string routing_id;  // kRouter: the sender's
-    Frames frames;           // too many frames are cut to kFramesPerMessageMax + 1
-    int connection_fd = -1;  // of its connection; may be reused after the end of that connection
+    std::string routing_id;   // kRouter: the sender's
+    Frames frames;            // too many frames are cut to kFramesPerMessageMax + 1
+    int connection_fd = -1;   // of its connection; may be reused after the end of that connection
+    std::string user_id;      // of a secured server's: the role whose key let it in
+    std::string address;      // the same: where it comes from
+    bool is_of_user = false;  // it came by memory that a process of this user shares
   };
   // False if there is none. Never blocks.
   bool Receive(Received* received);
@@ -97,6 +116,7 @@ class ZmqSocket {
       : socket_(std::move(socket)),
         kind_(options.kind),
         queued_bytes_max_(options.queued_bytes_max),
+        is_secured_(options.security.is_server()),
         fd_(fd) {}
   const QueuedBytes& QueuedTo(const std::string& routing_id);
 
@@ -105,6 +125,7 @@ class ZmqSocket {
   int64_t queued_bytes_max_;
   std::map<std::string, QueuedBytes> queued_;  // by routing id; a DEALER's peer has none
   size_t swept_count_ = 0;                     // entries after the last sweep
+  bool is_secured_;                            // as a server
   int fd_;
   bool is_monitored_ = false;
 };

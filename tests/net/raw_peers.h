@@ -106,7 +106,8 @@ class RawDealer {
  public:
   struct Options {
     std::string routing_id;
-    int linger_ms = 0;  // how long what was sent outlives it
+    int linger_ms = 0;            // how long what was sent outlives it
+    std::string server_key = {};  // with the context's keys: what the peer must show
   };
   RawDealer(ZmqContext& context, const std::string& endpoint, const Options& options)
       : socket_(context.zmq_context(), zmq::socket_type::dealer) {
@@ -114,6 +115,12 @@ class RawDealer {
     socket_.set(zmq::sockopt::linger, options.linger_ms);
     socket_.set(zmq::sockopt::sndtimeo, kPatienceMs);
     if (!options.routing_id.empty()) socket_.set(zmq::sockopt::routing_id, options.routing_id);
+    if (!options.server_key.empty()) {
+      const KeyPair& own = context.keys().Of(context.keys().role());
+      socket_.set(zmq::sockopt::curve_serverkey, options.server_key);
+      socket_.set(zmq::sockopt::curve_publickey, own.public_key);
+      socket_.set(zmq::sockopt::curve_secretkey, own.secret_key);
+    }
     socket_.connect(endpoint);
   }
   // False if the peer takes no more.

@@ -1,0 +1,124 @@
+#include "net/line_guard.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "net/zmq/zap_handler.h"
+#include "proto/message_limits.h"
+
+namespace pando {
+namespace {
+
+// Of clients that come and go; members' tokens are computed again.
+constexpr size_t kRememberedMax = 4096;
+
+// The role that a message takes of those that are let in.
+KeyRole RoleToSend(Sender sender) {
+  if (sender == Sender::kReader) return KeyRole::kReader;
+  return sender == Sender::kAdmin ? KeyRole::kAdmin : KeyRole::kMember;
+}
+
+}  // namespace
+
+// What a ROUTER of this party shows.
+const KeyPair& LineGuard::Shown() const {
+  return is_scheduler_ ? context_.keys().Of(KeyRole::kAdmin) : context_.own_keys();
+}
+
+bool LineGuard::SpeakInClear() { return has_keys() && !std::exchange(speaks_in_clear_, true); }
+
+LineSecurity LineGuard::SecurityToBind(const Endpoint& endpoint) const {
+  using Kind = LineSecurity::Kind;
+  if (!has_keys() || endpoint.kind != Endpoint::Kind::kTcp) return {};
+  return {.kind = speaks_in_clear_ ? Kind::kPlainServer : Kind::kCurveServer,
+          .domain = is_scheduler_ ? kSchedulerDomain : kLaneDomain,
+          .pair = Shown()};
+}
+
+Result<LineSecurity> LineGuard::SecurityToDial(const Endpoint& endpoint, const PeerId& peer,
+                                               const std::string& public_key) const {
+  using Kind = LineSecurity::Kind;
+  const Keys& keys = context_.keys();
+  if (!has_keys() || endpoint.kind != Endpoint::Kind::kTcp) return LineSecurity();
+  const bool is_to_scheduler = peer.node == kSchedulerNode;
+  const std::string& shown = is_to_scheduler ? keys.Of(KeyRole::kAdmin).public_key : public_key;
+  if (!IsPublicKey(shown)) {
+    return InvalidArgument(
+        fmt::format("node {} at {} has no key, and this process has: give all processes of a run "
+                    "keys, or none",
+                    peer.node.value(), endpoint.ToString()));
+  }
+  LineSecurity security{.kind = Kind::kCurveClient, .server_key = shown};
+  if (speaks_in_clear_ && !is_to_scheduler) {
+    security.kind = Kind::kPlainClient;
+    security.password = MemberPassword(keys, shown);
+  } else {
+    security.pair = keys.Of(keys.role());
+  }
+  return security;
+}
+
+std::string LineGuard::Sign(const std::string& routing_id, const LineSecurity& security) const {
+  if (security.kind == LineSecurity::Kind::kNone) return routing_id;
+  return routing_id + LineToken(context_.own_keys(), security.server_key, routing_id);
+}
+
+void LineGuard::Trust(Incarnation process, const std::string& public_key) {
+  if (public_key.empty() || keys_.size() >= kNodesMax) return;
+  keys_.try_emplace(process, public_key);
+}
+
+bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope) {
+  const std::optional<KeyRole> role = ParseEnum<KeyRole>(received.user_id);
+  if (!role || *role < RoleToSend(RowFor(envelope.message).sender)) return false;
+  const auto* registration = std::get_if<Register>(&envelope.message);
+  if (registration != nullptr && !Proves(received.routing_id, registration->public_key))
+    return false;
+  if (!IsProven(received.routing_id, envelope.sender.incarnation)) return false;
+  Note(received.routing_id);
+  return true;
+}
+
+bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
+  const auto key = keys_.find(sender);
+  if (key == keys_.end()) return true;
+  if (const auto known = proven_.find(routing_id); known != proven_.end())
+    return known->second == sender;
+  if (!Proves(routing_id, key->second)) return false;
+  if (proven_.size() >= kRememberedMax) proven_.clear();
+  proven_.emplace(routing_id, sender);
+  return true;
+}
+
+bool LineGuard::Proves(const std::string& routing_id, const std::string& public_key) const {
+  std::string token;
+  if (!ParseRoutingId(routing_id, &token) || token.empty()) return false;
+  return AreEqualSecrets(token, LineToken(Shown(), public_key, WithoutToken(routing_id)));
+}
+
+std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id) {
+  const std::optional<Dialer> dialer = ParseRoutingId(routing_id);
+  const bool is_proven =
+      dialer && keys_.contains(dialer->incarnation) && IsProven(routing_id, dialer->incarnation);
+  return is_proven ? std::optional(dialer->incarnation) : std::nullopt;
+}
+
+void LineGuard::Note(const std::string& routing_id) {
+  const std::string first = WithoutToken(routing_id);
+  if (const auto known = whole_.find(first); known != whole_.end() && known->second == routing_id)
+    return;
+  if (whole_.size() >= kRememberedMax) whole_.clear();
+  whole_.insert_or_assign(first, routing_id);
+}
+
+std::string LineGuard::Complete(const std::string& without_token, Incarnation peer) {
+  if (const auto known = whole_.find(without_token); known != whole_.end()) return known->second;
+  const auto key = keys_.find(peer);
+  if (key == keys_.end()) return without_token;
+  const std::string routing_id = without_token + LineToken(Shown(), key->second, without_token);
+  Note(routing_id);
+  return routing_id;
+}
+
+}  // namespace pando

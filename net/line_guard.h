@@ -1,0 +1,67 @@
+// LineGuard: how the connections of one transport are secured, and what is believed of those that
+// dial it (P44). Without keys nothing is secured and all is believed.
+//
+// The key of a connection says what its peer may send. A routing id ends with a LineToken, which
+// proves that the dialer holds the secret of its process life. So a message is believed only from
+// the process that it names, though all members share the members' key. Threads: its transport's.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "common/endpoint.h"
+#include "net/zmq/zmq_context.h"
+#include "net/zmq/zmq_socket.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+class LineGuard {
+ public:
+  // `context` outlives the guard.
+  LineGuard(const ZmqContext& context, bool is_scheduler)
+      : context_(context), is_scheduler_(is_scheduler) {}
+
+  // Of this process life; empty without keys.
+  const std::string& public_key() const { return context_.own_keys().public_key; }
+  bool has_keys() const { return context_.has_keys(); }
+
+  // From now on tcp connections other than to the scheduler are in clear text (run.encrypt).
+  // Returns false if they are already, or there are no keys.
+  bool SpeakInClear();
+  LineSecurity SecurityToBind(const Endpoint& endpoint) const;
+  // `public_key`: what the peer must show; for the scheduler the admin's counts.
+  Result<LineSecurity> SecurityToDial(const Endpoint& endpoint, const PeerId& peer,
+                                      const std::string& public_key) const;
+  // The routing id with its token, for a connection that is secured so.
+  std::string Sign(const std::string& routing_id, const LineSecurity& security) const;
+
+  // From now on messages of this process are believed from the holder of the key alone. The first
+  // key of an incarnation stays.
+  void Trust(Incarnation process, const std::string& public_key);
+  // Whether to believe a message of a secured connection. Of processes without a trusted key the
+  // cores hear nothing but what any newcomer may say. Remembers the routing id for answers.
+  bool IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope);
+  // Which process has certainly sent something on this connection, if that is known.
+  std::optional<Incarnation> ProvenSender(const std::string& routing_id);
+  // The whole routing id of a peer, from the part without the token.
+  std::string Complete(const std::string& without_token, Incarnation peer);
+
+ private:
+  const KeyPair& Shown() const;
+  bool IsProven(const std::string& routing_id, Incarnation sender);
+  bool Proves(const std::string& routing_id, const std::string& public_key) const;
+  void Note(const std::string& routing_id);
+
+  const ZmqContext& context_;
+  const bool is_scheduler_;
+  bool speaks_in_clear_ = false;
+  std::map<Incarnation, std::string> keys_;  // trusted
+  std::unordered_map<std::string, std::string>
+      whole_;  // routing ids, by the part without the token
+  std::unordered_map<std::string, Incarnation> proven_;  // by routing id
+};
+
+}  // namespace pando

@@ -1,0 +1,204 @@
+#include "net/zmq/keys.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/atomic_file.h"
+#include "common/descriptor.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kKeyLetters = 40;
+constexpr size_t kKeyBytes = 32;
+constexpr size_t kTokenBytes = 16;
+constexpr auto kRoles = std::to_array({KeyRole::kReader, KeyRole::kMember, KeyRole::kAdmin});
+
+using KeyBytes = std::array<uint8_t, kKeyBytes>;
+
+std::optional<KeyBytes> Decode(const std::string& letters) {
+  KeyBytes bytes;
+  // The decoder ends at a zero byte.
+  if (letters.size() != kKeyLetters || letters.find('\0') != std::string::npos) return std::nullopt;
+  if (zmq_z85_decode(bytes.data(), letters.c_str()) == nullptr) return std::nullopt;
+  return bytes;
+}
+
+std::string PathFor(const std::string& folder, KeyRole role, const char* ending) {
+  return fmt::format("{}/{}.{}", folder, EnumName(role), ending);
+}
+
+Status WriteNew(const std::string& path, const std::string& letters, mode_t mode) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!fd.is_open()) return FileError("create", path, errno);
+  const std::string text = letters + "\n";
+  const ssize_t written = write(fd.get(), text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return Status();
+  return FileError("write", path, written < 0 ? errno : ENOSPC);
+}
+
+// The letters in the file; empty where there is no file.
+Result<std::string> ReadKey(const std::string& path, bool is_secret) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open() && errno == ENOENT) return std::string();
+  if (!fd.is_open()) return FileError("read", path, errno);
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return FileError("read", path, errno);
+  if (is_secret && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return InvalidArgument(fmt::format(
+        "{} is a secret key that others may read (mode {:o}): chmod 600 it, and make new keys if "
+        "others have had access",
+        path, info.st_mode & 0777));
+  }
+  std::array<char, kKeyLetters + 2> bytes;  // a longer file is no key
+  const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
+  if (count < 0) return FileError("read", path, errno);
+  std::string letters(bytes.data(), static_cast<size_t>(count));
+  if (letters.ends_with('\n')) letters.pop_back();
+  if (Decode(letters)) return letters;
+  return InvalidArgument(
+      fmt::format("{} holds no key: {} letters of Z85 were expected; pando keys new makes them",
+                  path, kKeyLetters));
+}
+
+Result<KeyPair> ReadPair(const std::string& folder, KeyRole role) {
+  KeyPair pair;
+  PANDO_ASSIGN_OR_RETURN(pair.secret_key, ReadKey(PathFor(folder, role, "key"), true));
+  PANDO_ASSIGN_OR_RETURN(pair.public_key, ReadKey(PathFor(folder, role, "pub"), false));
+  if (pair.secret_key.empty()) return pair;
+  std::array<char, kKeyLetters + 1> derived;
+  PANDO_CHECK(zmq_curve_public(derived.data(), pair.secret_key.c_str()) == 0);
+  if (pair.public_key.empty()) pair.public_key = derived.data();
+  if (pair.public_key == derived.data()) return pair;
+  return InvalidArgument(
+      fmt::format("{0}/{1}.pub is not the public part of {0}/{1}.key; copy both from the folder "
+                  "that pando keys new made",
+                  folder, EnumName(role)));
+}
+
+Status Missing(const std::string& folder, const std::string& what) {
+  return InvalidArgument(
+      fmt::format("{} {}; copy it from the folder that pando keys new made", folder, what));
+}
+
+}  // namespace
+
+KeyPair DrawKeyPair() {
+  std::array<char, kKeyLetters + 1> public_key, secret_key;
+  PANDO_CHECK(zmq_curve_keypair(public_key.data(), secret_key.data()) == 0);
+  return {public_key.data(), secret_key.data()};
+}
+
+bool IsPublicKey(const std::string& text) { return Decode(text).has_value(); }
+
+KeyRole Keys::role() const {
+  const auto strongest = std::ranges::find_if(
+      pairs.rbegin(), pairs.rend(), [](const KeyPair& pair) { return !pair.secret_key.empty(); });
+  PANDO_CHECK(strongest != pairs.rend());
+  return kRoles[static_cast<size_t>(pairs.rend() - strongest) - 1];
+}
+
+// In a folder beside it first, so that there are all keys or none.
+Status MakeKeys(const std::string& folder) {
+  std::string path = folder;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) return FileError("create", parent.string(), error.value());
+  std::string made = path + ".XXXXXX";
+  if (mkdtemp(made.data()) == nullptr) return FileError("create", path, errno);  // mode 0700
+  Status status;
+  for (const KeyRole role : kRoles) {
+    const KeyPair pair = DrawKeyPair();
+    if (status.ok()) status = WriteNew(PathFor(made, role, "key"), pair.secret_key, 0600);
+    if (status.ok()) status = WriteNew(PathFor(made, role, "pub"), pair.public_key, 0644);
+  }
+  if (status.ok() && rename(made.c_str(), path.c_str()) != 0) {
+    const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+    status = is_taken ? AlreadyExists(path + " is there already; choose a new folder for the keys")
+                      : FileError("create", path, errno);
+  }
+  if (!status.ok()) std::filesystem::remove_all(made, error);
+  return status;
+}
+
+Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
+  Keys keys{.folder = folder, .pairs = {}};
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    return NotFound(
+        fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
+  }
+  bool has_secret = false;
+  for (const KeyRole role : kRoles) {
+    PANDO_ASSIGN_OR_RETURN(keys.Of(role), ReadPair(folder, role));
+    const bool is_of_use = role == purpose || purpose == KeyRole::kReader;
+    has_secret |= is_of_use && !keys.Of(role).secret_key.empty();
+  }
+  if (!has_secret) {
+    return Missing(folder, fmt::format("has no {}.key, which this takes", EnumName(purpose)));
+  }
+  if (keys.Of(KeyRole::kAdmin).public_key.empty())
+    return Missing(folder, "has no admin.pub, by which the scheduler is known");
+  return keys;
+}
+
+Result<Keys> ReadSchedulerKeys(const std::string& folder) {
+  PANDO_ASSIGN_OR_RETURN(Keys keys, ReadKeys(folder, KeyRole::kAdmin));
+  if (keys.Of(KeyRole::kMember).public_key.empty())
+    return Missing(folder, "has no member.pub, by which members are known");
+  return keys;
+}
+
+std::string KeysVariable(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(folder, error);
+  return fmt::format("{}={}", kKeysVariable, error ? folder : whole.string());
+}
+
+std::string KeysFolder(const std::string& folder) {
+  if (!folder.empty()) return folder;
+  const char* variable = std::getenv(kKeysVariable);
+  return variable == nullptr ? "" : variable;
+}
+
+std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
+                      const std::string& text) {
+  const std::optional<KeyBytes> secret = Decode(own.secret_key);
+  const std::optional<KeyBytes> peer = Decode(peer_public_key);
+  KeyBytes shared;
+  if (!secret || !peer) return "";
+  if (crypto_box_beforenm(shared.data(), peer->data(), secret->data()) != 0) return "";
+  std::array<uint8_t, crypto_auth_BYTES> mac;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  PANDO_CHECK(crypto_auth(mac.data(), bytes, text.size(), shared.data()) == 0);
+  return {reinterpret_cast<const char*>(mac.data()), kTokenBytes};
+}
+
+bool AreEqualSecrets(const std::string& a, const std::string& b) {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+// The secret that the members' pair shares with itself.
+std::string MemberPassword(const Keys& keys, const std::string& lane_public_key) {
+  const KeyPair& member = keys.Of(KeyRole::kMember);
+  const std::string token = LineToken(member, member.public_key, "pando member " + lane_public_key);
+  std::string hex;
+  for (const char c : token) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return hex;
+}
+
+}  // namespace pando

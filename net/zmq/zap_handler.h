@@ -1,0 +1,44 @@
+// ZapHandler decides which connections a context's ROUTERs accept (P44), as ZeroMQ's authentication
+// protocol asks (RFC 27/ZAP). Used by ZmqContext.
+//
+// CURVE has proved which key the peer holds: a role's key is let in, and messages of its connection
+// bear the role's name as their user id. A lane takes no reader. PLAIN has a password, which a
+// member can make (MemberPassword). Others are refused for now (300): ZeroMQ then dials again, and
+// never after a refusal for good.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <zmq.hpp>
+
+#include "net/zmq/keys.h"
+
+namespace pando {
+
+// What a socket is bound for, told to the handler as its ZAP domain.
+inline constexpr const char* kSchedulerDomain = "scheduler";
+inline constexpr const char* kLaneDomain = "lane";
+
+class ZapHandler {
+ public:
+  // Returns when it listens.  Its thread ends when `context` is closed, before the destructor.
+  ZapHandler(zmq::context_t& context, const Keys& keys, const KeyPair& own,
+             std::function<void(const std::string& text)> on_warning);
+  ~ZapHandler();
+
+ private:
+  struct Request;
+  void Run();
+  bool ReadRequest(Request* request);
+  std::string RoleFor(const Request& request) const;
+  void Warn(const Request& request);
+
+  const Keys& keys_;
+  const KeyPair& own_;
+  const std::function<void(const std::string& text)> on_warning_;
+  zmq::socket_t socket_;
+  std::thread thread_;
+};
+
+}  // namespace pando
