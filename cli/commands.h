@@ -10,6 +10,7 @@
 #include "job/job_file.h"
 #include "job/run_plan.h"
 #include "models/graph.h"
+#include "net/zmq/keys.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"
 
@@ -37,6 +38,7 @@ Subcommand AddVerifyCommand(CLI::App& app);
 Subcommand AddModelsCommand(CLI::App& app);
 Subcommand AddModelCommand(CLI::App& app);
 Subcommand AddPlanCommand(CLI::App& app);
+Subcommand AddKeysCommand(CLI::App& app);
 Subcommand AddDataCommand(CLI::App& app);
 Subcommand AddDoctorCommand(CLI::App& app);
 Subcommand AddBenchCommand(CLI::App& app);
@@ -112,8 +114,14 @@ void AddJoinOption(CLI::App& command, std::string* endpoint);
 struct RunAddress {
   std::string run_dir;
   std::string join;
+  std::string keys;  // the folder of --keys
 };
 void AddRunAddress(CLI::App& command, RunAddress* address);
+// --keys.
+void AddKeysOption(CLI::App& command, std::string* folder);
+// The keys of --keys or PANDO_KEYS, which a process in this role needs, or else those in the run's
+// folder; no keys where there are none.
+Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run = {});
 // The scheduler's endpoint; an error that says what to give where the address has none or two.
 Result<std::string> FindEndpoint(const RunAddress& address);
 // `what`: "its lanes listen".
@@ -124,10 +132,11 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path);
 
 // "tcp://HOST:PORT" or "ipc://PATH".
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
-// And only on loopback, unless `is_insecure`.
-Status CheckBind(const std::string& endpoint, bool is_insecure);
+// And only on loopback, unless `is_insecure` or there are keys.
+Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys);
 // The address on which servers listen that join there; empty: chosen by ServerArgs::bind's rule.
-Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure);
+Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure,
+                    const Keys& keys);
 
 // The last words of a run.
 void PrintSummary(const Summary& summary, const RunFolder& folder);

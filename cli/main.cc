@@ -117,10 +117,11 @@ int Main(int argc, char** argv) {
       {"drain", AddDrainCommand(app)},         {"snapshot", AddSnapshotCommand(app)},
       {"stop", AddStopCommand(app)},           {"export", AddExportCommand(app)},
       {"evaluate", AddEvaluateCommand(app)},   {"predict", AddPredictCommand(app)},
-      {"verify", AddVerifyCommand(app)},       {"models", AddModelsCommand(app)},
-      {"model", AddModelCommand(app)},         {"data", AddDataCommand(app)},
-      {"doctor", AddDoctorCommand(app)},       {"plan", AddPlanCommand(app)},
-      {"bench", AddBenchCommand(app)},         {"timeline", AddTimelineCommand(app)}};
+      {"verify", AddVerifyCommand(app)},       {"keys", AddKeysCommand(app)},
+      {"models", AddModelsCommand(app)},       {"model", AddModelCommand(app)},
+      {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
+      {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
+      {"timeline", AddTimelineCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

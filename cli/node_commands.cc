@@ -31,6 +31,7 @@ namespace {
 struct SchedulerOptions {
   JobSource source;
   SchedulerArgs args{.bind = "tcp://127.0.0.1:7070"};
+  std::string keys_folder;
   std::string prepared_run_dir;  // made by `pando train`
   bool is_forced = false;
   bool is_verbose = false;
@@ -88,8 +89,12 @@ Status CheckCanListen(const std::string& bind) {
 
 Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
-  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
+  if (const std::string folder = KeysFolder(options.keys_folder); !folder.empty()) {
+    PANDO_ASSIGN_OR_RETURN(args.keys, ReadSchedulerKeys(folder));
+  }
+  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure, args.keys));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
+  if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, &job));
@@ -105,24 +110,27 @@ Result<int> Schedule(const SchedulerOptions& options) {
   return is_ours ? ConcludeTimeline(job, folder, exit_code) : exit_code;
 }
 
-Result<int> Serve(const ServerArgs& args) {
+Result<int> Serve(ServerArgs args, const std::string& keys_folder) {
   PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
-  PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure));
+  PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
+  PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure, args.keys));
   SetUpLog({.process = "server", .is_verbose = args.is_verbose});
   return RunServer(args);
 }
 
-Result<int> Work(const WorkerArgs& args) {
+Result<int> Work(WorkerArgs args, const std::string& keys_folder) {
   PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
   PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   SetUpLog({.process = "worker", .is_verbose = args.is_verbose});
   return RunWorker(args);
 }
 
-Result<int> KeepNode(const NodeArgs& args, const std::string& workers) {
+Result<int> KeepNode(NodeArgs args, const std::string& keys_folder, const std::string& workers) {
   PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
   if (args.server_count > 0)
-    PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure));
+    PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure, args.keys));
   SetUpLog({.process = "node", .is_verbose = args.is_verbose});
   PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   NodeArgs counted = args;
@@ -151,7 +159,8 @@ std::string NextAfterSilence(const RunAddress& run) {
 Result<int> ShowStatus(const StatusOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   SetUpLog({.process = "status"});
-  ZmqContext context;
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kReader, options.run));
+  ZmqContext context(std::move(keys));
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
   const Result<std::string> answer =
       RequestStatus(context, endpoint, deadline, NextAfterSilence(options.run));
@@ -199,7 +208,8 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
 // Shows each thing that the scheduler says until it has done it.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
-  ZmqContext context;
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kAdmin, options.run));
+  ZmqContext context(std::move(keys));
   SchedulerClient client(context, {});
   PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
   const Micros start = SteadyNow();
@@ -224,9 +234,10 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
     client.Wait(said.empty() ? answered_by : deadline);
   }
   if (said.empty()) {
-    return Unavailable(fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint,
-                                   std::chrono::duration<double>(answered_by - start).count(),
-                                   ExplainSilence(endpoint, NextAfterSilence(options.run))));
+    return Unavailable(
+        fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint,
+                    std::chrono::duration<double>(answered_by - start).count(),
+                    ExplainSilence(endpoint, NextAfterSilence(options.run), context.has_keys())));
   }
   return Unavailable(
       fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
@@ -269,10 +280,11 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
       "  pando server --join tcp://127.0.0.1:7070\n"
       "  pando worker --join tcp://127.0.0.1:7070\n\n"
       "After a power cut, for servers and workers of several machines:\n"
-      "  pando scheduler runs/first/job.toml --resume --bind tcp://10.0.0.1:7070 --insecure\n\n"
+      "  pando scheduler runs/first/job.toml --resume --bind tcp://10.0.0.1:7070 --keys KEYS\n\n"
       "A scheduler that died alone is restarted without --resume: training has continued.\n");
   AddJobOptions(command, &options->source);
   AddBindOptions(command, "to listen", &options->args.bind, &options->args.insecure);
+  AddKeysOption(command, &options->keys_folder);
   command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
   AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
             "write the endpoint to this file once it listens (for port 0)");
@@ -285,12 +297,14 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
 
 Subcommand AddServerCommand(CLI::App& app) {
   auto args = std::make_shared<ServerArgs>();
+  auto keys_folder = std::make_shared<std::string>();
   CLI::App& command = DeclareCommand(
       app, "server",
       "Joins a run as a parameter server: sums gradients, runs the optimizer, sends parameters.",
       "Example:\n"
-      "  pando server --join tcp://10.0.0.1:7070 --insecure\n");
+      "  pando server --join tcp://10.0.0.1:7070 --keys KEYS\n");
   AddJoinOption(command, &args->join);
+  AddKeysOption(command, keys_folder.get());
   AddBindOptions(command, "its lanes listen; port 0: any free one each", &args->bind,
                  &args->insecure);
   AddOption(command, "--lanes N", &args->lanes, "serving threads; 0: by cores [0]",
@@ -298,18 +312,20 @@ Subcommand AddServerCommand(CLI::App& app) {
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, &args->is_verbose);
-  return [args] { return Serve(*args); };
+  return [args, keys_folder] { return Serve(*args, *keys_folder); };
 }
 
 Subcommand AddWorkerCommand(CLI::App& app) {
   auto args = std::make_shared<WorkerArgs>();
+  auto keys_folder = std::make_shared<std::string>();
   CLI::App& command = DeclareCommand(
       app, "worker",
       "Joins a run as a worker: computes gradients of micro-batches. The job comes from the "
       "scheduler.",
       "Example:\n"
-      "  pando worker --join tcp://10.0.0.1:7070 --threads 8 --data /data/mnist\n");
+      "  pando worker --join tcp://10.0.0.1:7070 --keys KEYS --threads 8 --data /data/mnist\n");
   AddJoinOption(command, &args->join);
+  AddKeysOption(command, keys_folder.get());
   AddOption(command, "--threads N", &args->threads, "computing threads; 0: as the job says [0]",
             CLI::Range(0, 1024));
   AddOption(command, "--device NAME", &args->device,
@@ -319,21 +335,23 @@ Subcommand AddWorkerCommand(CLI::App& app) {
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, &args->is_verbose);
-  return [args] { return Work(*args); };
+  return [args, keys_folder] { return Work(*args, *keys_folder); };
 }
 
 Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program) {
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
+  auto keys_folder = std::make_shared<std::string>();
   CLI::App& command =
       DeclareCommand(app, "node",
                      "Runs the processes of one machine of a cluster: starts servers and "
                      "workers that join a run,\n"
                      "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
                      "Examples:\n"
-                     "  pando node --join tcp://10.0.0.1:7070 --insecure\n"
-                     "  pando node --join tcp://10.0.0.1:7070 --insecure -- python3 train.py\n");
+                     "  pando node --join tcp://10.0.0.1:7070 --keys KEYS\n"
+                     "  pando node --join tcp://10.0.0.1:7070 --keys KEYS -- python3 train.py\n");
   AddJoinOption(command, &args->join);
+  AddKeysOption(command, keys_folder.get());
   AddOption(command, "--servers N", &args->server_count,
             fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));
   AddOption(command, "--workers N", workers.get(),
@@ -357,13 +375,13 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
   command.prefix_command();
-  return [args, workers, &command, program]() -> Result<int> {
+  return [args, keys_folder, workers, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
                            ProgramWords(command.remaining(), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
     }
-    return KeepNode(*args, *workers);
+    return KeepNode(*args, *keys_folder, *workers);
   };
 }
 

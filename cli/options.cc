@@ -211,6 +211,22 @@ void AddRunAddress(CLI::App& command, RunAddress* address) {
   AddOption(command, "RUN_DIR", &address->run_dir, "the run's folder, or --join");
   AddOption(command, "--join ENDPOINT", &address->join,
             "where the scheduler listens, if the folder is not here");
+  AddKeysOption(command, &address->keys);
+}
+
+void AddKeysOption(CLI::App& command, std::string* folder) {
+  AddOption(command, "--keys FOLDER", folder,
+            "the run's keys (pando keys new); without the flag PANDO_KEYS names the folder");
+}
+
+Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run) {
+  std::string found = KeysFolder(folder.empty() ? run.keys : folder);
+  const std::string kept = RunFolder::Open(run.run_dir).KeysPath();
+  if (std::error_code error;
+      found.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error))
+    found = kept;
+  if (found.empty()) return Keys();
+  return ReadKeys(found, purpose);
 }
 
 Result<std::string> FindEndpoint(const RunAddress& address) {
@@ -239,7 +255,7 @@ void AddBindOptions(CLI::App& command, const std::string& what, std::string* bin
   AddOption(command, "--bind ENDPOINT", bind,
             fmt::format("where {} [{}]", what,
                         bind->empty() ? "this machine's address on the way to --join" : *bind));
-  command.add_flag("--insecure", *insecure, "allow --bind beyond this machine, without encryption");
+  command.add_flag("--insecure", *insecure, "allow --bind beyond this machine without keys");
 }
 
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms) {
@@ -278,32 +294,48 @@ Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
       fmt::format("{} {}: expected tcp://HOST:PORT or ipc://PATH", flag, endpoint));
 }
 
-Status CheckBind(const std::string& endpoint, bool is_insecure) {
-  PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));
-  if (is_insecure || IsLoopback(endpoint)) return Status();
-  return InvalidArgument(
-      fmt::format("--bind {} can be reached from other machines, and any program that reaches it "
-                  "can join or disturb the run; give --insecure if the network is private, or "
-                  "bind tcp://127.0.0.1:PORT",
-                  endpoint));
+namespace {
+
+// What an endpoint takes that other machines reach.
+constexpr const char* kExposedHint =
+    "give --keys FOLDER (pando keys new makes one), or --insecure if the network is private";
+
+void WarnOfInsecure(const std::string& endpoint) {
+  Say("pando: --insecure: any program that reaches {} can join, read and disturb the run\n",
+      endpoint);
 }
 
-Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure) {
+}  // namespace
+
+Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));
+  if (!keys.are_none() || IsLoopback(endpoint)) return Status();
+  if (is_insecure) WarnOfInsecure(endpoint);
+  if (is_insecure) return Status();
+  return InvalidArgument(
+      fmt::format("--bind {} can be reached from other machines, and any program that reaches it "
+                  "can join or disturb the run; {}, or bind tcp://127.0.0.1:PORT",
+                  endpoint, kExposedHint));
+}
+
+Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure,
+                    const Keys& keys) {
   const bool is_elsewhere = !IsLoopback(join);
   if (bind.empty()) {
-    if (is_insecure || !is_elsewhere) return Status();
+    if (!keys.are_none() || !is_elsewhere) return Status();
+    if (is_insecure) WarnOfInsecure("this machine's servers");
+    if (is_insecure) return Status();
     return InvalidArgument(
         fmt::format("--join {} is reached over the network, so servers listen there too, and any "
-                    "program that reaches them can disturb the run; give --insecure if the network "
-                    "is private",
-                    join));
+                    "program that reaches them can disturb the run; {}",
+                    join, kExposedHint));
   }
-  PANDO_RETURN_IF_ERROR(CheckBind(bind, is_insecure));
+  PANDO_RETURN_IF_ERROR(CheckBind(bind, is_insecure, keys));
   if (!is_elsewhere || !IsLoopback(bind)) return Status();
   return InvalidArgument(fmt::format(
       "--bind {} cannot be reached by the run's processes on other machines, and --join "
       "{} is one for them; leave --bind out, or give --bind tcp://ADDRESS:0 with this "
-      "machine's address, and --insecure",
+      "machine's address",
       bind, join));
 }
 

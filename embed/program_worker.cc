@@ -113,7 +113,11 @@ void ProgramWorker::Run() {
 Result<std::optional<Stop>> ProgramWorker::LiveToTheEnd() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
-  context_ = std::make_unique<ZmqContext>();
+  Keys keys;
+  if (const std::string folder = KeysFolder(""); !folder.empty()) {
+    PANDO_ASSIGN_OR_RETURN(keys, ReadKeys(folder, KeyRole::kMember));
+  }
+  context_ = std::make_unique<ZmqContext>(std::move(keys), LogWarning);
   incarnation_ = NewIncarnation();
   transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, incarnation_, 0},
                                            Transport::Options{.on_warning = LogWarning});
@@ -172,7 +176,7 @@ Status ProgramWorker::Check(const Membership& membership) const {
 
 // The plan is the run's, so it is made once.
 Status ProgramWorker::Enter(const Membership& membership) {
-  PANDO_ASSIGN_OR_RETURN(BufferSource buffers, ShareMemory(membership.job, *transport_));
+  PANDO_ASSIGN_OR_RETURN(BufferSource buffers, PrepareLines(membership.job, *transport_));
   if (!computer_) {
     PANDO_ASSIGN_OR_RETURN(JobPlan plan, ExternalPlan(membership.job));
     buffers_ = files_.Wrap(std::move(buffers));

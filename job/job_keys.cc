@@ -361,6 +361,9 @@ const std::vector<JobKey> kKeys = {
     {Among<&Job::transport>({"auto", "tcp", "ipc", "shm"}), "run.transport", "--transport", "",
      "transport of gradients and parameters: shm (memory that processes of one host share), auto "
      "(shm if possible), tcp, or ipc (Unix sockets between the processes of pando train)"},
+    {Among<&Job::encrypt>({"all", "control", "none"}), "run.encrypt", "--encrypt", "",
+     "with keys: encrypt all TCP connections, or control: those to the scheduler, and gradients "
+     "and parameters in clear text (docs/security.md); none: pando train makes no keys"},
     {At<&Job::host_sum>(), "run.host_sum", "--host-sum", "",
      "sum the gradients of one host's workers on the host, so that one copy leaves it: auto (for "
      "shards whose server is on another host), always, never"},

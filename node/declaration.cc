@@ -69,8 +69,11 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
   if (args.endpoint_file.empty()) {
     const char* how =
         IsExternal(args.job) ? "pando node --join {}{} -- PROGRAM" : "pando server --join {}{}";
+    const std::string flag = !args.keys.are_none() ? " --keys " + args.keys.folder
+                             : args.insecure       ? " --insecure"
+                                                   : "";
     Say("pando: listening on {}; join with: {}\n", endpoint,
-        fmt::format(fmt::runtime(how), reached, args.insecure ? " --insecure" : ""));
+        fmt::format(fmt::runtime(how), reached, flag));
     return reached;
   }
   std::ofstream file(args.endpoint_file);
@@ -81,7 +84,7 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
 }
 
 Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown) {
-  ZmqContext context;
+  ZmqContext context(args.keys, LogWarning);
   const PeerId self{kSchedulerNode, NewIncarnation(), 0};
   Transport transport(context, self, {.insecure = args.insecure, .on_warning = LogWarning});
   Result<std::string> endpoint = transport.Bind(args.bind);

@@ -71,6 +71,23 @@ Status CheckSocketPath(const std::string& endpoint) {
                   endpoint));
 }
 
+// Keys keep other users of this machine out. Unix sockets do without: they take only this user's
+// processes.
+Result<Keys> KeysOfRun(const LocalRunArgs& args, const RunFolder& run_folder) {
+  const Job& job = args.job;
+  const bool are_given = !args.keys_folder.empty();
+  if (are_given) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
+  const bool needs_none =
+      job.strategy == Strategy::kAllreduce || job.transport == "ipc" || job.encrypt == "none";
+  if (!are_given && needs_none) return Keys();
+  const std::string folder = are_given ? args.keys_folder : run_folder.KeysPath();
+  if (std::error_code error; !are_given && !std::filesystem::exists(folder, error))
+    PANDO_RETURN_IF_ERROR(MakeKeys(folder));
+  std::error_code error;  // programs may go to other folders
+  const std::string whole = std::filesystem::absolute(folder, error).string();
+  return ReadSchedulerKeys(error ? folder : whole);
+}
+
 constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
 
 // `offset` after `since`, on the clock that the processes are waited for with.
@@ -147,7 +164,8 @@ class LocalRun {
   std::optional<Micros> chaos_since_;  // where its time counts from
   ShutdownSignal shutdown_;
   std::optional<SocketFolder> sockets_;  // where the transport is ipc
-  UniqueFd endpoint_pipe_;               // the scheduler writes its endpoint and a newline
+  Keys keys_;
+  UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
   std::unique_ptr<SchedulerLink> link_;
   bool is_stopping_ = false;
@@ -184,6 +202,7 @@ std::string LocalRun::BindEndpoint(const std::string& name) const {
 }
 
 Status LocalRun::StartScheduler() {
+  PANDO_ASSIGN_OR_RETURN(keys_, KeysOfRun(args_, folder_));
   if (args_.job.transport == "ipc") {
     sockets_.emplace();
     if (sockets_->path().empty()) {
@@ -213,6 +232,7 @@ ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
                    .log_path = folder_.LogPath(kScheduler),
                    .keeps_stderr = true,
                    .program = args_.program};
+  if (!keys_.are_none()) spec.variables = {KeysVariable(keys_.folder)};
   if (args_.is_verbose) spec.args.push_back("-v");
   return spec;
 }
@@ -247,7 +267,7 @@ Status LocalRun::AwaitEndpoint() {
 // It may be a pipe.
 Status LocalRun::WriteAttachFile() const {
   std::ofstream file(args_.attach_file);
-  file << endpoint_ << '\n' << std::flush;
+  file << endpoint_ << (keys_.are_none() ? "" : " " + keys_.folder) << '\n' << std::flush;
   if (file) return Status();
   return Unavailable(fmt::format("cannot write the endpoint to {}", args_.attach_file));
 }
@@ -257,8 +277,8 @@ Status LocalRun::Link() {
   ProcessSpec spec = SchedulerSpec(endpoint_);
   spec.args.insert(spec.args.end(), {"--endpoint-file", "/dev/null"});
   if (supervisor_.Running().contains(kScheduler)) supervisor_.SetSpec(spec);
-  link_ = std::make_unique<SchedulerLink>(endpoint_,
-                                          args_.chaos.is_empty() ? kNever : kChaosPollInterval);
+  link_ = std::make_unique<SchedulerLink>(
+      endpoint_, args_.chaos.is_empty() ? kNever : kChaosPollInterval, keys_);
   return link_->Start();
 }
 
@@ -296,6 +316,7 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
                fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
       .log_path = folder_.LogPath(name),
       .program = args_.program};
+  if (!keys_.are_none()) spec.variables = {KeysVariable(keys_.folder)};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && IsExternal(args_.job))
@@ -496,6 +517,13 @@ Status CheckFilesOfScheduler(const Job& job) {
 }
 
 // Restarts a group that has lost a member, as `pando resume` would.
+Status CheckKeysFit(const Job& job) {
+  if (job.strategy != Strategy::kAllreduce) return Status();
+  return InvalidArgument(
+      "--strategy allreduce has no keys: gloo neither encrypts nor authenticates; leave --keys and "
+      "PANDO_KEYS out, or give --strategy ps");
+}
+
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
   RunChaos chaos{.schedule = ChaosSchedule(args.chaos)};

@@ -66,15 +66,18 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
                             ShutdownRequests& shutdown, const DeclaredRun* declared) {
   TransportOutbox outbox(transport);
-  JoinCore join(self, registration, outbox, declared);
+  Register keyed = registration;
+  keyed.public_key = transport.guard().public_key();
+  JoinCore join(self, keyed, outbox, declared);
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;
   // Found on other threads: a name's lookup may outlast the wait.
   const auto reasons = std::make_shared<Mailbox<std::string>>();
+  const bool has_keys = !keyed.public_key.empty();
   const auto look_for_reason = [&] {
-    std::thread([reasons, scheduler_endpoint] {
-      std::ignore = reasons->Push(ReasonOfSilence(scheduler_endpoint));
+    std::thread([reasons, scheduler_endpoint, has_keys] {
+      std::ignore = reasons->Push(ReasonOfSilence(scheduler_endpoint, has_keys));
     }).detach();
   };
   std::string reason;
@@ -104,7 +107,8 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                                  timeout_ms / 1000.0,
                                  ExplainSilence(scheduler_endpoint,
                                                 "is it running there, and is --join the "
-                                                "endpoint that it printed?")));
+                                                "endpoint that it printed?",
+                                                has_keys)));
 }
 
 HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
@@ -114,7 +118,8 @@ HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
           .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)};
 }
 
-Result<BufferSource> ShareMemory(const Job& job, Transport& transport, OnMapped on_mapped) {
+Result<BufferSource> PrepareLines(const Job& job, Transport& transport, OnMapped on_mapped) {
+  if (job.encrypt == "control") PANDO_RETURN_IF_ERROR(transport.SpeakInClear());
   const bool is_required = job.transport == "shm";
   if (job.transport != "auto" && !is_required) return BufferSource();
   if (transport.shared_pool() == nullptr) {

@@ -31,10 +31,11 @@ struct Membership : Welcome {
 // Of the sender that tells the scheduler at `endpoint` that this process lives.
 HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
                                           const std::string& endpoint);
-// Makes a transport share memory with its host's other processes, as run.transport says (P42).
-// Returns where to allocate payloads, or an error if the job requires shared memory and this host
-// has none. May be called again, after the process has joined again.
-Result<BufferSource> ShareMemory(const Job& job, Transport& transport, OnMapped on_mapped = {});
+// Makes a transport speak in clear text with run.encrypt = "control" (P44), and share memory with
+// its host's other processes as run.transport says (P42). Returns where to allocate payloads, or an
+// error if the job requires shared memory and this host has none. May be called again, after the
+// process has joined again.
+Result<BufferSource> PrepareLines(const Job& job, Transport& transport, OnMapped on_mapped = {});
 // Tells the scheduler of a failure of this machine, so that it knows this cause. `generation` is
 // the view's; 0: there is none yet.
 void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,

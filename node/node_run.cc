@@ -32,7 +32,7 @@ class NodeRun {
  public:
   explicit NodeRun(const NodeArgs& args)
       : args_(args),
-        link_(args.join, /*poll_interval=*/kNever),
+        link_(args.join, /*poll_interval=*/kNever, args.keys),
         supervisor_(
             {.restarts_max = args.restarts_max,
              .on_fault = [this](FaultNote note) { link_.Tell(std::move(note)); },
@@ -131,6 +131,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
       .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
       .keeps_stderr = args_.log_dir.empty()};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
+  if (!args_.keys.are_none()) spec.variables = {KeysVariable(args_.keys.folder)};
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && !args_.worker.command.empty()) {
     spec.keeps_stdout = args_.log_dir.empty();

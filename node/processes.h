@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "net/zmq/keys.h"
 #include "node/chaos.h"
 #include "node/program_process.h"
 #include "node/supervisor.h"
@@ -18,9 +19,10 @@
 namespace pando {
 
 struct SchedulerArgs {
-  Job job;                    // resolved and valid
-  std::string bind;           // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
-  bool insecure = false;      // binding beyond loopback was asked for
+  Job job;                // resolved and valid
+  std::string bind;       // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
+  bool insecure = false;  // binding beyond loopback without keys was asked for
+  Keys keys = {};
   std::string run_dir;        // an existing run folder with job.toml; see RunFolder::Open
   std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe
                               // under /dev/fd. Empty: written nowhere
@@ -29,6 +31,9 @@ struct SchedulerArgs {
 };
 // An error where this machine's limit of open files is too low for the job's scheduler.
 Status CheckFilesOfScheduler(const Job& job);
+
+// An error if the job cannot be run with keys.
+Status CheckKeysFit(const Job& job);
 
 // Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
 // and summary.json in the run folder, and draws the progress line. Goes on with what an earlier
@@ -43,6 +48,7 @@ struct ServerArgs {
   uint32_t lanes = 0;  // 0: by cores
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
+  Keys keys = {};
   uint32_t start_timeout_ms = 60000;  // without an answer it gives up (kExitUnreached)
   bool is_verbose = false;
 };
@@ -55,6 +61,7 @@ struct WorkerArgs {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   std::string data_path;        // where this machine has the data; empty: as the job says
   std::string data_cache;       // and keeps decoded photographs; empty: as the job says
+  Keys keys = {};
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;
 };
@@ -71,7 +78,9 @@ struct LocalRunArgs {
   bool is_verbose = false;
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
   WorkerProgram worker;                    // of an external model
-  // Instead: workers come by themselves, and the endpoint is written to this file.
+  std::string keys_folder;                 // of the user's; empty: the run makes keys in its folder
+  // Instead: workers come by themselves, and the endpoint and the keys' folder, if the run has
+  // keys, are written to this file, with a space between them.
   std::string attach_file;
 };
 
@@ -85,6 +94,7 @@ struct NodeArgs {
   std::string join;  // the scheduler's endpoint
   std::string bind;  // as ServerArgs; "ipc://PREFIX": server i's is PREFIX-i
   bool insecure = false;
+  Keys keys = {};
   uint32_t server_count = 1;
   std::optional<uint32_t> worker_count;  // none: by GPUs, or by cores
   std::string device = "auto";           // of the workers: auto, cpu, cuda or cuda:N

@@ -18,8 +18,11 @@ constexpr uint32_t kRepeatedDeathsMax = 3;
 
 }  // namespace
 
-SchedulerLink::SchedulerLink(std::string endpoint, Micros poll_interval)
-    : endpoint_(std::move(endpoint)), poll_interval_(poll_interval), client_(context_, {}) {}
+SchedulerLink::SchedulerLink(std::string endpoint, Micros poll_interval, const Keys& keys)
+    : endpoint_(std::move(endpoint)),
+      poll_interval_(poll_interval),
+      context_(keys),
+      client_(context_, {}) {}
 
 SchedulerLink::~SchedulerLink() {
   stop_.Request();

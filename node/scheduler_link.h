@@ -26,7 +26,7 @@ struct ReportedProgress {
 class SchedulerLink {
  public:
   // `poll_interval`: how often progress is asked for once the run has begun; kNever: not at all.
-  SchedulerLink(std::string endpoint, Micros poll_interval);
+  SchedulerLink(std::string endpoint, Micros poll_interval, const Keys& keys = {});
   ~SchedulerLink();  // what has not been acknowledged is dropped
 
   Status Start();

@@ -186,6 +186,7 @@ class SchedulerProcess : public RunObserver {
 
  private:
   Status Lead();
+  void TrustMembers(Transport& transport);
   bool WaitForJournal(Transport& transport, const Status& why);
   Scheduler::Options CoreOptions() const;
   void KeepBestWeights();
@@ -205,7 +206,7 @@ class SchedulerProcess : public RunObserver {
   const Schedule schedule_;
   SnapshotFolder snapshots_;
   ShutdownSignal& shutdown_{parts_.shutdown};
-  ZmqContext context_;
+  ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
   PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
   std::unique_ptr<Scheduler> scheduler_;
@@ -213,8 +214,9 @@ class SchedulerProcess : public RunObserver {
   Micros gathering_since_{0};
   Micros note_at_{0};
   bool has_timed_out_ = false;
-  bool is_waiting_ = false;  // for the journal
-  std::string endpoint_;     // where others reach this process
+  bool is_waiting_ = false;     // for the journal
+  uint32_t trusted_below_ = 0;  // members with lower ids are
+  std::string endpoint_;        // where others reach this process
 };
 
 // A fenced scheduler leaves the folder to the one that leads. A scheduler that was asked to stop
@@ -263,11 +265,15 @@ Status SchedulerProcess::Lead() {
   const auto disconnected = [this](Incarnation peer) {
     if (scheduler_ && !is_waiting_) scheduler_->OnDisconnect(SteadyNow(), peer);
   };
+  const auto nonsense = [this](Incarnation peer, const std::string& what) {
+    if (scheduler_ && !is_waiting_) scheduler_->OnDisconnect(SteadyNow(), peer, what);
+  };
   Transport transport(context_, {kSchedulerNode, parts_.incarnation, 0},
                       {.insecure = args_.insecure,
                        .queued_bytes_max = kQueuedRepliesBytesMax,
                        .on_warning = LogWarning,
-                       .on_disconnect = disconnected});
+                       .on_disconnect = disconnected,
+                       .on_nonsense = nonsense});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
@@ -280,7 +286,8 @@ Status SchedulerProcess::Lead() {
   gathering_since_ = SteadyNow();
   note_at_ = gathering_since_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
-          {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }}},
+          {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
+                     {-1, [&](Micros) { TrustMembers(transport); }}},
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
   if (scheduler_->fenced()) return scheduler_->journal_status();
   recorder_.summary().generation = scheduler_->view().generation;
@@ -292,6 +299,14 @@ Status SchedulerProcess::Lead() {
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
+}
+
+// Before a newcomer is welcomed. Given-up ones stay: they are to hear that they are.
+void SchedulerProcess::TrustMembers(Transport& transport) {
+  const RunMembers& membership = scheduler_->membership();
+  if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
+  for (const auto& [node, member] : membership.members().all())
+    transport.guard().Trust(member.peer.incarnation, member.registration.public_key);
 }
 
 // In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
@@ -453,6 +468,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown)
 }
 
 Result<int> LeadRun(const SchedulerArgs& args) {
+  if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(args.job));
   PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
   ShutdownSignal shutdown;
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);

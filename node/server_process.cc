@@ -107,7 +107,7 @@ class ServerProcess {
 
   const ServerArgs& args_;
   ShutdownSignal shutdown_;
-  ZmqContext context_;
+  ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
   Incarnation incarnation_ = NewIncarnation();
   uint32_t wanted_rank_;
@@ -205,7 +205,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
     self.lane = i;
-    Result<BufferSource> buffers = ShareMemory(membership.job, *transports_[i]);
+    Result<BufferSource> buffers = PrepareLines(membership.job, *transports_[i]);
     if (!buffers.ok()) {
       TellScheduler(*transports_[0], membership, 0, buffers.status());
       return buffers.status();

@@ -98,7 +98,7 @@ class WorkerProcess {
 
   const WorkerArgs& args_;
   ShutdownSignal shutdown_;
-  ZmqContext context_;
+  ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
   Incarnation incarnation_ = NewIncarnation();
   uint32_t wanted_rank_;
@@ -232,7 +232,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
   const bool has_servers = plan.job.strategy != Strategy::kAllreduce;
-  Result<BufferSource> buffers = has_servers ? ShareMemory(plan.job, transport_, OnMappedForGpu())
+  Result<BufferSource> buffers = has_servers ? PrepareLines(plan.job, transport_, OnMappedForGpu())
                                              : Result<BufferSource>(BufferSource());
   if (!buffers.ok()) {
     TellScheduler(transport_, membership, 0, buffers.status());

@@ -218,6 +218,7 @@ struct Job {
   std::string data_cache;          // folder for decoded and resized pictures; empty: none
   uint32_t lanes = 0;              // per server; 0: by cores
   std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
+  std::string encrypt = "all";     // with keys: all, control or none (P44)
   HostSum host_sum = HostSum::kAuto;
   std::string name;                  // of the run folder; empty: model-dataset-time
   std::string run_dir;               // empty: runs/NAME

@@ -39,6 +39,11 @@ constexpr std::array kOwnFiles{
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "keys", ignored)) {
+    if (entry.path().extension() == ".key" || entry.path().extension() == ".pub")
+      fs::remove(entry.path(), ignored);
+  }
+  fs::remove(folder / "keys", ignored);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
   }

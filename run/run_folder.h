@@ -70,6 +70,9 @@ class RunFolder {
   std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
+  // Made by `pando train` and `run`: of this run alone (net/keys.h).
+  std::string KeysPath() const { return path_ + "/keys"; }
+
   std::string EndpointPath() const { return path_ + "/endpoint"; }
 
   // Whether a run goes on here with the job and the data that it began with. kInvalidArgument names

@@ -130,12 +130,25 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
   return RunWeights{"averaged weights of " + name, version, std::move(image.parameters)};
 }
 
+// Metadata may be changed with the values; the summary's hash is beside the file.
+Status CheckIsOfRun(const Result<RunWeights>& final, const RunFolder& folder, const JobPlan& plan) {
+  const Result<Summary> summary = folder.ReadSummary();
+  if (!final.ok() || !summary.ok() || summary->weights_hash.empty()) return Status();
+  const std::string hash = WeightsHash(plan.layout, final->flat.span());
+  if (hash == summary->weights_hash) return Status();
+  return Corrupt(fmt::format(
+      "{}: its values have the hash {}, and {} says {}: the file was changed after the run. Take a "
+      "snapshot (--step), or give the file by itself",
+      folder.WeightsPath(), hash, folder.SummaryPath(), summary->weights_hash));
+}
+
 Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step, Version final_version) {
   const bool is_final = !step || Version(*step) == final_version;
   const auto read_snapshot = [&] { return ReadSnapshotWeights(folder, plan, step, false); };
   if (!is_final || VersionOfFinal(folder, final_version) != final_version) return read_snapshot();
   Result<RunWeights> final = ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
+  if (const Status same = CheckIsOfRun(final, folder, plan); !same.ok()) final = same;
   if (final.ok() || !step) return final;
   Result<RunWeights> snapshot = read_snapshot();  // the file was damaged, say
   return snapshot.ok() ? std::move(snapshot) : std::move(final);

@@ -72,7 +72,10 @@ class OwnRun:
             if not part:
                 raise PandoError("pando run ended before its scheduler listened: its messages are above")
             text += part
-        return text.decode().strip()
+        endpoint, _, keys = text.decode().rstrip("\n").partition(" ")
+        if keys:
+            os.environ["PANDO_KEYS"] = keys
+        return endpoint
 
     def stop(self) -> None:
         """Ends the run in order; its worker gets the end."""

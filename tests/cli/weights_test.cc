@@ -517,6 +517,14 @@ TEST_CASE("weights that were damaged are not evaluated or exported as the run's"
   REQUIRE(
       WriteWeights(run.folder.WeightsPath(), run.opened.plan.layout, run.At(8).parameters->span())
           .ok());
+  Summary summary = MakeSummary(run.job);
+  for (const uint64_t version : {6, 8}) {
+    summary.weights_hash = run.HashAt(version);
+    REQUIRE(run.folder.WriteSummary(summary).ok());
+    const Outcome outcome = Pando({"evaluate", run.path});
+    CHECK((outcome.exit_code == kExitCompleted) == (version == 8));
+    CHECK(Contains(outcome.output, "changed after the run") == (version == 6));
+  }
   std::string bytes = *ReadTextFile(run.folder.WeightsPath());
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   std::ofstream(run.folder.WeightsPath(), std::ios::binary) << bytes;

@@ -3,12 +3,15 @@
 // weights are the serial run's, and memory stays bounded.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <random>
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
 #include "net/transport.h"
+#include "net/zmq/keys.h"
 #include "tests/e2e/job_by_hand.h"
 #include "tests/net/raw_peers.h"
 #include "tests/proto/message_samples.h"
@@ -24,19 +27,22 @@ struct Attack {
   int mutations_of_each;
   int unread_requests;
   int registrations;
+  int idle_connections;  // where the run has keys
 };
 constexpr Attack kSmallAttack{.steps = 1200,
                               .garbage_connections = 8,
                               .random_messages = 100,
                               .mutations_of_each = 6,
                               .unread_requests = 20'000,
-                              .registrations = 60};
+                              .registrations = 60,
+                              .idle_connections = 100};
 constexpr Attack kFullAttack{.steps = 2400,
                              .garbage_connections = 30,
                              .random_messages = 500,
                              .mutations_of_each = 40,
                              .unread_requests = 100'000,
-                             .registrations = 300};
+                             .registrations = 300,
+                             .idle_connections = 1000};
 // What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
 // 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
@@ -44,9 +50,17 @@ constexpr uint64_t kMemoryGrowthMax = 64 << 20;
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
 
+// What the attacker has.
+enum class Key : uint8_t {
+  kNeedsNone,  // the run has no keys
+  kNone,       // the run has
+  kMember,     // a stolen one
+};
+
 // Under this routing id; what was sent before the end arrives.
-RawDealer::Options As(std::string routing_id) {
-  return {.routing_id = std::move(routing_id), .linger_ms = 2000};
+RawDealer::Options As(const ZmqContext& context, std::string routing_id) {
+  const std::string& server_key = context.keys().Of(KeyRole::kAdmin).public_key;
+  return {.routing_id = std::move(routing_id), .linger_ms = 2000, .server_key = server_key};
 }
 
 // Of one that dials the scheduler.
@@ -120,8 +134,9 @@ void SendForgeries(const Attack& attack, ZmqContext& context, const std::string&
                    const Envelope& report, std::mt19937_64& random) {
   const PeerId stranger{NodeId(1), NewIncarnation(), 0};
   for (const char channel : {'d', 'h'}) {
-    const RawDealer dealer(context, endpoint, As(RoutingIdFor(channel, stranger)));
-    const RawDealer as_scheduler(context, endpoint, As(RoutingIdFor(channel, report.sender)));
+    const RawDealer dealer(context, endpoint, As(context, RoutingIdFor(channel, stranger)));
+    const RawDealer as_scheduler(context, endpoint,
+                                 As(context, RoutingIdFor(channel, report.sender)));
     for (Envelope forged : SampleEnvelopes()) {
       forged.job = report.job;
       forged.generation = report.generation;
@@ -144,14 +159,15 @@ void SendForgeries(const Attack& attack, ZmqContext& context, const std::string&
 std::unique_ptr<RawDealer> Flood(const Attack& attack, ZmqContext& context,
                                  const std::string& endpoint, const Envelope& report) {
   const PeerId asker{kUnknownNode, NewIncarnation(), 0};
-  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingIdFor('d', asker)));
+  auto dealer =
+      std::make_unique<RawDealer>(context, endpoint, As(context, RoutingIdFor('d', asker)));
   const RawMessage question =
       ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
   for (int i = 0; i < attack.unread_requests && dealer->Send(question); ++i) {
   }
   for (int i = 0; i < attack.registrations; ++i) {
     const PeerId many{kUnknownNode, NewIncarnation(), 0};
-    const RawDealer newcomer(context, endpoint, As(RoutingIdFor('d', many)));
+    const RawDealer newcomer(context, endpoint, As(context, RoutingIdFor('d', many)));
     const std::string name(1000, 'x');
     const Register server{.role = i % 2 == 0 ? Role::kServer : Role::kWorker,
                           .host = name,
@@ -161,8 +177,37 @@ std::unique_ptr<RawDealer> Flood(const Attack& attack, ZmqContext& context,
   return dealer;
 }
 
+// Connections that send nothing.
+std::vector<std::unique_ptr<RawTcp>> StayIdle(const Attack& attack, const std::string& endpoint) {
+  std::vector<std::unique_ptr<RawTcp>> idle;
+  for (int i = 0; i < attack.idle_connections; ++i)
+    idle.push_back(std::make_unique<RawTcp>(endpoint));
+  return idle;
+}
+
+// A keys folder for the processes that are started meanwhile.
+class KeysInEnvironment {
+ public:
+  explicit KeysInEnvironment(const std::string& folder) : folder_(folder) {
+    REQUIRE(MakeKeys(folder).ok());
+    REQUIRE(setenv(kKeysVariable, folder.c_str(), 1) == 0);
+  }
+  ~KeysInEnvironment() { unsetenv(kKeysVariable); }
+  KeysInEnvironment(const KeysInEnvironment&) = delete;
+  // What a thief of a member's machine has.
+  Keys Stolen() const {
+    Result<Keys> keys = ReadKeys(folder_, KeyRole::kMember);
+    REQUIRE(keys.ok());
+    keys->Of(KeyRole::kAdmin).secret_key.clear();
+    return *std::move(keys);
+  }
+
+ private:
+  std::string folder_;
+};
+
 // The attacked run ends as the undisturbed one. False if it ended before the attack did.
-bool CheckUnderAttack(const Attack& attack) {
+bool CheckUnderAttack(const Attack& attack, Key key) {
   TempFolder temp;
   Process serial(
       temp.path(), "serial",
@@ -170,6 +215,8 @@ bool CheckUnderAttack(const Attack& attack) {
   serial.Await(std::chrono::minutes(4));
   REQUIRE(serial.exit_code() == kExitCompleted);
 
+  std::optional<KeysInEnvironment> keys;
+  if (key != Key::kNeedsNone) keys.emplace(temp.path() + "/keys");
   JobByHand job(2, 2, LongJob(attack.steps, {"--set", "run.lease_ms=5000"}), {"--lanes", "2"});
   job.AwaitSteps(10);
   std::vector<std::string> endpoints = job.LaneEndpoints();
@@ -179,9 +226,9 @@ bool CheckUnderAttack(const Attack& attack) {
   std::vector<uint64_t> memory_before;
   for (const Process* process : bound) memory_before.push_back(PeakMemoryBytes(process->pid()));
 
-  ZmqContext context;
+  ZmqContext context(key == Key::kMember ? keys->Stolen() : Keys());
   std::mt19937_64 random(1);
-  const Envelope report = AskStatus(context, job.endpoint);
+  const Envelope report = key == Key::kNone ? Envelope() : AskStatus(context, job.endpoint);
   std::vector<std::unique_ptr<RawTcp>> half_open;
   std::vector<std::unique_ptr<RawDealer>> unread;
   const auto start = TestClock::now();
@@ -189,9 +236,15 @@ bool CheckUnderAttack(const Attack& attack) {
     if (!job.scheduler->is_running()) break;
     SendGarbage(attack, endpoint, random);
     for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
-    SendRandomFrames(attack, RawDealer(context, endpoint, As("")), random);
-    SendForgeries(attack, context, endpoint, report, random);
-    unread.push_back(Flood(attack, context, endpoint, report));
+    if (key != Key::kNeedsNone)
+      for (auto& connection : StayIdle(attack, endpoint))
+        half_open.push_back(std::move(connection));
+    // A lane lets in those that know its key, which views have.
+    if (key == Key::kNeedsNone || (key == Key::kMember && endpoint == job.endpoint)) {
+      SendRandomFrames(attack, RawDealer(context, endpoint, As(context, "")), random);
+      SendForgeries(attack, context, endpoint, report, random);
+      unread.push_back(Flood(attack, context, endpoint, report));
+    }
     for (Process* process : bound)
       REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
     const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
@@ -221,17 +274,28 @@ bool CheckUnderAttack(const Attack& attack) {
 }
 
 // On a machine that slows the attack more than the run, the run is made longer.
-void CheckWithin(Attack attack) {
-  while (!CheckUnderAttack(attack)) {
+void CheckWithin(Attack attack, Key key) {
+  while (!CheckUnderAttack(attack, key)) {
     attack.steps *= 2;
     REQUIRE_MESSAGE(attack.steps < 20 * kFullAttack.steps, "the attack is slower than any run");
   }
 }
 
-TEST_CASE("strangers at every port change nothing") { CheckWithin(kSmallAttack); }
+TEST_CASE("strangers at every port change nothing") { CheckWithin(kSmallAttack, Key::kNeedsNone); }
+
+TEST_CASE("without a key strangers change nothing") { CheckWithin(kSmallAttack, Key::kNone); }
+
+TEST_CASE("with a stolen member key a stranger changes nothing of others") {
+  CheckWithin(kSmallAttack, Key::kMember);
+}
 
 TEST_CASE("many strangers at every port change nothing" * doctest::test_suite("thorough 1")) {
-  CheckWithin(kFullAttack);
+  CheckWithin(kFullAttack, Key::kNeedsNone);
+}
+
+TEST_CASE("many strangers with and without a key change nothing" *
+          doctest::test_suite("thorough 2")) {
+  for (const Key key : {Key::kNone, Key::kMember}) CheckWithin(kFullAttack, key);
 }
 
 }  // namespace
