@@ -57,7 +57,10 @@ Result<AtomicFile> AtomicFile::Create(std::string path) {
         fmt::format("cannot replace {}: it is {}; give the name of a file", path, what));
   }
   std::string temp_path = path + ".tmp";
-  UniqueFd fd(open(temp_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A rest of an earlier try goes. What another user puts there meanwhile is not written to.
+  unlink(temp_path.c_str());
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd fd(open(temp_path.c_str(), kFlags, 0644));
   if (!fd.is_open()) return FileError("create", temp_path, errno);
   return AtomicFile(std::move(path), std::move(temp_path), std::move(fd));
 }

@@ -18,7 +18,7 @@ PLAIN = ("1 replica", ["--replicas", "1", "--snapshot-every", "0"])
 REPLICAS = ("2 replicas", ["--replicas", "2", "--snapshot-every", "0"])
 SNAPSHOTS = ("1 replica, snapshots", ["--replicas", "1", "--snapshot-every", "50"])
 BOTH = ("2 replicas, snapshots", ["--replicas", "2", "--snapshot-every", "50"])
-VARIANTS = [PLAIN, REPLICAS, SNAPSHOTS, BOTH]
+RATIOS = [(REPLICAS, PLAIN), (SNAPSHOTS, PLAIN), (BOTH, REPLICAS)]
 
 
 def measure_one(args, model, steps, flags):
@@ -32,17 +32,18 @@ def turned(items, by):
     return items[by % len(items):] + items[:by % len(items)]
 
 
-def measure(args, model, steps):
-    figures = {name: [] for name, _ in VARIANTS}
+def measure(args, variants, model, steps):
+    figures = {name: [] for name, _ in variants}
     for done in range(args.rounds):
-        for name, flags in turned(VARIANTS, done):
+        for name, flags in turned(variants, done):
             figures[name].append(measure_one(args, model, steps, flags))
         print(f"{model}: round {done + 1} of {args.rounds}", file=sys.stderr)
     return figures
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(description, variants, ratios):
+    """Measures `variants` (name, flags) and prints the ratios of the pairs in `ratios`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--mlp-steps", type=int, default=100)
@@ -51,14 +52,13 @@ def main():
     args = parser.parse_args()
     print(f"commit {commit()}, {cpu()}, {args.rounds} rounds interleaved, 2 workers, 2 servers")
     for model, steps in (("CNN", args.steps), ("MLP", args.mlp_steps)):
-        figures = measure(args, model, steps)
+        figures = measure(args, variants, model, steps)
         heading(f"{model}, {steps} steps: images/s")
         for name, values in figures.items():
             row(name, values)
-        for over, under in ((REPLICAS, PLAIN), (SNAPSHOTS, PLAIN), (BOTH, REPLICAS)):
-            ratios = [a / b for a, b in zip(figures[over[0]], figures[under[0]])]
-            row(f"{over[0]} / {under[0]}", ratios)
+        for over, under in ratios:
+            row(f"{over[0]} / {under[0]}", [a / b for a, b in zip(figures[over[0]], figures[under[0]])])
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, [PLAIN, REPLICAS, SNAPSHOTS, BOTH], RATIOS)

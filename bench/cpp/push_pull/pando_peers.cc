@@ -1,8 +1,10 @@
 // A server and a worker as in the product, without a real scheduler, model and data set: the plan
-// is that of the load.
+// is that of the load. With keys (PANDO_KEYS) connections are secured as in the product; with
+// PANDO_BENCH_CLEAR as run.encrypt = "control" has it.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 
@@ -16,6 +18,16 @@
 #include "server/lane.h"
 
 namespace pando::bench {
+namespace {}  // namespace
+
+Keys KeysOfBench(KeyRole purpose) {
+  const std::string folder = KeysFolder("");
+  if (folder.empty()) return {};
+  Result<Keys> keys = ReadKeys(folder, purpose);
+  PANDO_CHECK(keys.ok());
+  return *std::move(keys);
+}
+
 namespace {
 
 // What a server and a worker have in common: a connection to the scheduler and a seat in its view.
@@ -28,7 +40,8 @@ class Peer {
     Register registration{.role = role_,
                           .host = "localhost",
                           .process_id = static_cast<uint32_t>(getpid()),
-                          .wanted_rank = args_.rank};
+                          .wanted_rank = args_.rank,
+                          .public_key = transport_.guard().public_key()};
     if (role_ == Role::kServer) {
       PANDO_ASSIGN_OR_RETURN(const std::string bound, transport_.Bind(args_.endpoint));
       registration.lane_endpoints = {bound};
@@ -37,6 +50,8 @@ class Peer {
     JoinCore join(incarnation_, std::move(registration), outbox_);
     RunLoop(join, transport_, {.is_finished = [&] { return join.has_answer(); }});
     identity_ = {join.self(0), join.scheduler(), join.job()};
+    if (std::getenv("PANDO_BENCH_CLEAR") != nullptr)
+      PANDO_RETURN_IF_ERROR(transport_.SpeakInClear());
     const HeartbeatState state{.job = identity_.job, .scheduler = identity_.scheduler};
     heartbeat_.emplace(context_, HeartbeatSender::Options{identity_.self, args_.join}, state);
     PANDO_RETURN_IF_ERROR(heartbeat_->Start());
@@ -74,7 +89,7 @@ class Peer {
   const PeerArgs& args_;
   const Role role_;
   const Incarnation incarnation_ = NewIncarnation();
-  ZmqContext context_;
+  ZmqContext context_{KeysOfBench(KeyRole::kMember)};
   Transport transport_{
       context_, {kUnknownNode, incarnation_, 0}, {.on_warning = [](const std::string& text) {
         fmt::print(stderr, "{}\n", text);

@@ -7,6 +7,7 @@
 #include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load.h"
 #include "common/status.h"
+#include "net/zmq/keys.h"
 
 namespace pando::bench {
 
@@ -22,6 +23,8 @@ struct PeerArgs {
   Load load;             // of raw peers, bytes and shards_per_server in flight alone
 };
 
+// Those in PANDO_KEYS; none without it.
+Keys KeysOfBench(KeyRole purpose);
 // Pando's own: server/lane and LoadGenerator over net/transport.
 Status RunPandoServer(const PeerArgs& args);
 Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters);

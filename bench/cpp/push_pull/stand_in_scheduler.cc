@@ -54,7 +54,8 @@ void StandInScheduler::OnRegister(const PeerId& from, const Register& registrati
                    .role = registration.role,
                    .rank = registration.wanted_rank,
                    .host = registration.host,
-                   .lane_endpoints = registration.lane_endpoints};
+                   .lane_endpoints = registration.lane_endpoints,
+                   .public_key = registration.public_key};
     member.peer = {node, from.incarnation, 0};
   }
   Send(from, Welcome{.node = member.info.node,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/cpp/push_pull/counters.h"
+#include "bench/cpp/push_pull/peers.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "common/check.h"
 #include "common/float_arrays.h"
@@ -48,7 +49,7 @@ class SchedulerThread {
  private:
   const JobPlan plan_;
   const PeerId self_{kSchedulerNode, NewIncarnation(), 0};
-  ZmqContext context_;
+  ZmqContext context_{KeysOfBench(KeyRole::kAdmin)};
   Transport transport_{context_, self_, {.linger_ms = 0}};
   TransportOutbox outbox_{transport_};
   StandInScheduler core_;
