@@ -119,8 +119,10 @@ struct RunAddress {
 void AddRunAddress(CLI::App& command, RunAddress* address);
 // --keys.
 void AddKeysOption(CLI::App& command, std::string* folder);
-// The keys of --keys or PANDO_KEYS, which a process in this role needs, or else those in the run's
-// folder; no keys where there are none.
+// Of a run that makes keys for itself.
+void AddOwnKeysOption(CLI::App& command, std::string* folder);
+// The keys of --keys, of the run's folder, or of PANDO_KEYS; `purpose`: the secret that is needed.
+// No keys where there are none.
 Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run = {});
 // The scheduler's endpoint; an error that says what to give where the address has none or two.
 Result<std::string> FindEndpoint(const RunAddress& address);

@@ -219,12 +219,18 @@ void AddKeysOption(CLI::App& command, std::string* folder) {
             "the run's keys (pando keys new); without the flag PANDO_KEYS names the folder");
 }
 
+void AddOwnKeysOption(CLI::App& command, std::string* folder) {
+  AddOption(command, "--keys FOLDER", folder,
+            "keys that pando keys new made, instead of those that the run makes for itself")
+      ->group("Processes and run folder");
+}
+
 Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run) {
-  std::string found = KeysFolder(folder.empty() ? run.keys : folder);
+  std::string found = folder.empty() ? run.keys : folder;
   const std::string kept = RunFolder::Open(run.run_dir).KeysPath();
-  if (std::error_code error;
-      found.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error))
-    found = kept;
+  std::error_code error;
+  if (found.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error)) found = kept;
+  if (found.empty()) found = KeysFolder("");
   if (found.empty()) return Keys();
   return ReadKeys(found, purpose);
 }

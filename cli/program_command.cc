@@ -91,7 +91,6 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
-  options.run.keys_folder = KeysFolder(options.run.keys_folder);
   return ConcludeRun(options.run.job, folder, options.is_json, RunLocal(options.run));
 }
 
@@ -114,7 +113,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
                    "start no workers: programs join by themselves");
   AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
-  AddKeysOption(command, &options->run.keys_folder);
+  AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
   command.prefix_command();
   return [options, &command, program]() -> Result<int> {

@@ -89,7 +89,7 @@ void AddRunOptions(CLI::App& command, RunOptions* options) {
             "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
             "300\", or random:SEED")
       ->group("Processes and run folder");
-  AddKeysOption(command, &options->run.keys_folder);
+  AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
 }
 
@@ -156,7 +156,6 @@ Result<int> Train(RunOptions options) {
   if (is_serial)
     Say("pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
         folder.path());
-  options.run.keys_folder = KeysFolder(options.run.keys_folder);
   const int exit_code = is_serial ? RunSerial(job) : RunLocal(options.run);
   return ConcludeRun(job, folder, options.is_json, exit_code);
 }
@@ -310,7 +309,6 @@ Result<int> Resume(RunOptions options) {
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
-  options.run.keys_folder = KeysFolder(options.run.keys_folder);
   const int exit_code = RunLocal(options.run);
   return exit_code == kExitFenced ? exit_code
                                   : ConcludeRun(job, folder, options.is_json, exit_code);

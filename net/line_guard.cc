@@ -13,6 +13,12 @@ namespace {
 // Of clients that come and go; members' tokens are computed again.
 constexpr size_t kRememberedMax = 4096;
 
+// Any user of the machine may bind an abstract Unix name of a process that has ended. In a folder
+// only its owner may.
+bool NeedsKeys(const Endpoint& endpoint) {
+  return endpoint.kind == Endpoint::Kind::kTcp || endpoint.path.starts_with('@');
+}
+
 // The role that a message takes of those that are let in.
 KeyRole RoleToSend(Sender sender) {
   if (sender == Sender::kReader) return KeyRole::kReader;
@@ -30,7 +36,7 @@ bool LineGuard::SpeakInClear() { return has_keys() && !std::exchange(speaks_in_c
 
 LineSecurity LineGuard::SecurityToBind(const Endpoint& endpoint) const {
   using Kind = LineSecurity::Kind;
-  if (!has_keys() || endpoint.kind != Endpoint::Kind::kTcp) return {};
+  if (!has_keys() || !NeedsKeys(endpoint)) return {};
   return {.kind = speaks_in_clear_ ? Kind::kPlainServer : Kind::kCurveServer,
           .domain = is_scheduler_ ? kSchedulerDomain : kLaneDomain,
           .pair = Shown()};
@@ -40,7 +46,7 @@ Result<LineSecurity> LineGuard::SecurityToDial(const Endpoint& endpoint, const P
                                                const std::string& public_key) const {
   using Kind = LineSecurity::Kind;
   const Keys& keys = context_.keys();
-  if (!has_keys() || endpoint.kind != Endpoint::Kind::kTcp) return LineSecurity();
+  if (!has_keys() || !NeedsKeys(endpoint)) return LineSecurity();
   const bool is_to_scheduler = peer.node == kSchedulerNode;
   const std::string& shown = is_to_scheduler ? keys.Of(KeyRole::kAdmin).public_key : public_key;
   if (!IsPublicKey(shown)) {
@@ -67,6 +73,11 @@ std::string LineGuard::Sign(const std::string& routing_id, const LineSecurity& s
 void LineGuard::Trust(Incarnation process, const std::string& public_key) {
   if (public_key.empty() || keys_.size() >= kNodesMax) return;
   keys_.try_emplace(process, public_key);
+}
+
+bool LineGuard::MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const {
+  const bool is_to_scheduler = dialed && dialed->node == kSchedulerNode;
+  return speaks_in_clear_ && !is_scheduler_ && !is_to_scheduler && HoldsAny<ViewUpdate>(message);
 }
 
 bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope) {

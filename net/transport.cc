@@ -108,7 +108,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
   PANDO_ASSIGN_OR_RETURN(Endpoint parsed, ParseEndpoint(endpoint));
   if (!guard_.has_keys()) PANDO_RETURN_IF_ERROR(CheckExposure(parsed, options_.insecure));
   const LineSecurity security = guard_.SecurityToBind(parsed);
-  if (security.is_server()) context_.StartLettingIn();
+  if (security.is_server()) PANDO_RETURN_IF_ERROR(context_.StartLettingIn());
   if (parsed.kind == Endpoint::Kind::kIpc && IsTaken(parsed.path)) {
     return Unavailable(
         fmt::format("cannot bind {}: another process uses it; stop that one, or "
@@ -348,6 +348,7 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                                sender.incarnation.value()));
     return false;
   }
+  if (!received.is_of_user && guard_.MayForgeView(line.peer, decoded->message)) return false;
   if (is_guarded && !guard_.IsPermitted(received, *decoded)) {
     ++counters_.misattributed;
     warnings_.Warn("", received.routing_id, received.address,

@@ -516,7 +516,6 @@ Status CheckFilesOfScheduler(const Job& job) {
                         fmt::format("a scheduler of {} workers", job.workers));
 }
 
-// Restarts a group that has lost a member, as `pando resume` would.
 Status CheckKeysFit(const Job& job) {
   if (job.strategy != Strategy::kAllreduce) return Status();
   return InvalidArgument(
@@ -524,6 +523,7 @@ Status CheckKeysFit(const Job& job) {
       "PANDO_KEYS out, or give --strategy ps");
 }
 
+// Restarts a group that has lost a member, as `pando resume` would.
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
   RunChaos chaos{.schedule = ChaosSchedule(args.chaos)};

@@ -283,6 +283,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().run_id = HexText(options.job.value());
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
   journal_.SetWait([&](const Status& why) { return WaitForJournal(transport, why); });
+  TrustMembers(transport);  // of earlier lives
   gathering_since_ = SteadyNow();
   note_at_ = gathering_since_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
@@ -301,7 +302,7 @@ Status SchedulerProcess::Lead() {
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
-// Before a newcomer is welcomed. Given-up ones stay: they are to hear that they are.
+// Before a newcomer is welcomed. Those that were given up stay, so that they get Refused.
 void SchedulerProcess::TrustMembers(Transport& transport) {
   const RunMembers& membership = scheduler_->membership();
   if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
@@ -476,6 +477,12 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     ExitWith(lock.status());
     return kExitFenced;
   }
+  // Keys of an earlier start, with which pando status would not be answered.
+  std::error_code ignored;
+  const RunFolder folder = RunFolder::Open(args.run_dir);
+  if (args.keys.are_none() ||
+      !std::filesystem::equivalent(args.keys.folder, folder.KeysPath(), ignored))
+    folder.DropKeys();
   if (!IsExternal(args.job) || IsDeclared(args.job)) return LeadDeclaredRun(args, shutdown);
   PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown));
   return LeadDeclaredRun(declared, shutdown);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -54,7 +55,8 @@ void HostLines::Close() {
   relay_ = given_up_ = PeerId();
 }
 
-std::set<PeerId> HostLines::Connect(const HostGroup& group, const PeerId& self) {
+std::set<PeerId> HostLines::Connect(const HostGroup& group, const View& view,
+                                    const PeerId& self) {
   const bool is_news = std::exchange(relay_, group.relay) != group.relay;
   if (!group.has_relay()) return {};
   if (group.relay == self) {
@@ -66,7 +68,8 @@ std::set<PeerId> HostLines::Connect(const HostGroup& group, const PeerId& self) 
     spdlog::info("giving gradients to node {}, a worker of this host, which sums them",
                  group.relay.node.value());
   }
-  const Status dialed = transport_.Dial(group.relay, RelayEndpoint(group.relay));
+  const auto relay = std::ranges::find(view.nodes, group.relay.node, &NodeInfo::node);
+  const Status dialed = transport_.Dial(group.relay, RelayEndpoint(group.relay), relay->public_key);
   if (!dialed.ok()) spdlog::info("cannot reach it: {}", dialed.message());
   return dialed.ok() ? std::set{group.relay} : std::set<PeerId>();
 }
@@ -122,7 +125,7 @@ void SessionWorker::Connect(const View& view) {
   if (!dialed_.ok()) return;
   const PeerId& self = parts_.membership.self;
   const HostGroup group = HostGroupFor(view, self, parts_.plan);
-  const std::set<PeerId> relays = parts_.host_lines.Connect(group, self);
+  const std::set<PeerId> relays = parts_.host_lines.Connect(group, view, self);
   dialed_ = DialView(parts_.transport, Role::kWorker, self, view, PrimariesTalk::kNo, relays);
   if (!dialed_.ok()) TellScheduler(parts_.transport, parts_.membership, view.generation, dialed_);
 }

@@ -77,7 +77,7 @@ class HostLines {
   // Call before the process becomes another incarnation.
   void Close();
   // Connects to the group's relay, if this process is not the relay. Returns the peers.
-  std::set<PeerId> Connect(const HostGroup& group, const PeerId& self);
+  std::set<PeerId> Connect(const HostGroup& group, const View& view, const PeerId& self);
   // Logs that the relay does not answer, and that it answers again.
   void Tell(bool is_given_up);
 

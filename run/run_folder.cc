@@ -39,11 +39,7 @@ constexpr std::array kOwnFiles{
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "keys", ignored)) {
-    if (entry.path().extension() == ".key" || entry.path().extension() == ".pub")
-      fs::remove(entry.path(), ignored);
-  }
-  fs::remove(folder / "keys", ignored);
+  RunFolder::Open(folder).DropKeys();
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
   }
@@ -78,6 +74,17 @@ Status CheckFree(const std::string& path, bool is_forced) {
 }
 
 }  // namespace
+
+// A link to a folder of keys is left alone.
+void RunFolder::DropKeys() const {
+  std::error_code ignored;  // what cannot be removed shows when it is read
+  const fs::path folder = KeysPath();
+  if (!fs::is_directory(fs::symlink_status(folder, ignored))) return;
+  for (const char* name :
+       {"admin.key", "admin.pub", "member.key", "member.pub", "reader.key", "reader.pub"})
+    fs::remove(folder / name, ignored);
+  fs::remove(folder, ignored);
+}
 
 std::string UtcText(std::chrono::system_clock::time_point time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);

@@ -72,6 +72,8 @@ class RunFolder {
 
   // Made by `pando train` and `run`: of this run alone (net/keys.h).
   std::string KeysPath() const { return path_ + "/keys"; }
+  // Removes them, and nothing else that the folder may hold.
+  void DropKeys() const;
 
   std::string EndpointPath() const { return path_ + "/endpoint"; }
 

@@ -60,6 +60,8 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   // The connection of a process broke: it is dead unless a message of it comes soon. `nonsense`: it
   // has sent that, which is no message, and is given up.
   void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense = "") {
+    if (finished() || fenced()) return;
+    Begin(now);
     run_.membership.OnDisconnect(now, incarnation, nonsense);
   }
   // Ends the run early: Ctrl-C, or nodes are missing. Stores a snapshot first, if steps were made,

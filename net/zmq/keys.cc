@@ -45,8 +45,9 @@ Status WriteNew(const std::string& path, const std::string& letters, mode_t mode
   if (!fd.is_open()) return FileError("create", path, errno);
   const std::string text = letters + "\n";
   const ssize_t written = write(fd.get(), text.data(), text.size());
-  if (written == static_cast<ssize_t>(text.size())) return Status();
-  return FileError("write", path, written < 0 ? errno : ENOSPC);
+  if (written != static_cast<ssize_t>(text.size()))
+    return FileError("write", path, written < 0 ? errno : ENOSPC);
+  return fsync(fd.get()) == 0 ? Status() : FileError("write", path, errno);
 }
 
 // The letters in the file; empty where there is no file.

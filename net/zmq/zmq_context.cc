@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <exception>
 #include <utility>
 
 #include "common/check.h"
@@ -40,9 +41,16 @@ ZmqContext::ZmqContext(Keys keys, std::function<void(const std::string& text)> o
 // The handler's socket closes when the context does, which waits for it.
 ZmqContext::~ZmqContext() { context_.close(); }
 
-void ZmqContext::StartLettingIn() {
-  if (zap_handler_ == nullptr)
+Status ZmqContext::StartLettingIn() {
+  if (zap_handler_ != nullptr) return Status();
+  try {
     zap_handler_ = std::make_unique<ZapHandler>(context_, keys_, own_keys_, on_warning_);
+  } catch (const std::exception& error) {
+    return Unavailable(fmt::format("no further socket or thread for keys: {}; raise the limit of "
+                                   "open files (ulimit -n)",
+                                   error.what()));
+  }
+  return Status();
 }
 
 bool ZmqContext::is_isolated() const {

@@ -13,11 +13,11 @@
 
 namespace pando {
 
+class ZapHandler;
+
 // One per process, made by main; it outlives every transport. Its end waits until sent messages
 // have left, at most for the transports' linger.
 // Threads: any may make sockets from it.
-class ZapHandler;
-
 class ZmqContext {
  public:
   // With keys every TCP connection is authenticated (P44). `on_warning` is called on another thread
@@ -33,8 +33,8 @@ class ZmqContext {
   // The pair of this process life; empty without keys.
   const KeyPair& own_keys() const { return own_keys_; }
   // From now on connections to this context's sockets are let in by their keys (zap_handler.h).
-  // Called before the first such socket is bound.  Threads: one at a time.
-  void StartLettingIn();
+  // Called before such a socket is bound.  Threads: one at a time.
+  Status StartLettingIn();
 
   // A partition, for tests and fault injection: until then (common/clock.h) this context's
   // transports drop what they would send and receive. A time in the past ends it. Any thread, and

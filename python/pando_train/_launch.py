@@ -25,6 +25,8 @@ class OwnRun:
     def __init__(self):
         """Starts it and waits for its scheduler. Raises PandoError if it does not start."""
         self.endpoint = ""
+        self._keys_before: Optional[str] = None  # PANDO_KEYS, which this run sets
+        self._has_set_keys = False
         self._owner = os.getpid()
         self._process: Optional[subprocess.Popen] = None
         self._error: Optional[BaseException] = None
@@ -74,8 +76,19 @@ class OwnRun:
             text += part
         endpoint, _, keys = text.decode().rstrip("\n").partition(" ")
         if keys:
+            self._keys_before = os.environ.get("PANDO_KEYS")
             os.environ["PANDO_KEYS"] = keys
+            self._has_set_keys = True
         return endpoint
+
+    def _forget_keys(self) -> None:
+        if not self._has_set_keys:
+            return
+        self._has_set_keys = False
+        if self._keys_before is None:
+            os.environ.pop("PANDO_KEYS", None)
+        else:
+            os.environ["PANDO_KEYS"] = self._keys_before
 
     def stop(self) -> None:
         """Ends the run in order; its worker gets the end."""
@@ -84,6 +97,7 @@ class OwnRun:
     def close(self, is_over: bool = False) -> None:
         """Ends the child. If the run is over, it has 10 s to end by itself."""
         atexit.unregister(self.close)
+        self._forget_keys()
         if self._process is None or os.getpid() != self._owner:  # a forked child does not end its parent's run
             return
         for stop in (lambda: None, self._process.terminate, self._process.kill)[0 if is_over else 1:]:
