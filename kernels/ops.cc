@@ -44,6 +44,7 @@ template <class Args>
 void CheckArgs(const Conv2dSpec& spec, const Args& args) {
   PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
   PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
+  PANDO_CHECK(args.x_channels == 0 || spec.groups == 1);
 }
 
 template <class Args>
@@ -223,16 +224,28 @@ void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
   PANDO_CALL(AdaptiveAveragePoolBackward, spec, sample_count, dy, dx);
 }
 
+uint32_t StoredChannels(Device device, uint32_t channels) {
+  constexpr uint32_t kFirst = 3, kPadded = 8;
+  const bool is_padded = device.kind == DeviceKind::kCuda && ElementBytes(device.element) == 2 &&
+                         channels >= kFirst && channels < kPadded;
+  return is_padded ? kPadded : channels;
+}
+
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
-                 int32_t* labels) {
+                 int32_t* labels, uint32_t stored_channels) {
+  if (stored_channels == 0) stored_channels = channels;
+  PANDO_CHECK(stored_channels == channels || stored_channels == StoredChannels(device, channels));
   PANDO_CHECK(batch.shape.channels == channels || batch.shape.channels == 1);
   PANDO_CHECK((batch.bytes == nullptr) != (batch.values == nullptr));
   PANDO_CHECK((batch.bytes == nullptr) == (batch.byte_values == nullptr));
   PANDO_CHECK(batch.moves == nullptr || batch.bytes != nullptr);
-  PANDO_CALL(ImportBatch, batch, channels, x, labels);
+  Dispatch(
+      device, [&] { cpu::ImportBatch(batch, channels, static_cast<float*>(x), labels); },
+      [&](auto& gpu) { cuda::ImportBatch(gpu, batch, channels, stored_channels, x, labels); });
 }
 
-void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels,
+                 uint32_t stored_channels) {
   const size_t size = batch.sample_count() * batch.shape.size();
   PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
               (batch.values.size() == size && batch.bytes.empty()));
@@ -248,7 +261,7 @@ void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, 
   if constexpr (kHasCuda) {
     if (device.kind == DeviceKind::kCuda) there = cuda::UploadBatch(*device.cuda, there);
   }
-  ImportBatch(device, there, channels, x, labels);
+  ImportBatch(device, there, channels, x, labels, stored_channels);
 }
 
 std::vector<float> MakeByteValues(const Batch& batch) {

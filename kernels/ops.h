@@ -65,6 +65,7 @@ struct Conv2dForwardArgsOf {
   const float* channel_scale = nullptr;  // [samples, out], ≥ 0: dropout2d's; null: 1
   Element* y = nullptr;                  // out: [samples, output], with slack
   int32_t* argmax = nullptr;  // out, where max_pool: [samples, output], with slack; for backward
+  uint32_t x_channels = 0;    // with which x is stored (StoredChannels); 0: with the input's
 };
 using Conv2dForwardArgs = Conv2dForwardArgsOf<void>;
 
@@ -81,6 +82,7 @@ struct Conv2dBackwardArgsOf {
   float* dweight = nullptr;     // out: as weight
   float* dbias = nullptr;       // out: as bias; null: not needed
   bool adds_dx = false;         // on a GPU: dx is added to what dx has
+  uint32_t x_channels = 0;      // as given to forward; unless 0, dx is null
 };
 using Conv2dBackwardArgs = Conv2dBackwardArgsOf<void>;
 
@@ -331,13 +333,21 @@ struct DeviceBatch {
   const PictureMove* moves = nullptr;  // of pictures: [samples]; null: no moves
   const float* values = nullptr;       // tables: [samples, shape]; either this or `bytes` is null
 };
+// How many channels an input of `channels` is stored with, if only convolutions without groups read
+// it. On a GPU with elements of 16 bits cuDNN's fastest engines for 3 to 7 channels need 8. It
+// would copy x in each pass, into its workspace (196 MiB for 256 pictures of 224 x 224). So the
+// input is stored with 8 channels, of which the last ones are 0.
+uint32_t StoredChannels(Device device, uint32_t channels);
+
 // Imports a batch into the physical layout: pictures are moved and normalised, tables copied.
 // `channels`: the batch's number, or any number if it has one channel, which is then repeated.
-// x: out, [samples, height, width, channels], with slack.  labels: out, [samples].
+// x: out, [samples, height, width, stored_channels], with slack.  labels: out, [samples].
+// `stored_channels`: `channels`, which 0 stands for, or StoredChannels().
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
-                 int32_t* labels);
+                 int32_t* labels, uint32_t stored_channels = 0);
 // The same for a batch in the host's memory, which is unused after the return.
-void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels);
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels,
+                 uint32_t stored_channels = 0);
 // DeviceBatch::byte_values of the batch, in PyTorch's order of operations: ToTensor's division,
 // then Normalize. Empty for tables.
 std::vector<float> MakeByteValues(const Batch& batch);

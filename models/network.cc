@@ -108,13 +108,15 @@ void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode,
   pass_.sample_count = batch.sample_count();
   pass_.seed = name.seed;
   pass_.mode = mode;
+  pass_.input_channels = plan().input_channels;
   phase_ = Phase::kForward;
   open_count_ = 0;
   const PassNumbers numbers{name.step.value(), name.micro_batch.value(), name.loss_scale,
                             1 / name.loss_scale};
   Upload(pass_.device, std::as_bytes(std::span(&numbers, 1)), numbers_.data());
   const auto import = [&](const auto& from) {
-    ImportBatch(pass_.device, from, input_.channels, Bytes(plan().input), labels_.data());
+    ImportBatch(pass_.device, from, input_.channels, Bytes(plan().input), labels_.data(),
+                plan().input_channels);
   };
   there == nullptr ? import(batch) : import(*there);
 }

@@ -161,12 +161,22 @@ class Planner {
 
   void PlanForward() {
     BeginEvent(0, false);
-    plan_.input = MakeArray(BufferUse::kActivation, request_.input);
+    SampleShape input = request_.input;
+    if (CanPadInput()) input.channels = StoredChannels(request_.device, input.channels);
+    plan_.input = MakeArray(BufferUse::kActivation, input);
+    plan_.input_channels = input.channels;
     for (size_t i = 0; i < stages_.size(); ++i) {
       if (i > 0) BeginEvent(i, false);
       PlanStage(i, false);
     }
     plan_.score_gradient = MakeArray(BufferUse::kActivationGradient, stages_.back().out);
+  }
+
+  bool CanPadInput() const {
+    return std::ranges::all_of(stages_, [](const StagePlan& stage) {
+      return stage.stage->traits().can_pad_input ||
+             std::ranges::find(stage.inputs, kGraphInput) == stage.inputs.end();
+    });
   }
 
   // The buffers of a stage in forward, or computed again.

@@ -89,6 +89,7 @@ struct StageRun {  // [first, last) of stages
 struct NetworkPlan {
   MemoryPlan memory;
   size_t input = kNoBuffer;                     // the network's
+  uint32_t input_channels = 0;                  // with which it is stored
   size_t score_gradient = kNoBuffer;            // of the last stage's output
   std::vector<ForwardBuffers> forward;          // by stage
   std::vector<ForwardBuffers> again;            // by stage: for stages that are computed again

@@ -28,6 +28,7 @@ struct Pass {
   uint64_t seed = 0;
   const PassNumbers* numbers = nullptr;  // of the device
   Mode mode = Mode::kTrain;
+  uint32_t input_channels = 0;  // with which the network's input is stored (StoredChannels)
 };
 
 inline constexpr size_t kStageInputsMax = 2;
@@ -58,7 +59,8 @@ struct StageTraits {
   bool reads_input = false;
   bool reads_output = false;
   bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may use the place of dy
-  bool can_add_dx = false;  // on a GPU: the first input's gradient to what its place has
+  bool can_add_dx = false;     // on a GPU: the first input's gradient to what its place has
+  bool can_pad_input = false;  // the network's input may have StoredChannels
 };
 
 // Threads: any number at once; a stage has no state between calls.

@@ -21,17 +21,26 @@ bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
   return spec.max_pool || spec.relu || has_scale;
 }
 
+// The convolution with the channels that x is stored with.
+Conv2dSpec WithChannels(Conv2dSpec spec, uint32_t x_channels) {
+  if (x_channels != 0) spec.input.channels = x_channels;
+  return spec;
+}
+
 struct Scratch {
   CudaDevice& gpu;
   const Conv2dSpec& spec;
   uint32_t sample_count;
   ScratchCarver carver = {};
   size_t element = ElementBytes(gpu.element());
+  uint32_t x_channels =  // the most that x may be stored with
+      spec.groups > 1 ? 0 : StoredChannels({DeviceKind::kCuda, gpu.element()}, spec.input.channels);
+  size_t weight_bytes = WithChannels(spec, x_channels).weight_size() * element;
   size_t depthwise_bytes = DepthwiseScratchBytes(gpu, spec);
   bool has_sums = HasEpilogue(spec, spec.has_channel_scale);
   // Elements, [out, taps, channels / groups].
-  void* weight = carver.Take<std::byte>(spec.weight_size() * element);
-  void* dweight = carver.Take<std::byte>(spec.weight_size() * element);
+  void* weight = carver.Take<std::byte>(weight_bytes);
+  void* dweight = carver.Take<std::byte>(weight_bytes);
   // Elements: forward the result before pooling, backward its gradient.
   void* sums =
       carver.Take<std::byte>(has_sums ? spec.conv_output().size() * sample_count * element : 0);
@@ -130,8 +139,9 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   if (IsDepthwise(spec)) {
     DepthwiseForward(gpu, spec, args, sums, s.depthwise);
   } else {
-    FilterToElements(gpu, spec, args.weight, s.weight);
-    Convolve(gpu, {ConvPass::kForward, spec, args.sample_count},
+    const Conv2dSpec stored = WithChannels(spec, args.x_channels);
+    FilterToElements(gpu, spec, stored, args.weight, s.weight);
+    Convolve(gpu, {ConvPass::kForward, stored, args.sample_count},
              {.x = const_cast<void*>(args.x), .w = s.weight, .y = sums});
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
@@ -160,11 +170,12 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   if (IsDepthwise(spec)) return DepthwiseBackward(gpu, spec, args, dsums, s.depthwise);
   void* const x = const_cast<void*>(args.x);
   void* const dy = const_cast<void*>(dsums);
-  Convolve(gpu, {ConvPass::kWeightGradient, spec, args.sample_count},
+  const Conv2dSpec stored = WithChannels(spec, args.x_channels);
+  Convolve(gpu, {ConvPass::kWeightGradient, stored, args.sample_count},
            {.x = x, .w = s.dweight, .y = dy});
-  FilterToFloats(gpu, spec, s.dweight, args.dweight);
+  FilterToFloats(gpu, spec, stored, s.dweight, args.dweight);
   if (args.dx == nullptr) return;
-  FilterToElements(gpu, spec, args.weight, s.weight);
+  FilterToElements(gpu, spec, spec, args.weight, s.weight);
   Convolve(gpu, {ConvPass::kDataGradient, spec, args.sample_count, args.adds_dx},
            {.x = args.dx, .w = s.weight, .y = dy});
 }

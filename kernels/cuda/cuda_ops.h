@@ -64,7 +64,7 @@ PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 #undef PANDO_DECLARE
 // From the host's memory, in the order of launches. Valid for launches before the next upload.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
-void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
-                 int32_t* labels);
+void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
+                 uint32_t stored_channels, void* x, int32_t* labels);
 
 }  // namespace pando::cuda

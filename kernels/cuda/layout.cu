@@ -91,6 +91,27 @@ __global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* 
     y[first + size_t{channel} * taps + i] = filter[i];
 }
 
+// [out, channels, taps] to [out, taps, stored], with zeros. Such filters are small, so each element
+// is one thread's. `count`: of the result.
+template <class T>
+__global__ void PadFilter(uint32_t count, uint32_t channels, uint32_t stored, uint32_t taps,
+                          const float* x, T* y) {
+  const auto i = static_cast<uint32_t>(ThreadIndex());
+  if (i >= count) return;
+  const uint32_t c = i % stored, tap = i / stored % taps, out = i / stored / taps;
+  y[i] = FromFloat<T>(c < channels ? x[(out * channels + c) * taps + tap] : 0.0f);
+}
+
+// The inverse, without the zeros.
+template <class T>
+__global__ void TrimFilter(uint32_t count, uint32_t channels, uint32_t stored, uint32_t taps,
+                           const T* x, float* y) {
+  const auto i = static_cast<uint32_t>(ThreadIndex());
+  if (i >= count) return;
+  const uint32_t tap = i % taps, c = i / taps % channels, out = i / taps / channels;
+  y[i] = ToFloat(x[(out * taps + tap) * stored + c]);
+}
+
 // ------------------------------------------------------------------------------------ the
 // network's input
 
@@ -203,6 +224,31 @@ __global__ void ImportMovedPictures(DeviceBatch batch, uint32_t copies, T* y) {
   }
 }
 
+// One thread has a pixel's channels: `channels`, as above, and zeros.
+template <class T>
+__global__ void ImportPadded(DeviceBatch batch, uint32_t channels, T* y) {
+  constexpr int kWidth = kPackWidth<T>;
+  const uint32_t width = batch.shape.width, size = batch.shape.height * width;
+  const uint32_t own = batch.shape.channels, copies = channels / own;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = ThreadIndex(); i < size_t{batch.sample_count} * size; i += step) {
+    const size_t sample = i / size;
+    const auto pixel = static_cast<uint32_t>(i % size);
+    const PictureMove move = batch.moves == nullptr ? PictureMove{} : batch.moves[sample];
+    const int64_t source = SourcePixel(batch.shape, move, pixel / width, pixel % width);
+    const size_t from = (sample * size + static_cast<size_t>(source)) * own;
+    float values[kWidth] = {};
+    for (uint32_t k = 0; k < channels; ++k) {
+      const uint32_t c = k / copies;
+      values[k] = batch.values != nullptr
+                      ? batch.values[from + c]
+                      : batch.byte_values[c * kByteValues +
+                                          (source < 0 ? uint8_t{0} : batch.bytes[from + c])];
+    }
+    StoreFloats<kWidth>(values, y + i * kWidth);
+  }
+}
+
 template <class T>
 __global__ void CopyValues(size_t count, uint32_t copies, const float* values, T* y) {
   const size_t step = size_t{gridDim.x} * blockDim.x;
@@ -212,10 +258,15 @@ __global__ void CopyValues(size_t count, uint32_t copies, const float* values, T
 }
 
 template <class T>
-void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x) {
+void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
+                   uint32_t stored_channels, void* x) {
   const uint32_t copies = channels / batch.shape.channels;
   const size_t count = batch.sample_count * batch.shape.size();
-  if (batch.moves != nullptr) {
+  if (stored_channels != channels) {
+    PANDO_CHECK(stored_channels == kPackWidth<T>);
+    Launch(gpu, GridSize(gpu, count / batch.shape.channels, 1), dim3(kMapThreads), ImportPadded<T>,
+           batch, channels, x);
+  } else if (batch.moves != nullptr) {
     Launch(gpu, GridSize(gpu, count * copies, kPackWidth<T>), dim3(kMapThreads),
            ImportMovedPictures<T>, batch, copies, x);
   } else if (batch.bytes != nullptr) {
@@ -243,9 +294,16 @@ void ToFloats(CudaDevice& gpu, size_t count, const void* x, float* y) {
   WithElement(gpu.element(), [&]<class T>() { Convert(gpu, count, static_cast<const T*>(x), y); });
 }
 
-void FilterToElements(CudaDevice& gpu, const Conv2dSpec& spec, const float* x, void* y) {
+void FilterToElements(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dSpec& stored,
+                      const float* x, void* y) {
   const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
                  taps = spec.kernel * spec.kernel;
+  if (const size_t count = stored.weight_size(); count != spec.weight_size()) {
+    return WithElement(gpu.element(), [&]<class T>() {
+      Launch(gpu, dim3(DivideUp(count, kMapThreads)), dim3(kMapThreads), PadFilter<T>, count,
+             channels, stored.input.channels, taps, x, y);
+    });
+  }
   if (taps == 1 || channels == 1) return ToElements(gpu, spec.weight_size(), x, y);
   WithElement(gpu.element(), [&]<class T>() {
     if (taps > kFilterTaps) return Transpose<float, T>(gpu, out, channels, taps, x, y);
@@ -254,9 +312,16 @@ void FilterToElements(CudaDevice& gpu, const Conv2dSpec& spec, const float* x, v
   });
 }
 
-void FilterToFloats(CudaDevice& gpu, const Conv2dSpec& spec, const void* x, float* y) {
+void FilterToFloats(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dSpec& stored,
+                    const void* x, float* y) {
   const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
                  taps = spec.kernel * spec.kernel;
+  if (const size_t count = spec.weight_size(); count != stored.weight_size()) {
+    return WithElement(gpu.element(), [&]<class T>() {
+      Launch(gpu, dim3(DivideUp(count, kMapThreads)), dim3(kMapThreads), TrimFilter<T>, count,
+             channels, stored.input.channels, taps, x, y);
+    });
+  }
   if (taps == 1 || channels == 1) return ToFloats(gpu, spec.weight_size(), x, y);
   WithElement(gpu.element(), [&]<class T>() {
     if (taps > kFilterTaps) return Transpose<T, float>(gpu, out, taps, channels, x, y);
@@ -286,11 +351,12 @@ DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host) {
   return there;
 }
 
-void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
-                 int32_t* labels) {
+void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
+                 uint32_t stored_channels, void* x, int32_t* labels) {
   PANDO_CUDA_CHECK(cudaMemcpyAsync(labels, batch.labels, batch.sample_count * sizeof(int32_t),
                                    cudaMemcpyDeviceToDevice, gpu.stream()));
-  WithElement(gpu.element(), [&]<class T>() { ImportSamples<T>(gpu, batch, channels, x); });
+  WithElement(gpu.element(),
+              [&]<class T>() { ImportSamples<T>(gpu, batch, channels, stored_channels, x); });
 }
 
 void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host) {

@@ -86,13 +86,17 @@ uint64_t ConvFlops(const Layer& layer) {
 // With the dropout2d (null: none), 2x2 max pool and relu after it.
 class ConvStage : public Stage {
  public:
-  ConvStage(const Conv2dSpec& spec, const TensorPlaces& at, const LayerSpec* dropout2d)
-      : spec_(spec), at_(at) {
+  ConvStage(const Conv2dSpec& spec, const TensorPlaces& at, const LayerSpec* dropout2d,
+            bool reads_network_input)
+      : spec_(spec), at_(at), reads_network_input_(reads_network_input) {
     spec_.has_channel_scale = dropout2d != nullptr;
     if (dropout2d != nullptr) dropout_.emplace(*dropout2d, spec.out_channels);
   }
   StageTraits traits() const override {
-    return {.reads_input = true, .reads_output = spec_.relu || spec_.max_pool, .can_add_dx = true};
+    return {.reads_input = true,
+            .reads_output = spec_.relu || spec_.max_pool,
+            .can_add_dx = true,
+            .can_pad_input = spec_.groups == 1};
   }
   void Forward(const Pass& pass, const StageForward& a) const override {
     if (dropout_) dropout_->Draw(pass, Floats(a.kept));
@@ -103,7 +107,8 @@ class ConvStage : public Stage {
                    .bias = at_.has_bias ? a.parameters + at_.bias : nullptr,
                    .channel_scale = IsDropping(pass) ? Floats(a.kept) : nullptr,
                    .y = a.y,
-                   .argmax = spec_.max_pool ? Argmax(pass, a.kept) : nullptr},
+                   .argmax = spec_.max_pool ? Argmax(pass, a.kept) : nullptr,
+                   .x_channels = InputChannels(pass)},
                   a.scratch);
   }
   void Backward(const Pass& pass, const StageBackward& a) const override {
@@ -118,7 +123,8 @@ class ConvStage : public Stage {
                     .dx = a.dx[0],
                     .dweight = a.gradients + at_.weight,
                     .dbias = at_.has_bias ? a.gradients + at_.bias : nullptr,
-                    .adds_dx = a.adds_dx},
+                    .adds_dx = a.adds_dx,
+                    .x_channels = InputChannels(pass)},
                    a.scratch);
   }
   // Dropout's factors, then the places of the maxima.
@@ -132,6 +138,10 @@ class ConvStage : public Stage {
   }
 
  private:
+  // 0: as many as the layer has.
+  uint32_t InputChannels(const Pass& pass) const {
+    return reads_network_input_ && spec_.groups == 1 ? pass.input_channels : 0;
+  }
   bool IsDropping(const Pass& pass) const { return dropout_ && dropout_->IsActive(pass); }
   size_t FactorBytes(uint32_t sample_count) const {
     return dropout_ ? dropout_->bytes(sample_count) : 0;
@@ -145,6 +155,7 @@ class ConvStage : public Stage {
 
   Conv2dSpec spec_;
   TensorPlaces at_;
+  bool reads_network_input_;
   std::optional<DropoutMask> dropout_;
 };
 
@@ -175,7 +186,8 @@ std::unique_ptr<Stage> MakeConv(StageBuilder& builder, const Layer& layer) {
     }
     builder.Join();
   }
-  return std::make_unique<ConvStage>(spec, builder.FindTensors(layer), dropout2d);
+  return std::make_unique<ConvStage>(spec, builder.FindTensors(layer), dropout2d,
+                                     layer.inputs[0] == kGraphInput);
 }
 
 // ----------------------------------------------------------------------------------------- linear

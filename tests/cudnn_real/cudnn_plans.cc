@@ -16,13 +16,12 @@ namespace pando::cuda {
 namespace {
 
 // "4/15/201/0", as PrintTable says.
-std::string MakeCell(const Gpu& gpu, const RealPrecision& precision,
-                     const std::vector<ConvProblem>& problems) {
+std::string MakeCell(const Gpu& gpu, const RealPrecision& precision) {
   size_t refused_count = 0, without_engine_count = 0;
   std::set<int64_t> engines;
   uint64_t workspace_bytes = 0;
   RealPlanner planner(gpu, precision, ConvWorkspaceBytes(gpu.memory_bytes));
-  for (const ConvProblem& problem : problems) {
+  for (const ConvProblem& problem : ZooProblems(kModels, kBatches, precision.element)) {
     const Proposals found = planner.Propose(problem, 1);
     if (found.plans.empty()) {
       ++without_engine_count;
@@ -39,20 +38,18 @@ std::string MakeCell(const Gpu& gpu, const RealPrecision& precision,
 }
 
 void PrintTable(const std::vector<std::string>& gpu_paths) {
-  const std::vector<ConvProblem> problems = ZooProblems(kModels, kBatches);
   fmt::print(
       "{} problems: first engine refused / distinct engines / largest workspace in MiB / without "
       "an "
       "engine\n\n| GPU |",
-      problems.size());
+      ZooProblems(kModels, kBatches, ElementType::kFloat32).size());
   for (const RealPrecision& precision : kPrecisions) fmt::print(" {} |", precision.name);
   fmt::print("\n|---|---|---|---|---|\n");
   for (const std::string& path : gpu_paths) {
     const Gpu gpu = ReadGpu(path);
     fmt::print("| {} |", gpu.name);
     for (const RealPrecision& precision : kPrecisions) {
-      fmt::print(" {} |",
-                 IsSupported(gpu, precision) ? MakeCell(gpu, precision, problems) : "refused");
+      fmt::print(" {} |", IsSupported(gpu, precision) ? MakeCell(gpu, precision) : "refused");
       std::fflush(stdout);
     }
     fmt::print("\n");
@@ -64,7 +61,8 @@ int PrintEngines(const std::string& precision_name, const Gpu& gpu,
                  const std::vector<std::string>& models) {
   const auto* precision = std::ranges::find(kPrecisions, precision_name, &RealPrecision::name);
   if (precision == std::end(kPrecisions)) return 1;
-  const FirstEngines first = FindFirstEngines(gpu, *precision, ZooProblems(models, kBatches));
+  const FirstEngines first =
+      FindFirstEngines(gpu, *precision, ZooProblems(models, kBatches, precision->element));
   fmt::print("{}\n{}", first.run_time_compiled_count, first.text);
   return 0;
 }

@@ -81,8 +81,11 @@ std::vector<Convolution> Convolutions(const std::string& name) {
   return found;
 }
 
-Conv2dSpec SpecFor(const Layer& layer) {
-  return {.input = layer.in,
+Conv2dSpec SpecFor(const Layer& layer, ElementType element) {
+  SampleShape input = layer.in;
+  if (layer.inputs[0] == kGraphInput)
+    input.channels = StoredChannels({DeviceKind::kCuda, element}, input.channels);
+  return {.input = input,
           .out_channels = layer.spec.out_units,
           .kernel = layer.spec.window,
           .stride = layer.spec.stride,
@@ -93,7 +96,7 @@ Conv2dSpec SpecFor(const Layer& layer) {
 }  // namespace
 
 std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
-                                     std::span<const uint32_t> batches) {
+                                     std::span<const uint32_t> batches, ElementType element) {
   std::vector<ConvProblem> problems;
   std::set<std::string> seen;
   const auto add = [&](const ConvProblem& problem) {
@@ -101,7 +104,7 @@ std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
   };
   for (const std::string& model : models) {
     for (const auto& [layer, adds_gradient] : Convolutions(model)) {
-      const Conv2dSpec spec = SpecFor(layer);
+      const Conv2dSpec spec = SpecFor(layer, element);
       if (IsDepthwise(spec)) continue;  // our own kernels compute it
       for (const uint32_t batch : batches) {
         add({ConvPass::kForward, spec, batch});
@@ -113,17 +116,17 @@ std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
   return problems;
 }
 
-std::vector<ConvProblem> OtherProblems() {
+std::vector<ConvProblem> OtherProblems(ElementType element) {
   constexpr std::array<uint32_t, 1> kBatch{32};
   std::set<std::string> known;
-  for (const ConvProblem& problem : ZooProblems(kModels, kBatch))
+  for (const ConvProblem& problem : ZooProblems(kModels, kBatch, element))
     known.insert(ProblemText(problem));
   std::vector<std::string> names;
   for (const ZooModel& model : ZooModels()) {
     // Those with options of the job, the mlp, have no convolutions.
     if (model.layers != nullptr) names.emplace_back(model.name);
   }
-  std::vector<ConvProblem> problems = ZooProblems(names, kBatch);
+  std::vector<ConvProblem> problems = ZooProblems(names, kBatch, element);
   std::erase_if(problems, [&](const ConvProblem& p) { return known.contains(ProblemText(p)); });
   return problems;
 }

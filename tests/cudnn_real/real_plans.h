@@ -49,11 +49,12 @@ inline const std::vector<std::string> kModels = {"mnist-cnn",      "cifar-cnn", 
                                                  "resnet18-cifar", "resnet50",  "mobilenet-v2"};
 inline const std::vector<uint32_t> kBatches = {32, 256};
 
-// Those that a training step gives to cuDNN, each once.
+// Those that a training step gives to cuDNN, each once. The input's channels depend on the
+// elements.
 std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
-                                     std::span<const uint32_t> batches);
+                                     std::span<const uint32_t> batches, ElementType element);
 // Those of the zoo's other models that kModels do not have, at batch 32.
-std::vector<ConvProblem> OtherProblems();
+std::vector<ConvProblem> OtherProblems(ElementType element);
 
 struct Proposals {
   std::vector<std::unique_ptr<ConvPlan>> plans;

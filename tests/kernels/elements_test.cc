@@ -154,6 +154,124 @@ TEST_CASE("a convolution's data gradient can be added to another one") {
   }
 }
 
+// [samples, shape] with the channels that the network's input is stored with, or with its own.
+void* ImportInput(Bench& b, const Batch& batch, uint32_t channels, bool is_padded) {
+  const uint32_t stored = is_padded ? StoredChannels(b.device(), channels) : channels;
+  void* x =
+      b.Elements(size_t{batch.sample_count()} * batch.shape.height * batch.shape.width * stored);
+  ImportBatch(b.device(), batch, channels, x, b.Numbers<int32_t>(batch.sample_count()), stored);
+  return x;
+}
+
+void CheckPaddedImport(Bench& b, const Batch& batch, uint32_t channels) {
+  constexpr size_t kStored = 8;
+  const size_t pixels = size_t{batch.sample_count()} * batch.shape.height * batch.shape.width;
+  REQUIRE(StoredChannels(b.device(), channels) == kStored);
+  const Doubles own = b.ReadElements(ImportInput(b, batch, channels, false), pixels * channels);
+  Doubles expected;
+  for (size_t i = 0; i < pixels; ++i) {
+    for (size_t c = 0; c < kStored; ++c)
+      expected.push_back(c < channels ? own[i * channels + c] : 0.0);
+  }
+  CHECK(b.ReadElements(ImportInput(b, batch, channels, true), pixels * kStored) == expected);
+}
+
+TEST_CASE("an input that is stored with eight channels has zeros behind its own") {
+  const Normalisation normalisation{{0.5f, 0.25f, 0.125f, 0, 0, 0, 0}, {0.5f, 2, 3, 1, 1, 1, 1}};
+  constexpr uint32_t kSamples = 3;
+  for (ElementType element : {ElementType::kBfloat16, ElementType::kFloat16}) {
+    Result<OpenedGpu> gpu = OpenCuda({.element = element});
+    REQUIRE(gpu.ok());
+    Bench b(gpu->device());
+    for (uint32_t channels : {3u, 5u, 7u}) {
+      CAPTURE(channels);
+      Batch batch{.shape = {5, 7, channels}, .normalisation = &normalisation, .labels = {0, 1, 2}};
+      for (size_t i = 0; i < kSamples * batch.shape.size(); ++i)
+        batch.bytes.push_back(static_cast<uint8_t>(i * 37));
+      CheckPaddedImport(b, batch, channels);
+      batch.moves = {{1, 0, false}, {0, -1, true}, {9, 9, false}};  // the last one is black
+      CheckPaddedImport(b, batch, channels);
+      batch.shape.channels = 1;
+      batch.bytes.resize(kSamples * batch.shape.size());
+      CheckPaddedImport(b, batch, channels);
+      const Doubles values = ExactValues(kSamples * batch.shape.size(), 1);
+      CheckPaddedImport(b,
+                        {.shape = batch.shape,
+                         .values = std::vector<float>(values.begin(), values.end()),
+                         .labels = {0, 1, 2}},
+                        channels);
+    }
+  }
+}
+
+TEST_CASE("the CPU, floats, and inputs of 1, 2, 8 and more channels are stored without padding") {
+  CHECK(StoredChannels({}, 3) == 3);
+  CHECK(StoredChannels(TestDevice(), 3) == 3);
+  for (uint32_t channels : {1u, 2u, 8u, 9u})
+    CHECK(StoredChannels({DeviceKind::kCuda, ElementType::kFloat16}, channels) == channels);
+}
+
+// The result and the gradients of a first layer.
+Results FirstLayer(Bench& b, const Conv2dSpec& spec, bool is_padded) {
+  constexpr uint32_t kSamples = 3;
+  const size_t out = spec.output().size() * kSamples;
+  const Doubles values = ExactValues(spec.input.size() * kSamples, 1);
+  const Batch batch{.shape = spec.input,
+                    .values = std::vector<float>(values.begin(), values.end()),
+                    .labels = {0, 1, 2}};
+  const void* x = ImportInput(b, batch, spec.input.channels, is_padded);
+  const uint32_t x_channels = is_padded ? StoredChannels(b.device(), spec.input.channels) : 0;
+  const float* weight = b.Floats(ExactValues(spec.weight_size(), 2));
+  float *dweight = b.Numbers<float>(spec.weight_size()),
+        *dbias = b.Numbers<float>(spec.out_channels);
+  void* y = b.Elements(out);
+  auto* argmax = b.Numbers<int32_t>(out);
+  const auto scratch = b.Scratch(Conv2dScratchBytes(b.device(), spec, kSamples));
+  Conv2dForward(b.device(), spec,
+                {.sample_count = kSamples,
+                 .x = x,
+                 .weight = weight,
+                 .bias = b.Floats(ExactValues(spec.out_channels, 3)),
+                 .y = y,
+                 .argmax = argmax,
+                 .x_channels = x_channels},
+                scratch);
+  Conv2dBackward(b.device(), spec,
+                 {.sample_count = kSamples,
+                  .x = x,
+                  .weight = weight,
+                  .y = y,
+                  .argmax = argmax,
+                  .dy = b.Elements(ExactValues(out, 4)),
+                  .dweight = dweight,
+                  .dbias = dbias,
+                  .x_channels = x_channels},
+                 scratch);
+  return {b.ReadElements(y, out), b.ReadFloats(dweight, spec.weight_size()),
+          b.ReadFloats(dbias, spec.out_channels)};
+}
+
+TEST_CASE("a first layer with an input of eight stored channels computes as with its own") {
+  const std::vector<Conv2dSpec> specs{{{11, 13, 3}, 32, 7, 2, 3},
+                                      {{9, 8, 5}, 17, 3, 1, 1, true, true},
+                                      {{24, 24, 3}, 6, 11, 4, 2},
+                                      {{5, 4, 7}, 3, 1}};
+  for (ElementType element : {ElementType::kBfloat16, ElementType::kFloat16}) {
+    Result<OpenedGpu> gpu = OpenCuda({.element = element});
+    REQUIRE(gpu.ok());
+    Bench b(gpu->device());
+    for (const Conv2dSpec& spec : specs) {
+      CAPTURE(spec.input.channels);
+      const Results own = FirstLayer(b, spec, false), padded = FirstLayer(b, spec, true);
+      for (size_t i = 0; i < own.size(); ++i) {
+        CAPTURE(i);
+        const std::vector<float> values(padded[i].begin(), padded[i].end());
+        CHECK(RelativeError(values.data(), own[i]) < Tolerance(element));
+      }
+    }
+  }
+}
+
 TEST_CASE("linear layers of small elements are those of floats") {
   const LinearSpec spec{40, 24};
   constexpr uint32_t kSamples = 17;

@@ -72,6 +72,22 @@ TEST_CASE("a GPU's convolutions add to the gradient of a residual, without an ar
   CHECK(sum_count == (is_gpu ? 0 : kBlocks));
 }
 
+uint32_t PlannedInputChannels(const std::string& model_name, SampleShape input, Device device) {
+  const Model model = MakeModel(model_name, input);
+  const std::vector<StagePlan> stages = PlanStages(model.graph());
+  return PlanEvaluation({stages, input, 2, device}).input_channels;
+}
+
+TEST_CASE("pictures get eight channels for a convolution, on a GPU with small elements alone") {
+  CHECK(PlannedInputChannels("resnet18-cifar", {32, 32, 3}, TestDevice()) == 3);
+  if (TestDevice().kind != DeviceKind::kCuda) return;
+  const Result<OpenedGpu> gpu = OpenCuda({.element = ElementType::kBfloat16});
+  REQUIRE(gpu.ok());
+  CHECK(PlannedInputChannels("resnet18-cifar", {32, 32, 3}, gpu->device()) == 8);
+  CHECK(PlannedInputChannels("mnist-cnn", {28, 28, 1}, gpu->device()) == 1);
+  CHECK(PlannedInputChannels("mlp", {8, 8, 3}, gpu->device()) == 3);
+}
+
 TEST_CASE("whole models' losses and gradients equal PyTorch's") {
   for (const nlohmann::json& j : ReadNetworkGoldens("network_goldens.json")) {
     const NetworkGolden golden = ReadNetworkGolden(j);

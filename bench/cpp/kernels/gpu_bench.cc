@@ -144,18 +144,20 @@ class GpuBench {
                             .labels = reinterpret_cast<int32_t*>(labels.data()),
                             .byte_values = Floats(size_t{256} * shape.channels),
                             .bytes = reinterpret_cast<uint8_t*>(bytes.data())};
-    void* x = Array(count);
+    const uint32_t stored = StoredChannels(device_, shape.channels);
+    const size_t stored_count = count / shape.channels * stored;
+    void* x = Array(stored_count);
     const std::vector<PictureMove> drawn(kSamples, {.down = 3, .right = -5, .is_flipped = true});
     const auto moves = Scratch(kSamples * sizeof(PictureMove));
     Upload(device_, std::as_bytes(std::span(drawn)), moves.data());
     DeviceBatch moved = there;
     moved.moves = reinterpret_cast<PictureMove*>(moves.data());
     auto* labels_out = reinterpret_cast<int32_t*>(labels.data()) + kSamples;
-    const double array = static_cast<double>(count) + Bytes(count);
+    const double array = static_cast<double>(count) + Bytes(stored_count);
     Bandwidth("pictures, normalised", array,
-              [&] { ImportBatch(device_, there, shape.channels, x, labels_out); });
+              [&] { ImportBatch(device_, there, shape.channels, x, labels_out, stored); });
     Bandwidth("pictures, moved and normalised", array,
-              [&] { ImportBatch(device_, moved, shape.channels, x, labels_out); });
+              [&] { ImportBatch(device_, moved, shape.channels, x, labels_out, stored); });
     arrays_.clear();
   }
 
