@@ -33,6 +33,8 @@ struct PlanOptions {
   double optimizer_ms = 0;
   double bucket_cap_mb = 25;
   std::string send_order = "ready";
+  bool has_memory = false;
+  MemoryInput memory;  // what flags say of it
   bool is_json = false;
 };
 
@@ -123,7 +125,17 @@ Result<PlanInput> MakeInput(const PlanOptions& options) {
 
 Result<int> ShowPlan(const PlanOptions& options) {
   PANDO_ASSIGN_OR_RETURN(PlanInput input, MakeInput(options));
-  const Plan plan = MakePlan(std::move(input));
+  Plan plan = MakePlan(std::move(input));
+  if (options.has_memory) {
+    const Cluster& cluster = plan.input.cluster;
+    MemoryInput memory = options.memory;
+    memory.parameter_bytes = plan.input.parameter_count * sizeof(float);
+    memory.workers = cluster.workers;
+    memory.servers = plan.predictions[0].servers;
+    memory.replicas = std::min(cluster.replicas, memory.servers);
+    memory.micro_batches = options.micro_batches > 0 ? options.micro_batches : cluster.workers;
+    plan.memory = BoundMemory(memory);
+  }
   Print("{}", options.is_json ? PlanJson(plan) : PlanText(plan));
   return kExitCompleted;
 }
@@ -202,6 +214,20 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
       ->group("Network");
 }
 
+void AddMemoryFlags(CLI::App& command, PlanOptions* options) {
+  command
+      .add_flag("--memory", options->has_memory,
+                "also the most memory that the protocol lets each process hold (docs/protocol.md, "
+                "section 12)")
+      ->group("Memory");
+  AddOption(command, "--threads N", &options->memory.threads, "computing threads per worker [1]",
+            CLI::Range(1, 1024))
+      ->group("Memory");
+  AddOption(command, "--optimizer-states N", &options->memory.optimizer_states,
+            "floats beside each parameter: SGD 0, momentum 1, Adam 2 [2]", CLI::Range(0, 4))
+      ->group("Memory");
+}
+
 }  // namespace
 
 Subcommand AddPlanCommand(CLI::App& app) {
@@ -217,6 +243,7 @@ Subcommand AddPlanCommand(CLI::App& app) {
   AddComputeFlags(command, options.get());
   AddMachineFlags(command, &options->input.cluster);
   AddNetworkFlags(command, options.get());
+  AddMemoryFlags(command, options.get());
   command.add_flag("--json", options->is_json, "as JSON");
   return [options] { return ShowPlan(*options); };
 }

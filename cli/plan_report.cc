@@ -269,9 +269,30 @@ Plan MakePlan(PlanInput input) {
   return plan;
 }
 
+namespace {
+
+// A role's rows, and their sum below them.
+std::string MemoryLines(const std::vector<MemoryBound>& memory) {
+  std::string text = memory.empty() ? "" : "memory of a process, at most:\n";
+  uint64_t sum = 0;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const MemoryBound& bound = memory[i];
+    sum += bound.bytes;
+    const auto line = [&](const std::string& what, uint64_t bytes) {
+      text += fmt::format("  {:<10}{:<48}{:>12}\n", bound.role, what, BytesText(bytes));
+    };
+    line(bound.what, bound.bytes);
+    if (i + 1 < memory.size() && memory[i + 1].role == bound.role) continue;
+    line("together", std::exchange(sum, 0));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string PlanText(const Plan& plan) {
   return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
-         ServersLine(plan.choice) + LastShardLine(plan);
+         ServersLine(plan.choice) + LastShardLine(plan) + MemoryLines(plan.memory);
 }
 
 std::string PlanJson(const Plan& plan) {
@@ -297,6 +318,8 @@ std::string PlanJson(const Plan& plan) {
                             {"least_gain", kLeastGain},
                             {"tried_max", choice.tried_max},
                             {"beats_allreduce_from", nullptr}};
+  for (const MemoryBound& bound : plan.memory)
+    json["memory"].push_back({{"role", bound.role}, {"what", bound.what}, {"bytes", bound.bytes}});
   if (choice.beats_ring) json["servers_to_buy"]["beats_allreduce_from"] = *choice.beats_ring;
   return json.dump(2) + "\n";
 }

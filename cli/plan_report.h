@@ -9,6 +9,7 @@
 
 #include "common/status.h"
 #include "models/graph.h"
+#include "plan/role_memory.h"
 #include "plan/step_time.h"
 
 namespace pando {
@@ -57,6 +58,7 @@ struct Plan {
   ServerChoice choice;
   // Servers on separate hosts, servers on the workers' hosts, ring allreduce.
   std::vector<Prediction> predictions;
+  std::vector<MemoryBound> memory;  // empty: not wanted
 };
 
 Plan MakePlan(PlanInput input);

@@ -55,8 +55,7 @@ void HostLines::Close() {
   relay_ = given_up_ = PeerId();
 }
 
-std::set<PeerId> HostLines::Connect(const HostGroup& group, const View& view,
-                                    const PeerId& self) {
+std::set<PeerId> HostLines::Connect(const HostGroup& group, const View& view, const PeerId& self) {
   const bool is_news = std::exchange(relay_, group.relay) != group.relay;
   if (!group.has_relay()) return {};
   if (group.relay == self) {

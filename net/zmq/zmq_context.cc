@@ -46,9 +46,10 @@ Status ZmqContext::StartLettingIn() {
   try {
     zap_handler_ = std::make_unique<ZapHandler>(context_, keys_, own_keys_, on_warning_);
   } catch (const std::exception& error) {
-    return Unavailable(fmt::format("no further socket or thread for keys: {}; raise the limit of "
-                                   "open files (ulimit -n)",
-                                   error.what()));
+    return Unavailable(
+        fmt::format("no further socket or thread for keys: {}; raise the limit of "
+                    "open files (ulimit -n)",
+                    error.what()));
   }
   return Status();
 }

@@ -76,10 +76,8 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
 // noexcept: as above; keys have been checked.
 void SetSecurity(const LineSecurity& security, zmq::socket_t* socket) noexcept {
   using Kind = LineSecurity::Kind;
-  if (security.is_server()) {
-    socket->set(zmq::sockopt::zap_domain, security.domain);
-    socket->set(zmq::sockopt::zap_enforce_domain, true);  // no handler: no peer is let in
-  }
+  // Without its handler ZeroMQ would let in any key; that ends with the context alone.
+  if (security.is_server()) socket->set(zmq::sockopt::zap_domain, security.domain);
   switch (security.kind) {
     case Kind::kNone:
       return;

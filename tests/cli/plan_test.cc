@@ -1,6 +1,7 @@
 // pando plan: rates as people write them, a model's work, and what the program says.
 #include <doctest/doctest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/plan_report.h"
@@ -107,6 +108,26 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
                            "2 servers on separate hosts", "4 servers on the workers' hosts",
                            "ring allreduce", "Best: ", "Servers to buy: "})
     CHECK(outcome.output.find(part) != std::string::npos);
+}
+
+TEST_CASE("the memory of each role follows from the protocol's bounds") {
+  const std::vector<std::string> plan{"plan", "--parameters", "1000000", "--workers",
+                                      "4",    "--servers",    "2",       "--replicas",
+                                      "2",    "--threads",    "2",       "--micro-batches",
+                                      "8",    "--bandwidth",  "1Gbit",   "--step-ms",
+                                      "10",   "--memory",     "--json"};
+  const Outcome outcome = Pando(plan);
+  REQUIRE_MESSAGE(outcome.exit_code == kExitCompleted, outcome.output);
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& bound : nlohmann::json::parse(outcome.output).at("memory"))
+    bytes[bound.at("what")] = bound.at("bytes");
+  CHECK(bytes.at("parameters") == 4'000'000);
+  CHECK(bytes.at("sums in work") == 4'000'000 * 4 * 2);  // a leaf and three levels, two threads
+  CHECK(bytes.at("records: previous, newest, pinned") == 3 * 4'000'000);
+  CHECK(bytes.at("contributions of a step") == 4 * 2'000'000);
+  CHECK(bytes.at("replies that wait for members") == (6 << 22));
+  std::vector<std::string> text(plan.begin(), plan.end() - 1);
+  CHECK(Pando(text).output.find("server    together") != std::string::npos);
 }
 
 TEST_CASE("the last shard's way is said where it is a good part of a step") {

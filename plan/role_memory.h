@@ -1,0 +1,31 @@
+// The most memory that the protocol lets a process of each role hold (I6), for `pando plan
+// --memory`. docs/protocol.md, section 12, has the bounds. Between correct peers a process stays
+// far below.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pando {
+
+struct MemoryInput {
+  uint64_t parameter_bytes = 0;
+  uint32_t workers = 1;
+  uint32_t servers = 1;
+  uint32_t replicas = 1;          // of each shard
+  uint32_t micro_batches = 1;     // of a step
+  uint32_t threads = 1;           // per worker
+  uint32_t optimizer_states = 2;  // floats beside each parameter; Adam has two
+};
+
+struct MemoryBound {
+  std::string role;  // "server"
+  std::string what;
+  uint64_t bytes = 0;
+};
+
+// Of one process of each role, in its order; without activations, samples and the program itself.
+std::vector<MemoryBound> BoundMemory(const MemoryInput& input);
+
+}  // namespace pando
