@@ -253,7 +253,7 @@ def folders_refused(random: Random, i: int) -> Variation:
 
 # ---- idx files ------------------------------------------------------------------------------------------------------
 
-IDX_TRAIN, IDX_TEST = 600, 400  # 470 kB of noise: more than the reader's buffer of 256 kB, packed
+IDX_TRAIN, IDX_TEST = 1400, 400  # 1.1 MB of noise: a reader by pieces of 1 MiB once missed the end of its sum
 MNIST = (0.1307, 0.3081)
 
 
