@@ -100,6 +100,9 @@ std::vector<std::string> DataLines(const OpenedJob& planned) {
       fmt::format("{}: {} training samples, {} {} samples, {} classes: {}",
                   planned.plan.job.dataset, data.train_samples, data.test_samples,
                   planned.plan.job.evaluated_on(), data.class_count, Joined(names))};
+  if (planned.plan.job.dataset == "imagefolder")
+    lines[0] += fmt::format("; a part of each picture is resized to {} x {} (--resize)",
+                            data.shape.height, data.shape.width);
   lines.insert(lines.end(), planned.notices.begin(), planned.notices.end());
   for (std::string& line : lines) line = AsUtf8(line);
   return lines;

@@ -74,6 +74,7 @@ TEST_CASE("photographs that are cropped, flipped, cached and read ahead give the
   const Args augmented{"--set", "data.augment=[\"crop\", \"flip\"]"};
   const PicturesRun serial = Train(pictures, kSerial + augmented);
   REQUIRE(serial.exit_code == kExitCompleted);
+  CHECK(Contains(serial.err, "a part of each picture is resized to 8 x 8 (--resize)"));
   const std::string cache = pictures.temp.path() + "/cache";
   const Args reading{"--data-cache", cache, "--reader-threads", "3", "--threads", "2"};
   for (int round = 0; round < 2; ++round) {  // without what the cache holds, and with it
