@@ -50,7 +50,10 @@ sockaddr_un AddressFor(std::string_view path) {
 }
 
 TEST_CASE("a Unix socket takes this user's processes alone, with and without a name in a folder") {
-  if (geteuid() != 0) return MESSAGE("SKIPPED: only root can become another user");
+  if (geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can become another user");
+    return;
+  }
   ScratchFolder folder;
   ZmqContext context;
   for (const std::string& endpoint : {folder.Ipc("lane"), std::string("ipc://@pando-test-other")}) {
@@ -71,7 +74,10 @@ TEST_CASE("a Unix socket takes this user's processes alone, with and without a n
 }
 
 TEST_CASE("shared memory is not shared with another user") {
-  if (geteuid() != 0) return MESSAGE("SKIPPED: only root can become another user");
+  if (geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can become another user");
+    return;
+  }
   const LinkPeer self{NewIncarnation(), 0};
   const Result<UniqueFd> listening = SharedLink::Listen(self);
   REQUIRE(listening.ok());
