@@ -13,6 +13,8 @@ enum class Mutation {
   kNoViewStamp,        // P17: a worker takes answers to an earlier view's question
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
   kGiveOnce,             // P6a: only the host's relay pushes what it was given
+  kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
+  kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   // In the scheduler:
   kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
   kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
@@ -27,6 +29,7 @@ enum class Mutation {
   kAnySupplier,                   // P43: parts of a declaration count from any worker
   kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
   kKeepSupplier,                  // P43: no worker takes a dead supplier's place
+  kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -32,6 +32,7 @@ class JoinCore : public ProtocolCore {
 
   void OnMessage(Micros, const Envelope& envelope) override {
     if (envelope.receiver.incarnation != self_.incarnation || has_answer()) return;
+    if (envelope.sender.node != kSchedulerNode) return;
     if (const auto* welcome = std::get_if<Welcome>(&envelope.message)) {
       welcome_ = *welcome;
       scheduler_ = envelope.sender;

@@ -251,6 +251,17 @@ TEST_CASE("a member whose term, view or generation cannot be is refused, and the
   CHECK(f.journal.state->term == id.term);
 }
 
+TEST_CASE("a message that its sender may not send renews no lease (P44)") {
+  Fixture f;
+  f.StartAll();
+  for (int i = 0; i < 40; ++i) {
+    f.Wait(milliseconds(50), {21});
+    f.From(21, Progress{});  // a server's
+  }
+  CHECK(f.NodeFor(21) == kUnknownNode);
+  CHECK(f.CountShares(20) == 8);
+}
+
 TEST_CASE("processes of containers with one host name and process id are two") {
   Fixture f;
   f.StartAll();

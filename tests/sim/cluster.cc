@@ -39,7 +39,8 @@ Cluster::Cluster(const Options& options)
                reference_, coverage_),
       population_(stage_, {plan_, processes_, checker_, *this, *this}),
       wrong_bits_(stage_, population_, checker_),
-      faults_(stage_, population_) {
+      faults_(stage_, population_),
+      hostile_(stage_, population_) {
   network_.SetTrace(options.is_tracing);
   network_.SetWatch([this](Envelope& envelope) { return OnSent(envelope); });
   NoteDrawn(options.seed);
@@ -48,6 +49,7 @@ Cluster::Cluster(const Options& options)
   if (plan_.job.optimizer.loss_scale.is_on) coverage_.Note(Event::kScaling);
   population_.Begin();
   faults_.Plan();
+  hostile_.Begin();
   world_.After(swarm_.fault_phase, [this] { Heal(); });
 }
 

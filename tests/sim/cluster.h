@@ -14,6 +14,7 @@
 #include "tests/sim/coverage.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/hostile/hostile_peer.h"
 #include "tests/sim/population.h"
 #include "tests/sim/reference.h"
 #include "tests/sim/swarm.h"
@@ -90,6 +91,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   Population population_;
   WrongBits wrong_bits_;
   Faults faults_;
+  HostilePeer hostile_;
   Micros liveness_deadline_{0};
 
   // How a run is stopped (P33).

@@ -44,7 +44,8 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "summed on a host",
                                                       "relay asked",
                                                       "stopped",
-                                                      "engines of others"};
+                                                      "engines of others",
+                                                      "hostile peer"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

@@ -53,6 +53,7 @@ enum class Event : uint8_t {
   kRelayAsked,     // ... and was silent for a while
   kStopped,        // a run was stopped, with its last steps in a snapshot
   kOthersEngines,  // a worker measured engines and computed with another worker's
+  kHostilePeer,
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

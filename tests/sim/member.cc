@@ -20,7 +20,8 @@ void ProcessLoops::Listen(Loop& loop, const PeerId& self) {
   network_.Attach(place_, self, [this, &loop](const Envelope& envelope) {
     loop.Post([this, &loop, envelope] {
       const auto* refused = std::get_if<Refused>(&envelope.message);
-      was_given_up_ |= refused != nullptr && refused->kind == RefusalKind::kGivenUp;
+      was_given_up_ |= refused != nullptr && refused->kind == RefusalKind::kGivenUp &&
+                       envelope.sender.node == kSchedulerNode;
       loop.core().OnMessage(world_.now(), envelope);
     });
   });

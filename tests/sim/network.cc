@@ -72,11 +72,7 @@ void Network::Send(Place from, Envelope envelope) {
   ++counts_[envelope.message.index()];
   std::vector<SharedMemory::Named> named = shared_memory_.Take(envelope.receiver, &envelope);
   const Content content{Encode(envelope), std::move(named)};
-  uint64_t hash = Hash64(std::as_bytes(std::span(&trace_hash_, 1)), world_.now().count());
-  for (const Blob& frame : content.frames) hash = Hash64(frame.bytes(), hash);
-  for (const auto& one : content.named) hash = Hash64(std::as_bytes(std::span(&one.hash, 1)), hash);
-  trace_hash_ = hash;
-  if (is_tracing_) Trace(envelope);
+  AddToTrace(envelope, content);
   // A lease counts heartbeats over TCP, which loses only with the connection.
   const bool is_heartbeat = std::holds_alternative<Heartbeat>(envelope.message);
   Chance& chance = world_.chance();
@@ -88,6 +84,21 @@ void Network::Send(Place from, Envelope envelope) {
   if (update != nullptr && envelope.sender.node == kSchedulerNode) {
     Echo({scheduler_.incarnation, 0}, update->view.id);
   }
+}
+
+void Network::SendForged(Place from, const Envelope& envelope) {
+  const Content content{Encode(envelope), {}};
+  if (is_tracing_) std::printf("forged: ");
+  AddToTrace(envelope, content);
+  Transmit(from, envelope, content, true);
+}
+
+void Network::AddToTrace(const Envelope& envelope, const Content& content) {
+  uint64_t hash = Hash64(std::as_bytes(std::span(&trace_hash_, 1)), world_.now().count());
+  for (const Blob& frame : content.frames) hash = Hash64(frame.bytes(), hash);
+  for (const auto& one : content.named) hash = Hash64(std::as_bytes(std::span(&one.hash, 1)), hash);
+  trace_hash_ = hash;
+  if (is_tracing_) Trace(envelope);
 }
 
 // What was sent in earlier views comes once more, when its receiver has just entered another.

@@ -52,6 +52,8 @@ class Network {
   void SetTrace(bool on) { is_tracing_ = on; }
   bool is_tracing() const { return is_tracing_; }
   void Send(Place from, Envelope envelope);
+  // A hostile peer's: not watched, counted or lost.
+  void SendForged(Place from, const Envelope& envelope);
 
   // The message that is being sent comes a second time, so much later.
   void RepeatLater(Micros delay) { late_copy_ = delay; }
@@ -90,6 +92,7 @@ class Network {
   void Arrive(std::shared_ptr<const Parcel> parcel);
   uint64_t Epoch(Incarnation a, Incarnation b);
   void Echo(const Address& receiver, ViewId entered);
+  void AddToTrace(const Envelope& envelope, const Content& content);
   void Trace(const Envelope& envelope) const;
 
   World& world_;

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocu
     "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
     "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
     "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
-    "hosts",     "stops",      "engines",  "declared"};
+    "hosts",     "stops",      "engines",  "hostile",  "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -194,6 +194,10 @@ std::optional<Focus> FocusNamed(std::string_view name) {
 
 Swarm DrawSwarm(Chance& chance, Focus focus) {
   Swarm swarm;
+  // 12: it comes to no seed of a scenario or a mutation that has general faults.
+  Chance hostile(Chance(chance).Next() + 12);
+  if (focus == Focus::kHostile || (focus == Focus::kNone && hostile.OneIn(0.1)))
+    swarm.hostile_interval = milliseconds(hostile.Between(1, 20));
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
@@ -225,7 +229,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
   Chance stops(Chance(window).Next() + 1);
   swarm.kinds[static_cast<size_t>(FaultKind::kStop)] = stops.OneIn(0.1);
-  if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
+  if (focus != Focus::kNone && focus != Focus::kHostile) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The death of the replica with the right bits must not make the wrong ones valid.
     using enum FaultKind;

@@ -65,6 +65,7 @@ enum class Focus : uint8_t {
   kHosts,       // workers of one host sum there first, with any deaths or delays
   kStops,       // the run is stopped and resumed, while processes die
   kEngines,     // GPU workers agree on engines, while schedulers and workers die
+  kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
@@ -91,6 +92,7 @@ struct Swarm {
   bool shares_memory = false;  // payloads are read where they lie (P42)
   size_t push_window_bytes = PushWindow::kBytesMax;
   uint32_t host_count = 3;
+  Micros hostile_interval{0};  // between a hostile peer's messages; 0: there is none
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);
