@@ -120,8 +120,7 @@ TEST_CASE("the memory of each role follows from the protocol's bounds") {
   REQUIRE_MESSAGE(outcome.exit_code == kExitCompleted, outcome.output);
   std::map<std::string, uint64_t> bytes;
   const auto json = nlohmann::json::parse(outcome.output);
-  for (const auto& bound : json.at("memory"))
-    bytes[bound.at("what")] = bound.at("bytes");
+  for (const auto& bound : json.at("memory")) bytes[bound.at("what")] = bound.at("bytes");
   CHECK(bytes.at("parameters") == 4'000'000);
   CHECK(bytes.at("sums in work") == 4'000'000 * 4 * 2);  // a leaf and three levels, two threads
   CHECK(bytes.at("records: previous, newest, pinned") == 3 * 4'000'000);
