@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "proto/messages.h"
 
@@ -61,13 +60,8 @@ bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
     return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
   if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
-  // A message that its sender may not send is no sign of life either.
-  const Member* known = run_.members().Find(envelope.sender.incarnation);
-  const bool is_wrong =
-      known != nullptr && !MaySend(known->role(), row.sender) && !Mutated(Mutation::kAnyRole);
-  if (is_wrong && !Mutated(Mutation::kAnySignOfLife)) return false;
   const Member* member = run_.membership.OnHeard(now, envelope);
-  if (member == nullptr || is_wrong) return false;
+  if (member == nullptr) return false;
   if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
     run_.rollback.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
     return false;

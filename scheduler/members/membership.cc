@@ -156,10 +156,14 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
     if (was_member && !std::holds_alternative<Bye>(envelope.message)) RefuseGivenUp(from);
     return nullptr;
   }
+  // What it may not send is no sign of life either.
+  const bool may_send =
+      MaySend(member->role(), RowFor(envelope.message).sender) || Mutated(Mutation::kAnyRole);
+  if (!may_send && !Mutated(Mutation::kAnySignOfLife)) return nullptr;
   leases_.OnHeardOfRun(now);
   leases_.OnHeard(now, member->peer.node);
   unheard_.erase(from.incarnation);
-  return member;
+  return may_send ? member : nullptr;
 }
 
 void RunMembers::RefuseGivenUp(const PeerId& to) {

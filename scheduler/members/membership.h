@@ -139,8 +139,8 @@ class RunMembers {
 
   // The first call that knows the time.  Returns false if it is not the first.
   bool Begin(Micros now);
-  // Renews the sender's lease.  Returns null if the sender is not a member; if it was one, it
-  // gets Refused.
+  // Renews the sender's lease.  Returns null if the sender is not a member, or not in a role that
+  // may send this; if it was a member, it gets Refused.
   const Member* OnHeard(Micros now, const Envelope& envelope);
   void OnRegister(Micros now, const PeerId& from, const Register& registration);
   // Returns true if the member is ready now and was not before.
