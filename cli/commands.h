@@ -123,7 +123,7 @@ void AddKeysOption(CLI::App& command, std::string* folder);
 void AddOwnKeysOption(CLI::App& command, std::string* folder);
 // The keys of --keys, of the run's folder, or of PANDO_KEYS; `purpose`: the secret that is needed.
 // No keys where there are none.
-Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run = {});
+Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose);
 // The scheduler's endpoint; an error that says what to give where the address has none or two.
 Result<std::string> FindEndpoint(const RunAddress& address);
 // `what`: "its lanes listen".

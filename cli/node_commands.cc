@@ -159,7 +159,7 @@ std::string NextAfterSilence(const RunAddress& run) {
 Result<int> ShowStatus(const StatusOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   SetUpLog({.process = "status"});
-  PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kReader, options.run));
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kReader));
   ZmqContext context(std::move(keys));
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
   const Result<std::string> answer =
@@ -208,7 +208,7 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
 // Shows each thing that the scheduler says until it has done it.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
-  PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kAdmin, options.run));
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kAdmin));
   ZmqContext context(std::move(keys));
   SchedulerClient client(context, {});
   PANDO_RETURN_IF_ERROR(client.Dial(endpoint));

@@ -225,14 +225,12 @@ void AddOwnKeysOption(CLI::App& command, std::string* folder) {
       ->group("Processes and run folder");
 }
 
-Result<Keys> FindKeys(const std::string& folder, KeyRole purpose, const RunAddress& run) {
-  std::string found = folder.empty() ? run.keys : folder;
+Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose) {
+  std::string folder = run.keys;
   const std::string kept = RunFolder::Open(run.run_dir).KeysPath();
   std::error_code error;
-  if (found.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error)) found = kept;
-  if (found.empty()) found = KeysFolder("");
-  if (found.empty()) return Keys();
-  return ReadKeys(found, purpose);
+  if (folder.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error)) folder = kept;
+  return FindKeys(folder, purpose);
 }
 
 Result<std::string> FindEndpoint(const RunAddress& address) {
@@ -306,9 +304,12 @@ namespace {
 constexpr const char* kExposedHint =
     "give --keys FOLDER (pando keys new makes one), or --insecure if the network is private";
 
-void WarnOfInsecure(const std::string& endpoint) {
-  Say("pando: --insecure: any program that reaches {} can join, read and disturb the run\n",
-      endpoint);
+// Whether --insecure allows it, which is said.
+bool IsAllowed(bool is_insecure, const std::string& endpoint) {
+  if (is_insecure)
+    Say("pando: --insecure: any program that reaches {} can join, read and disturb the run\n",
+        endpoint);
+  return is_insecure;
 }
 
 }  // namespace
@@ -316,8 +317,7 @@ void WarnOfInsecure(const std::string& endpoint) {
 Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys) {
   PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));
   if (!keys.are_none() || IsLoopback(endpoint)) return Status();
-  if (is_insecure) WarnOfInsecure(endpoint);
-  if (is_insecure) return Status();
+  if (IsAllowed(is_insecure, endpoint)) return Status();
   return InvalidArgument(
       fmt::format("--bind {} can be reached from other machines, and any program that reaches it "
                   "can join or disturb the run; {}, or bind tcp://127.0.0.1:PORT",
@@ -329,8 +329,7 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
   const bool is_elsewhere = !IsLoopback(join);
   if (bind.empty()) {
     if (!keys.are_none() || !is_elsewhere) return Status();
-    if (is_insecure) WarnOfInsecure("this machine's servers");
-    if (is_insecure) return Status();
+    if (IsAllowed(is_insecure, "this machine's servers")) return Status();
     return InvalidArgument(
         fmt::format("--join {} is reached over the network, so servers listen there too, and any "
                     "program that reaches them can disturb the run; {}",

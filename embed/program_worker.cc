@@ -113,10 +113,7 @@ void ProgramWorker::Run() {
 Result<std::optional<Stop>> ProgramWorker::LiveToTheEnd() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
-  Keys keys;
-  if (const std::string folder = KeysFolder(""); !folder.empty()) {
-    PANDO_ASSIGN_OR_RETURN(keys, ReadKeys(folder, KeyRole::kMember));
-  }
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kMember));
   context_ = std::make_unique<ZmqContext>(std::move(keys), LogWarning);
   incarnation_ = NewIncarnation();
   transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, incarnation_, 0},

@@ -231,8 +231,8 @@ ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
                             folder_.path()},
                    .log_path = folder_.LogPath(kScheduler),
                    .keeps_stderr = true,
-                   .program = args_.program};
-  if (!keys_.are_none()) spec.variables = {KeysVariable(keys_.folder)};
+                   .program = args_.program,
+                   .variables = KeysVariables(keys_)};
   if (args_.is_verbose) spec.args.push_back("-v");
   return spec;
 }
@@ -315,8 +315,8 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
       .args = {word, "--join", endpoint_, "--rank", fmt::format("{}", rank), "--start-timeout",
                fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
       .log_path = folder_.LogPath(name),
-      .program = args_.program};
-  if (!keys_.are_none()) spec.variables = {KeysVariable(keys_.folder)};
+      .program = args_.program,
+      .variables = KeysVariables(keys_)};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && IsExternal(args_.job))

@@ -129,9 +129,9 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
       .args = {word, "--join", args_.join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
       .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
-      .keeps_stderr = args_.log_dir.empty()};
+      .keeps_stderr = args_.log_dir.empty(),
+      .variables = KeysVariables(args_.keys)};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
-  if (!args_.keys.are_none()) spec.variables = {KeysVariable(args_.keys.folder)};
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && !args_.worker.command.empty()) {
     spec.keeps_stdout = args_.log_dir.empty();

@@ -19,7 +19,7 @@
 namespace pando {
 
 struct SchedulerArgs {
-  Job job;                // resolved and valid
+  Job job;                // resolved and valid; CheckKeysFit where there are keys
   std::string bind;       // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
   bool insecure = false;  // binding beyond loopback without keys was asked for
   Keys keys = {};

@@ -469,7 +469,6 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown)
 }
 
 Result<int> LeadRun(const SchedulerArgs& args) {
-  if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(args.job));
   PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
   ShutdownSignal shutdown;
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -164,16 +163,22 @@ Result<Keys> ReadSchedulerKeys(const std::string& folder) {
   return keys;
 }
 
-std::string KeysVariable(const std::string& folder) {
+std::vector<std::string> KeysVariables(const Keys& keys) {
+  if (keys.are_none()) return {};
   std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(folder, error);
-  return fmt::format("{}={}", kKeysVariable, error ? folder : whole.string());
+  const std::filesystem::path whole = std::filesystem::absolute(keys.folder, error);
+  return {fmt::format("{}={}", kKeysVariable, error ? keys.folder : whole.string())};
 }
 
 std::string KeysFolder(const std::string& folder) {
   if (!folder.empty()) return folder;
   const char* variable = std::getenv(kKeysVariable);
   return variable == nullptr ? "" : variable;
+}
+
+Result<Keys> FindKeys(const std::string& folder, KeyRole purpose) {
+  const std::string found = KeysFolder(folder);
+  return found.empty() ? Result<Keys>(Keys()) : ReadKeys(found, purpose);
 }
 
 std::string LineToken(const KeyPair& own, const std::string& peer_public_key,

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "common/text.h"
@@ -54,10 +55,12 @@ Status MakeKeys(const std::string& folder);
 Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose);
 // The same for a scheduler: it shows the admin's pair and must know the members' public key.
 Result<Keys> ReadSchedulerKeys(const std::string& folder);
-// "PANDO_KEYS=FOLDER", for the environment of a child in any folder.
-std::string KeysVariable(const std::string& folder);
+// "PANDO_KEYS=FOLDER", for the environment of a child in any folder; nothing without keys.
+std::vector<std::string> KeysVariables(const Keys& keys);
 // `folder`, or if that is empty the one in PANDO_KEYS; none: no keys.
 std::string KeysFolder(const std::string& folder);
+// The keys there; no keys without a folder.
+Result<Keys> FindKeys(const std::string& folder, KeyRole purpose);
 
 // Proves to `peer` that its holder has the secret of `own`, for a connection that `text` describes:
 // a MAC of the text, under the secret that the two pairs share, as 16 bytes. Both ends compute the

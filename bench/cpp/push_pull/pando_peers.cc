@@ -18,12 +18,9 @@
 #include "server/lane.h"
 
 namespace pando::bench {
-namespace {}  // namespace
 
 Keys KeysOfBench(KeyRole purpose) {
-  const std::string folder = KeysFolder("");
-  if (folder.empty()) return {};
-  Result<Keys> keys = ReadKeys(folder, purpose);
+  Result<Keys> keys = FindKeys("", purpose);
   PANDO_CHECK(keys.ok());
   return *std::move(keys);
 }
