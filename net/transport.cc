@@ -87,10 +87,11 @@ void PeerWarnings::Warn(const std::string& endpoint, const std::string& routing_
   std::string peer = endpoint.empty() ? Hex(routing_id) : endpoint;
   if (!address.empty()) peer += " at " + address;
   const Micros now = SteadyNow();
-  const auto at = warned_at_.find(address.empty() ? peer : address);
+  const std::string& warned = address.empty() ? peer : address;
+  const auto at = warned_at_.find(warned);
   if (at == warned_at_.end() && warned_at_.size() >= kWarnedPeersMax) return;
   if (at != warned_at_.end() && now - at->second < kWarningInterval) return;
-  warned_at_.insert_or_assign(address.empty() ? peer : address, now);
+  warned_at_.insert_or_assign(warned, now);
   on_warning_(fmt::format("dropped a message of {}: {}", peer, why));
 }
 

@@ -41,9 +41,9 @@ class FrameIndex {
 // as 0, so the rest costs nothing.
 class ReadContext {
  public:
-  explicit ReadContext(const Frames& frames) : frame_index_(frames) {
-    for (const Blob& frame : frames) size_bytes_ += frame.size_bytes();
-  }
+  // `size_bytes`: of all frames.
+  ReadContext(const Frames& frames, uint64_t size_bytes)
+      : frame_index_(frames), size_bytes_(size_bytes) {}
   const Status& status() const { return status_; }
   void Fail(std::string what) {
     if (status_.ok()) status_ = Corrupt(std::move(what));
@@ -71,7 +71,7 @@ class ReadContext {
 
  private:
   FrameIndex frame_index_;
-  uint64_t size_bytes_ = 0;
+  const uint64_t size_bytes_;
   Status status_;
 };
 
@@ -236,7 +236,7 @@ Result<Envelope> DecodeAligned(const Frames& frames) {
   options.traversalLimitInWords = kTraversalFactor * word_count + kTraversalSlackWords;
   options.nestingLimit = kNestingMax;
   capnp::SegmentArrayMessageReader message({segments.data(), segments.size()}, options);
-  ReadContext context(frames);
+  ReadContext context(frames, word_count * kWordBytes);
   Envelope envelope = ReadEnvelope(context, message.getRoot<wire::Envelope>());
   if (!context.status().ok()) return context.status();
   return envelope;
