@@ -267,6 +267,20 @@ Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
   };
 }
 
+void AddLabelOption(CLI::App& command, std::vector<std::string>* labels) {
+  AddOption(
+      command, "--label KEY=NAME", labels,
+      "what fails together, so that a shard's replicas are apart: rack=NAME, host=NAME; may be "
+      "repeated [no rack; hosts by their kernel's boot id]")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(
+          [](const std::string& label) {
+            const Result<Labels> parsed = ParseLabels({label});
+            return parsed.ok() ? std::string() : parsed.status().message();
+          },
+          "", "label"));
+}
+
 }  // namespace
 
 Subcommand AddSchedulerCommand(CLI::App& app) {
@@ -309,6 +323,7 @@ Subcommand AddServerCommand(CLI::App& app) {
                  &args->insecure);
   AddOption(command, "--lanes N", &args->lanes, "serving threads; 0: by cores [0]",
             CLI::Range(0, 256));
+  AddLabelOption(command, &args->labels);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, &args->is_verbose);
@@ -368,6 +383,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
                  &args->insecure);
   AddOption(command, "--lanes N", &args->lanes, "serving threads of each server; 0: by cores [0]",
             CLI::Range(0, 256));
+  AddLabelOption(command, &args->labels);
   AddDataOptions(command, &args->data_path, &args->data_cache);
   AddOption(command, "--log-dir PATH", &args->log_dir,
             "a log file for each process; without it they write to standard error");

@@ -17,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <tuple>
 
 #include "common/check.h"
@@ -122,6 +123,13 @@ Status CheckFileLimit(uint64_t needed, const std::string& whose) {
 std::string HostName() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
 }
 
 const char* PandoVersion() { return PANDO_VERSION; }

@@ -57,6 +57,8 @@ void RaiseFileLimit();
 Status CheckFileLimit(uint64_t needed, const std::string& whose);
 
 std::string HostName();  // "unknown" where the system does not say
+// Of the running kernel, new at each start of the machine; empty where the system does not say.
+std::string BootId();
 
 const char* PandoVersion();
 

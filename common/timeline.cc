@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "common/check.h"
+#include "common/system.h"
 #include "common/text.h"
 
 namespace pando {
@@ -32,13 +32,6 @@ void CopyText(const std::string& text, std::array<char, N>* to) {
 
 int64_t UnixNow() {
   return std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
 }
 
 TimelineHead MakeHead(const Timeline::Options& options) {

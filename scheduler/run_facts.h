@@ -23,6 +23,7 @@ struct SchedulerOptions {
   JobId job;
   std::string job_toml;
   std::string snapshot_dir;             // sent to every node; empty: the run stores no snapshots
+  std::string files_endpoint;           // sent to every node (P45)
   Micros started_at{0};                 // when the job began, on the machine's steady clock
   Step next_row;                        // OnStepMetrics continues from here
   std::optional<SchedulerState> state;  // of the journal, if there is one

@@ -113,9 +113,20 @@ std::vector<const Member*> Members::Workers() const {
 // If all are draining, all stay: the job needs a server.
 std::vector<PlacementServer> Members::Servers(const std::set<NodeId>& avoided) const {
   std::vector<PlacementServer> servers;
+  const auto machine_of = [](const Member* server) {
+    const Register& registration = server->registration;
+    return registration.machine.empty() ? registration.host : registration.machine;
+  };
+  // A machine without a label is a rack by itself.
+  const auto rack_of = [&](const Member* server) {
+    const std::string& rack = server->registration.rack;
+    return rack.empty() ? "machine " + machine_of(server) : "rack " + rack;
+  };
+  std::set<std::string> racks;
+  for (const Member* server : TakingPart(Role::kServer)) racks.insert(rack_of(server));
   for (const Member* server : TakingPart(Role::kServer)) {
     servers.push_back({.peer = server->peer,
-                       .host = server->registration.host,
+                       .domain = racks.size() > 1 ? rack_of(server) : machine_of(server),
                        .lane_count = static_cast<uint16_t>(server->Peers().size()),
                        .is_leaving = server->is_draining,
                        .takes_more = !avoided.contains(server->peer.node)});

@@ -126,6 +126,7 @@ RunMembers::RunMembers(RunFacts& run, const SchedulerOptions& options, Membershi
       observer_(observer),
       job_toml_(options.job_toml),
       snapshot_dir_(options.snapshot_dir),
+      files_endpoint_(options.files_endpoint),
       leases_(std::chrono::milliseconds(run.plan.job.lease_ms),
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()) {
@@ -189,7 +190,8 @@ void RunMembers::OnRegister(Micros now, const PeerId& from, const Register& regi
                                      .rank = member.rank,
                                      .job_toml = job_toml_,
                                      .data = run_.plan.data,
-                                     .snapshot_dir = snapshot_dir_});
+                                     .snapshot_dir = snapshot_dir_,
+                                     .files_endpoint = files_endpoint_});
 }
 
 // Finds the member, or adds it. A new incarnation of a process is the death of its old one (P19).
@@ -386,6 +388,8 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
   if (registration.host.size() > kHostBytesMax)
     return fmt::format("a host name has {} bytes; at most {} were expected",
                        registration.host.size(), kHostBytesMax);
+  if (std::max(registration.machine.size(), registration.rack.size()) > kHostBytesMax)
+    return fmt::format("a label of more than {} bytes", kHostBytesMax);
   if (std::string reason = ReasonNotToDial(registration); !reason.empty()) return reason;
   if (std::string reason = ReasonOutOfReach(registration, members_); !reason.empty()) return reason;
   if (std::string reason = ReasonNotInGroup(registration); !reason.empty()) return reason;

@@ -194,6 +194,7 @@ class RunMembers {
   MembershipObserver& observer_;
   const std::string job_toml_;
   const std::string snapshot_dir_;
+  const std::string files_endpoint_;
   Members members_;
   Leases leases_;
   WorkerUse use_;

@@ -44,12 +44,12 @@ class Mover {
         wanted_(placements.size()),
         floats_(servers.size()),
         primaries_(servers.size()) {
-    std::set<std::string> hosts;
+    std::set<std::string> domains;
     for (size_t i = 0; i < servers.size(); ++i) {
       index_[servers[i].peer.node] = i;
-      if (Stays(i)) hosts.insert(servers[i].host);
+      if (Stays(i)) domains.insert(servers[i].domain);
     }
-    host_count_ = hosts.size();
+    domain_count_ = domains.size();
   }
 
   bool Move() {
@@ -96,13 +96,13 @@ class Mover {
     }
   }
 
-  // Removes surplus holders: first one of a host that has two, then the fullest server.
+  // Removes surplus holders: first one of a domain that has two, then the fullest server.
   void TrimShard(size_t shard) {
     Holders& holders = wanted_[shard];
     while (holders.size() > options_.replicas) {
       const auto goes_first = [&](size_t a, size_t b) {
-        const bool a_shares = SharesHost(a, holders, a);
-        const bool b_shares = SharesHost(b, holders, b);
+        const bool a_shares = SharesDomain(a, holders, a);
+        const bool b_shares = SharesDomain(b, holders, b);
         if (a_shares != b_shares) return b_shares;
         if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, a);
         return floats_[a] < floats_[b];
@@ -123,13 +123,13 @@ class Mover {
                                [&](const auto& s) { return ServerIndex(s.peer) == server; });
   }
 
-  // If two holders are on one host, a newcomer, or else the fuller one, makes room for a host that
-  // has none.
+  // If two holders are in one domain, a newcomer, or else the fuller one, makes room for a domain
+  // that has none.
   void SpreadShard(size_t shard) {
     Holders& holders = wanted_[shard];
-    while (CountHosts(holders) < std::min(holders.size(), host_count_)) {
+    while (CountDomains(holders) < std::min(holders.size(), domain_count_)) {
       Holders crowded = holders;
-      std::erase_if(crowded, [&](size_t server) { return !SharesHost(server, holders, server); });
+      std::erase_if(crowded, [&](size_t server) { return !SharesDomain(server, holders, server); });
       const size_t gone = *std::ranges::max_element(crowded, [&](size_t a, size_t b) {
         if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, b);
         return floats_[a] < floats_[b];
@@ -142,17 +142,17 @@ class Mover {
     }
   }
 
-  bool SharesHost(size_t server, const Holders& holders, size_t instead_of = kNoServer) const {
+  bool SharesDomain(size_t server, const Holders& holders, size_t instead_of = kNoServer) const {
     return std::ranges::any_of(holders, [&](size_t other) {
-      return other != instead_of && servers_[other].host == servers_[server].host;
+      return other != instead_of && servers_[other].domain == servers_[server].domain;
     });
   }
 
-  size_t CountHosts(const Holders& holders, size_t instead_of = kNoServer) const {
+  size_t CountDomains(const Holders& holders, size_t instead_of = kNoServer) const {
     size_t count = 0;
     for (auto it = holders.begin(); it != holders.end(); ++it) {
       const auto is_on_it = [&](size_t other) {
-        return other != instead_of && servers_[other].host == servers_[*it].host;
+        return other != instead_of && servers_[other].domain == servers_[*it].domain;
       };
       count += *it != instead_of && std::none_of(holders.begin(), it, is_on_it);
     }
@@ -160,12 +160,12 @@ class Mover {
   }
 
   // Whether a server could hold a shard with the other `holders`, except `instead_of`. Two holders
-  // are on one host only if every host has one.
+  // are in one domain only if every domain has one.
   bool MayHold(size_t server, const Holders& holders, size_t instead_of) const {
     if (!Stays(server) || !servers_[server].takes_more) return false;
     if (std::ranges::find(holders, server) != holders.end()) return false;
-    return !SharesHost(server, holders, instead_of) ||
-           CountHosts(holders, instead_of) == host_count_;
+    return !SharesDomain(server, holders, instead_of) ||
+           CountDomains(holders, instead_of) == domain_count_;
   }
 
   size_t EmptiestFor(const Holders& holders, size_t instead_of) const {
@@ -405,7 +405,7 @@ class Mover {
   std::vector<ShardPlacement>& placements_;
   const size_t largest_;
   std::map<NodeId, size_t> index_;
-  size_t host_count_ = 0;          // of servers that stay
+  size_t domain_count_ = 0;        // of servers that stay
   std::vector<Holders> wanted_;    // by shard
   std::vector<size_t> floats_;     // by server: of the shards that it should hold
   std::vector<size_t> primaries_;  // by server: floats of the shards that it is primary of

@@ -15,12 +15,12 @@ namespace {
 // cost.
 constexpr size_t kRunBytesMax = 256 << 10;
 
-// Neighbours are on different hosts wherever that is possible.
+// Neighbours are in different domains wherever that is possible.
 std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers) {
-  std::map<std::string, size_t> count_of_host;
+  std::map<std::string, size_t> count_of_domain;
   std::vector<std::pair<size_t, PlacementServer>> ring;
   for (const PlacementServer& server : servers) {
-    if (!server.is_leaving) ring.emplace_back(count_of_host[server.host]++, server);
+    if (!server.is_leaving) ring.emplace_back(count_of_domain[server.domain]++, server);
   }
   std::ranges::stable_sort(ring, {}, [](const auto& entry) { return entry.first; });
   std::vector<PlacementServer> ordered;
@@ -28,15 +28,16 @@ std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers)
   return ordered;
 }
 
-// The next `count` servers after `first`, those on hosts that none of them is on yet before others.
+// The next `count` servers after `first`, those in domains that none of them is in yet before
+// others.
 std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size_t first,
                                   size_t count) {
-  std::set<std::string> hosts{ring[first].host};
+  std::set<std::string> domains{ring[first].domain};
   std::vector<size_t> next;
   std::vector<size_t> others;
   for (size_t i = 1; i < ring.size(); ++i) {
     const size_t server = (first + i) % ring.size();
-    (hosts.insert(ring[server].host).second ? next : others).push_back(server);
+    (domains.insert(ring[server].domain).second ? next : others).push_back(server);
   }
   std::ranges::copy(others, std::back_inserter(next));
   next.resize(count);
@@ -45,7 +46,7 @@ std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size
 
 // Shard by shard, each lane a run of about total / lanes floats: backward finishes a lane's shards
 // together, so that they travel as one message, and the back of the model while the front is
-// computed. A lane's backups are on one lane of the next server on another host.
+// computed. A lane's backups are on one lane of the next server in another domain.
 std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& ring,
                                         uint32_t replicas) {

@@ -5,8 +5,8 @@
 // remove. Each call makes the moves that are possible at once. The scheduler publishes them as a
 // view and calls again when they are done.
 //
-// The aim: `replicas` replicas of each shard, on different servers and on as many hosts as
-// possible. Where the hosts leave a choice, the bytes of all replicas per server, and of primaries
+// The aim: `replicas` replicas of each shard, on different servers and in as many domains
+// as possible. Where these leave a choice, the bytes of all replicas per server, and of primaries
 // per server, differ by at most the largest shard's. No shard moves without need.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace pando {
 
 // A server as placement sees it.
 struct PlacementServer {
-  PeerId peer;  // lane 0
-  std::string host;
+  PeerId peer;         // lane 0
+  std::string domain;  // what fails together: a rack where there are several, else a machine
   uint16_t lane_count = 1;
   bool is_leaving = false;  // keeps what it has until others have it, and gets nothing new
   bool takes_more = true;   // false: gets nothing new for now

@@ -10,6 +10,40 @@ namespace {
 
 // ---- RunMembers ---------------------------------------------------------------------------------
 
+TEST_CASE("replicas are apart by racks where there are several, else by machines, else by hosts") {
+  PartsFixture f;
+  const auto add = [&f](uint64_t who, const std::string& machine, const std::string& rack) {
+    f.run.membership.OnRegister(f.now, {kUnknownNode, Incarnation(who), 0},
+                                {.role = Role::kServer,
+                                 .host = "h",
+                                 .process_id = static_cast<uint32_t>(who),
+                                 .lane_endpoints = {"tcp://10.0.0.1:1"},
+                                 .machine = machine,
+                                 .rack = rack});
+    const PeerId peer = f.run.members().Find(Incarnation(who))->peer;
+    f.run.membership.OnReady(f.now, peer, {.data_fingerprint = f.plan.data.fingerprint});
+    return peer;
+  };
+  const auto domains = [&f] {
+    std::vector<std::string> names;
+    for (const PlacementServer& server : f.run.members().Servers({}))
+      names.push_back(server.domain);
+    return names;
+  };
+  add(10, "", "");
+  CHECK(domains() == std::vector<std::string>{"h"});
+  add(11, "one", "");
+  CHECK(domains() == std::vector<std::string>{"machine h", "machine one"});
+  const PeerId in_rack = add(12, "two", "a");
+  add(13, "three", "a");
+  CHECK(domains() == std::vector<std::string>{"machine h", "machine one", "rack a", "rack a"});
+  for (const uint64_t who : {10, 11})
+    f.run.membership.OnDeath(f.now, f.run.members().Find(Incarnation(who))->peer.node, "", "lease");
+  CHECK(domains() == std::vector<std::string>{"two", "three"});
+  f.run.membership.OnDeath(f.now, in_rack.node, "silence", "lease");
+  CHECK(domains() == std::vector<std::string>{"three"});
+}
+
 TEST_CASE("a new incarnation of a process is the death of its old one (P19)") {
   PartsFixture f;
   const PeerId old = f.Add(20, Role::kWorker);

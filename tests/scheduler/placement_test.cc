@@ -17,7 +17,7 @@ ShardPlan PlanOfTensors(std::vector<uint64_t> sizes) {
 }
 
 PlacementServer ServerNumber(uint32_t number, const std::string& host = "h") {
-  return {.peer = {NodeId(number), Incarnation(number + 100), 0}, .host = host, .lane_count = 2};
+  return {.peer = {NodeId(number), Incarnation(number + 100), 0}, .domain = host, .lane_count = 2};
 }
 
 size_t LargestShard(const ShardPlan& plan) {
@@ -229,7 +229,7 @@ TEST_CASE("replicas are on different hosts where there are several") {
                                        ServerNumber(5, "c")};
   const auto check = [&](const std::vector<ShardPlacement>& placements) {
     std::map<NodeId, std::string> hosts;
-    for (const PlacementServer& server : servers) hosts[server.peer.node] = server.host;
+    for (const PlacementServer& server : servers) hosts[server.peer.node] = server.domain;
     for (const ShardPlacement& placement : placements) {
       REQUIRE(placement.in_sync_backups.size() == 1);
       CHECK(hosts[placement.primary.node] != hosts[placement.in_sync_backups[0].node]);
@@ -249,8 +249,8 @@ void CheckHosts(const std::vector<PlacementServer>& servers, uint32_t replicas,
   std::map<NodeId, std::string> hosts;
   std::set<std::string> all;
   for (const PlacementServer& server : servers) {
-    hosts[server.peer.node] = server.host;
-    all.insert(server.host);
+    hosts[server.peer.node] = server.domain;
+    all.insert(server.domain);
   }
   const size_t replica_count = std::min<size_t>(replicas, servers.size());
   for (const ShardPlacement& placement : placements) {
