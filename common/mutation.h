@@ -51,6 +51,8 @@ enum class Mutation {
   kKeepWaitingDropped,  // P24: a primary stops waiting for a silent backup without a new view
   kNoSequenceCheck,     // P42: a reader ignores the slot's sequence
   kRewriteHeldSlot,     // P42: a slot is reused while a reader holds it
+  kStoredWhenSent,      // P45: a file counts as stored when its last part is sent
+  kAnyOffset,           // P45: the store takes parts of a file in the order of arrival
 };
 
 #ifdef PANDO_MUTATIONS

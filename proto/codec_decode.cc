@@ -61,9 +61,13 @@ class ReadContext {
     AtMost(what, size_bytes_, static_cast<uint64_t>(size));
     return status_.ok();
   }
-  Blob Payload(capnp::Data::Reader data) {
-    const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
+  Blob Floats(capnp::Data::Reader data) {
+    const size_t size = data.size();
     if (size % sizeof(float) != 0) Fail(fmt::format("a payload of {} bytes is not floats", size));
+    return Bytes(data);
+  }
+  Blob Bytes(capnp::Data::Reader data) {
+    const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
     if (!status_.ok()) return Blob();
     // Data starts at a word and Decode made the frames start at one, so the floats are aligned.
     return frame_index_.PayloadAt(std::as_bytes(std::span(data.begin(), size)));
@@ -82,7 +86,8 @@ class Reading {
   Reading(ReadContext& context, Wire wire) : context_(context), wire_(wire) {}
 
   void operator()(const auto&... fields) { (TakeField(fields), ...); }
-  void Payload(Blob& to) { to = context_.Payload(wire_.getPayload()); }
+  void Payload(Blob& to) { to = context_.Floats(wire_.getPayload()); }
+  void BytesPayload(Blob& to) { to = context_.Bytes(wire_.getPayload()); }
   void Check(bool is_sound, const char* wrong) {
     if (!is_sound) context_.Fail(wrong);
   }

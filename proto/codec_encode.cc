@@ -50,6 +50,7 @@ class Writing {
     wire_.adoptPayload(orphans.referenceExternalData(ToKj(payload.bytes())));
     context_.externals.emplace(payload.bytes().data(), payload.keep_alive());
   }
+  void BytesPayload(Blob& payload) { Payload(payload); }
   void Check(bool, const char*) {}
   void CheckAtMost(const char*, uint64_t, uint64_t) {}
 

@@ -55,6 +55,8 @@ template <class E>
 LastOf(const char*, E) -> LastOf<E>;  // clang 14 does not deduce it
 
 inline constexpr Limit kHostBytes{"bytes of a host name", kNameBytesMax};
+inline constexpr Limit kEndpointBytes{"bytes of an endpoint", kNameBytesMax};
+inline constexpr Limit kFileNameBytes{"bytes of a file name", kNameBytesMax};
 inline constexpr Limit kPublicKeyBytes{"bytes of a public key", kPublicKeyBytesMax};
 inline constexpr LastOf<Role> kRoles{"role", Role::kClient};
 
@@ -79,10 +81,10 @@ void Visit(auto io, Register& m) {
   io(PANDO_WIRE(Role, m.role, kRoles));
   io(PANDO_WIRE(ProcessId, m.process_id));
   io(PANDO_WIRE(Host, m.host, kHostBytes));
-  io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax},
-                Limit{"bytes of an endpoint", kNameBytesMax}));
+  io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax}, kEndpointBytes));
   io(PANDO_WIRE(WantedRank, m.wanted_rank), PANDO_WIRE(ProcessKey, m.process_key));
   io(PANDO_WIRE(PublicKey, m.public_key, kPublicKeyBytes));
+  io(PANDO_WIRE(Machine, m.machine, kHostBytes), PANDO_WIRE(Rack, m.rack, kHostBytes));
 }
 
 void Visit(auto io, DataFacts& m) {
@@ -102,6 +104,7 @@ void Visit(auto io, Welcome& m) {
   io(PANDO_WIRE(JobToml, m.job_toml, Limit{"bytes of a job file", kDocumentBytesMax}));
   io(PANDO_WIRE(Data, m.data));
   io(PANDO_WIRE(SnapshotDir, m.snapshot_dir, Limit{"bytes of a snapshot folder", kPathBytesMax}));
+  io(PANDO_WIRE(FilesEndpoint, m.files_endpoint, kEndpointBytes));
 }
 
 void Visit(auto io, Refused& m) {
@@ -152,8 +155,7 @@ void Visit(auto io, NodeInfo& m) {
   io(PANDO_WIRE(Incarnation, m.incarnation));
   io(PANDO_WIRE(Role, m.role, kRoles));
   io(PANDO_WIRE(Host, m.host, kHostBytes));
-  io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax},
-                Limit{"bytes of an endpoint", kNameBytesMax}));
+  io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax}, kEndpointBytes));
   io(PANDO_WIRE(ProbeHash, m.probe_hash), PANDO_WIRE(PublicKey, m.public_key, kPublicKeyBytes));
 }
 
@@ -295,7 +297,7 @@ void Visit(auto io, PeerSilent& m) {
 
 void Visit(auto io, SnapshotStoredItem& m) {
   io(PANDO_WIRE(Shard, m.shard), PANDO_WIRE(Version, m.version), PANDO_WIRE(Hash, m.hash));
-  io(PANDO_WIRE(File, m.file, Limit{"bytes of a file name", kNameBytesMax}));
+  io(PANDO_WIRE(File, m.file, kFileNameBytes));
   io(PANDO_WIRE(Failure, m.failure, Limit{"bytes of a failure", kTextBytesMax}));
   // It is opened only within the snapshot folder.
   io.Check(m.file.find('/') == std::string::npos, "a file name with a folder in it");
@@ -314,6 +316,47 @@ void Visit(auto io, RestoreFailed& m) {
   io(PANDO_WIRE(Generation, m.snapshot.generation), PANDO_WIRE(Version, m.snapshot.version),
      PANDO_WIRE(Shard, m.shard), PANDO_WIRE(IsCorrupt, m.is_corrupt));
   io(PANDO_WIRE(Text, m.text, Limit{"bytes of a failure", kTextBytesMax}));
+}
+
+// ---- files
+
+void Visit(auto io, StoreFile& m) {
+  io(PANDO_WIRE(Name, m.name, kFileNameBytes));
+  io(PANDO_WIRE(Offset, m.offset, Limit{"offset in a file", kFileBytesMax}));
+  io(PANDO_WIRE(Size, m.size, Limit{"bytes of a file", kFileBytesMax}));
+  io(PANDO_WIRE(Hash, m.hash, Limit{"bytes of a hash", kHashBytesMax}));
+  io.BytesPayload(m.payload);
+}
+
+void Visit(auto io, StoreFileAck& m) {
+  io(PANDO_WIRE(Name, m.name, kFileNameBytes));
+  io(PANDO_WIRE(Offset, m.offset, Limit{"offset in a file", kFileBytesMax}));
+  io(PANDO_WIRE(IsStored, m.is_stored));
+  io(PANDO_WIRE(Failure, m.failure, Limit{"bytes of a failure", kTextBytesMax}));
+}
+
+void Visit(auto io, ReadFile& m) {
+  io(PANDO_WIRE(Name, m.name, kFileNameBytes));
+  io(PANDO_WIRE(Offset, m.offset, Limit{"offset in a file", kFileBytesMax}));
+  io(PANDO_WIRE(Size, m.size, Limit{"bytes to read", kFilePartBytesMax}));
+}
+
+void Visit(auto io, FilePart& m) {
+  io(PANDO_WIRE(Name, m.name, kFileNameBytes));
+  io(PANDO_WIRE(Offset, m.offset, Limit{"offset in a file", kFileBytesMax}));
+  io(PANDO_WIRE(FileSize, m.file_size, Limit{"bytes of a file", kFileBytesMax}));
+  io(PANDO_WIRE(IsMissing, m.is_missing));
+  io(PANDO_WIRE(Failure, m.failure, Limit{"bytes of a failure", kTextBytesMax}));
+  io.BytesPayload(m.payload);
+}
+
+void Visit(auto io, ListFiles& m) {
+  io(PANDO_WIRE(Prefix, m.prefix, kFileNameBytes), PANDO_WIRE(After, m.after, kFileNameBytes));
+}
+
+void Visit(auto io, FileNames& m) {
+  io(PANDO_WIRE(Prefix, m.prefix, kFileNameBytes), PANDO_WIRE(After, m.after, kFileNameBytes));
+  io(PANDO_WIRE(Names, m.names, Limit{"file names", kFileNamesMax}, kFileNameBytes));
 }
 
 // ---- scalars, progress, evaluation

@@ -39,7 +39,11 @@ inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
 inline constexpr size_t kEnginesBytesMax = 4 << 20;    // of one kind: 200 bytes per convolution
-inline constexpr size_t kPayloadBytesMax = 64 << 20;   // of one shard; the target is 4 MiB
+inline constexpr size_t kFileNamesMax = 1024;          // in an answer
+inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 42;
+inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in an answer
+inline constexpr size_t kHashBytesMax = 32;             // hex digits
+inline constexpr size_t kPayloadBytesMax = 64 << 20;    // of one shard; the target is 4 MiB
 // A shard's image in a transfer: the kept versions, and at most as many buffers of state.
 inline constexpr uint64_t kImageFloatsMax =
     2 * kImageVersionsMax * (kPayloadBytesMax / sizeof(float));

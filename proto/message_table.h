@@ -11,21 +11,23 @@
 namespace pando {
 
 // What handles a message; all others ignore it. The compiler checks the first four (dispatch.h).
-enum class Core : uint8_t {
+enum class Core : uint16_t {
   kNone = 0,
   kScheduler = 1,
   kLane = 2,
   kWorker = 4,
-  kGroup = 8,    // a worker with allreduce
-  kJoiner = 16,  // a process without a view: JoinCore, EngineAgreement
-  kClient = 32,  // SchedulerClient: a command, a supervisor
-  kIntake = 64,  // a scheduler whose run is not declared yet: DeclarationIntake
+  kGroup = 8,         // a worker with allreduce
+  kJoiner = 16,       // a process without a view: JoinCore, EngineAgreement
+  kClient = 32,       // SchedulerClient: a command, a supervisor
+  kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
+  kFiles = 128,       // the scheduler's FileStore (P45)
+  kFileClient = 256,  // of a node
 };
 constexpr Core operator|(Core a, Core b) {
-  return static_cast<Core>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
+  return static_cast<Core>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
 }
 constexpr bool HasCore(Core cores, Core core) {
-  return (static_cast<uint8_t>(cores) & static_cast<uint8_t>(core)) != 0;
+  return (static_cast<uint16_t>(cores) & static_cast<uint16_t>(core)) != 0;
 }
 
 // The senders from which it is accepted. The first three also are no members, but hold a key (P44)
@@ -105,6 +107,12 @@ struct MessageRow {
   X(SnapshotAt, SNAPSHOT_AT, kLane, kOnlyScheduler, kOne, kSmall) \
   X(SnapshotAtAck, SNAPSHOT_AT_ACK, kScheduler, kServers, kOne, kSmall) \
   X(RestoreFailed, RESTORE_FAILED, kScheduler, kServers, kOne, kSmall) \
+  X(StoreFile, STORE_FILE, kFiles, kNodes, kAny, kPayloads) \
+  X(StoreFileAck, STORE_FILE_ACK, kFileClient, kOnlyScheduler, kAny, kSmall) \
+  X(ReadFile, READ_FILE, kFiles, kNodes, kAny, kSmall) \
+  X(FilePart, FILE_PART, kFileClient, kOnlyScheduler, kAny, kPayloads) \
+  X(ListFiles, LIST_FILES, kFiles, kNodes, kAny, kSmall) \
+  X(FileNames, FILE_NAMES, kFileClient, kOnlyScheduler, kAny, kList) \
   X(ScalarsRequest, SCALARS_REQUEST, kScheduler, kServers, kAny, kList) \
   X(Scalars, SCALARS, kLane, kOnlyScheduler, kOne, kList) \
   X(Progress, PROGRESS, kScheduler, kServers, kOne, kList) \

@@ -15,6 +15,7 @@
 #include "common/ids.h"
 #include "common/text.h"
 #include "plan/job_plan.h"
+#include "proto/file_messages.h"
 #include "proto/message_table.h"
 
 namespace pando {
@@ -58,6 +59,8 @@ struct Register {
   uint32_t wanted_rank = kAnyRank;          // of its role; another one if it is in use
   uint64_t process_key = 0;  // drawn for the process, as two containers may agree in host and id
   std::string public_key;    // of this process life, where the run has keys (P44)
+  std::string machine;       // a server's: what fails with it (MachineOf); empty: `host`
+  std::string rack;          // label of what fails together beyond a machine; empty: none
 };
 
 // Scheduler -> node. Repeats of Register get the same answer.
@@ -66,7 +69,10 @@ struct Welcome {
   uint32_t rank = 0;         // index among its role, 0..: for names in logs
   std::string job_toml;      // the resolved job file
   DataFacts data;            // the scheduler's facts about the data set
-  std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
+  std::string snapshot_dir;  // of the scheduler's machine (P29); absolute
+  // Of the scheduler's file store, at the host where the node reaches it; empty: servers read and
+  // write snapshot_dir themselves (P45).
+  std::string files_endpoint;
 };
 
 // P43. Scheduler -> worker whose program declares the run, instead of Welcome: the first bytes of

@@ -83,6 +83,12 @@ struct Envelope {
     engineDecision @55 :EngineDecision;
     declarationWanted @56 :DeclarationWanted;
     declaration @57 :Declaration;
+    storeFile @58 :StoreFile;
+    storeFileAck @59 :StoreFileAck;
+    readFile @60 :ReadFile;
+    filePart @61 :FilePart;
+    listFiles @62 :ListFiles;
+    fileNames @63 :FileNames;
   }
 }
 
@@ -103,6 +109,8 @@ struct Register {                  # node -> scheduler
   wantedRank @4 :UInt32 = 0xffffffff;  # of its role, as in its last incarnation; the default: any
   processKey @5 :UInt64;           # drawn for the process: two containers may have one host name and process id
   publicKey @6 :Text;              # of this process life, in Z85; empty without keys (P44)
+  machine @7 :Text;                # of a server: what fails with it; empty: host
+  rack @8 :Text;                   # label of what fails together beyond a machine; empty: none
 }
 
 struct Welcome {                   # scheduler -> node; every field set by the scheduler
@@ -110,7 +118,8 @@ struct Welcome {                   # scheduler -> node; every field set by the s
   rank @1 :UInt32;                 # index among the nodes of its role
   jobToml @2 :Text;                # the resolved job file
   data @3 :DataFacts;              # as the scheduler read it from the data set
-  snapshotDir @4 :Text;            # absolute; every server can read and write it (P29)
+  snapshotDir @4 :Text;            # absolute, of the scheduler's machine (P29)
+  filesEndpoint @5 :Text;          # of the file store; empty: servers use snapshotDir (P45)
 }
 
 struct DataFacts {                 # set by the process that opened the data set
@@ -587,4 +596,45 @@ struct FaultNote {                 # supervisor -> scheduler; times: microsecond
 
 struct FaultNoteAck {              # scheduler -> supervisor
   number @0 :UInt64;               # copied
+}
+
+struct StoreFile {                 # node -> file store (P45); set by the node
+  name @0 :Text;                   # within the run folder
+  offset @1 :UInt64;               # of the payload, in bytes
+  size @2 :UInt64;                 # of the whole file
+  hash @3 :Text;                   # of the whole file: xxh3-128, hex
+  payload @4 :Data;                # its own frame
+}
+
+struct StoreFileAck {              # file store -> node
+  name @0 :Text;                   # copied
+  offset @1 :UInt64;               # bytes that it has
+  isStored @2 :Bool;               # whole and durable
+  failure @3 :Text;                # for people; empty: none
+}
+
+struct ReadFile {                  # node -> file store (P45)
+  name @0 :Text;                   # within the run folder
+  offset @1 :UInt64;
+  size @2 :UInt64;                 # bytes wanted; 0: only the file's size
+}
+
+struct FilePart {                  # file store -> node
+  name @0 :Text;                   # copied
+  offset @1 :UInt64;               # copied
+  fileSize @2 :UInt64;             # of the whole file
+  isMissing @3 :Bool;              # there is no such file
+  failure @4 :Text;                # for people; empty: none
+  payload @5 :Data;                # its own frame
+}
+
+struct ListFiles {                 # node -> file store (P45)
+  prefix @0 :Text;                 # what the names begin with
+  after @1 :Text;                  # names that come after this one
+}
+
+struct FileNames {                 # file store -> node
+  prefix @0 :Text;                 # copied
+  after @1 :Text;                  # copied
+  names @2 :List(Text);            # ascending
 }

@@ -126,10 +126,10 @@ std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_ba
 
 std::string MessageText(const Register& m) {
   return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank,
-              m.process_key, m.public_key);
+              m.process_key, m.public_key, m.machine, m.rack);
 }
 std::string MessageText(const Welcome& m) {
-  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
+  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir, m.files_endpoint);
 }
 std::string MessageText(const Refused& m) { return Join("Refused", m.reason, m.kind); }
 std::string MessageText(const Ready& m) {
@@ -192,6 +192,20 @@ std::string MessageText(const SnapshotStored& m) { return Join("SnapshotStored",
 std::string MessageText(const SnapshotAck& m) { return Join("SnapshotAck", m.items); }
 std::string MessageText(const SnapshotAt& m) { return Join("SnapshotAt", m.version); }
 std::string MessageText(const SnapshotAtAck& m) { return Join("SnapshotAtAck", m.version); }
+std::string MessageText(const StoreFile& m) {
+  return Join("StoreFile", m.name, m.offset, m.size, m.hash, m.payload);
+}
+std::string MessageText(const StoreFileAck& m) {
+  return Join("StoreFileAck", m.name, m.offset, m.is_stored, m.failure);
+}
+std::string MessageText(const ReadFile& m) { return Join("ReadFile", m.name, m.offset, m.size); }
+std::string MessageText(const FilePart& m) {
+  return Join("FilePart", m.name, m.offset, m.file_size, m.is_missing, m.failure, m.payload);
+}
+std::string MessageText(const ListFiles& m) { return Join("ListFiles", m.prefix, m.after); }
+std::string MessageText(const FileNames& m) {
+  return Join("FileNames", m.prefix, m.after, m.names);
+}
 std::string MessageText(const Leave&) { return "Leave"; }
 std::string MessageText(const GradientHashes& m) { return Join("GradientHashes", m.items); }
 std::string MessageText(const GradientHashesAck& m) { return Join("GradientHashesAck", m.below); }
@@ -249,10 +263,10 @@ std::vector<Message> MembershipSamples() {
       Register{},
       Register{Role::kServer, std::string(kNameBytesMax, 'h'), UINT32_MAX,
                std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535"), 7, UINT64_MAX,
-               std::string(kPublicKeyBytesMax, 'k')},
-      Welcome{NodeId(0), 0, "", DataFacts{}, ""},
+               std::string(kPublicKeyBytesMax, 'k'), std::string(kNameBytesMax, 'm'), "rack 7"},
+      Welcome{NodeId(0), 0, "", DataFacts{}, "", ""},
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
-              std::string(kPathBytesMax, '/')},
+              std::string(kPathBytesMax, '/'), "tcp://*:7071"},
       Refused{"micro_batches = 8, which does not fit"},
       Refused{"the run is over", RefusalKind::kRunIsOver},
       Refused{"declared dead", RefusalKind::kGivenUp},
@@ -341,6 +355,15 @@ std::vector<Message> RecoverySamples() {
       RestoreFailed{{0, Version(6)}, ShardId(0), false, ""},
       SnapshotAt{Version(kStepMax)},
       SnapshotAtAck{Version(6)},
+      StoreFile{"snapshots/g000-v000000500-0000000000000abc-0.safetensors", 1 << 20, kFileBytesMax,
+                std::string(kHashBytesMax, 'f'), CountingPayload(1 << 18)},
+      StoreFileAck{"snapshots/a.safetensors", 2 << 20, false, ""},
+      StoreFileAck{std::string(kNameBytesMax, 'n'), 0, true, "No space left on device"},
+      ReadFile{"init.safetensors", kFileBytesMax, 1 << 20},
+      FilePart{"init.safetensors", 1 << 20, 3 << 20, false, "", CountingPayload(999)},
+      FilePart{"group/a", 0, 0, true, "cannot open it", Blob()},
+      ListFiles{"snapshots/g000-v000000500-", ""},
+      FileNames{"snapshots/g000-", "snapshots/g000-a", {"snapshots/g000-b", "snapshots/g000-c"}},
       GradientHashes{{{Step(5), MicroBatch(kMicroBatchesMax - 1), UINT64_MAX},
                       {Step(kStepMax), MicroBatch(0), 1}}},
       GradientHashesAck{Step(6)},

@@ -7,6 +7,7 @@ LAYERS = [
     ("common",),
     ("plan",),
     ("proto",),
+    ("files",),
     ("optim",),
     ("kernels",),
     ("models",),

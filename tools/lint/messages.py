@@ -9,7 +9,7 @@ ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\
                  r", (?P<size>\w+)(?:, (?P<channel>\w+))?\)")
 # The document's word for a handler in the code.
 HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
-            "kJoiner": "node", "kClient": "client"}
+            "kJoiner": "node", "kClient": "client", "kFiles": "store", "kFileClient": "node"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
 # The document's word for a sender, and its roles in a view; all others of the view are of both.
 ROLES = {"lane": {"kServers"}, "worker": {"kWorkers"}, "relay": {"kWorkers"}, "scheduler": set()}
@@ -81,7 +81,7 @@ def find_sender(name, senders):
         return "kReader" if name in FOR_READERS else "kAdmin"
     if "supervisor" in senders or name in JOINS:
         return "kNewcomer"
-    if senders == {"scheduler"}:
+    if senders in ({"scheduler"}, {"store"}):
         return "kOnlyScheduler"
     roles = set()
     for sender in ", ".join(senders).split(", "):

@@ -1,0 +1,98 @@
+// FileStore: the scheduler's side of files that travel (P45). It gives the run's members what
+// servers stored and what a member needs, and takes files from them, each whole or not at all.
+// Threads: none; node/file_service gives it a separate one, beside the scheduler's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/hash.h"
+#include "common/status.h"
+#include "proto/core.h"
+
+namespace pando {
+
+// A file that is being written. Without Commit() nothing remains.
+class FileDraft {
+ public:
+  virtual ~FileDraft() = default;
+  virtual Status Append(std::span<const std::byte> bytes) = 0;
+  virtual Status Commit() = 0;  // whole and durable
+};
+
+// Where the store keeps its files. Names have a folder, "snapshots/...", or none.
+class FileDisk {
+ public:
+  struct Part {
+    uint64_t file_size = 0;
+    Blob bytes;  // fewer than wanted: there the file ends
+  };
+  virtual ~FileDisk() = default;
+  virtual std::optional<uint64_t> FindSize(const std::string& name) = 0;
+  virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
+  // kNotFound: there is no such file.
+  virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;
+  // Ascending; those that begin with `prefix` and come after `after`, at most `count`.
+  virtual std::vector<std::string> List(const std::string& prefix, const std::string& after,
+                                        size_t count) = 0;
+};
+
+class FileStore : public ProtocolCore {
+ public:
+  // Files under way at once; further ones wait. Each holds a descriptor.
+  static constexpr size_t kDraftsMax = 256;
+  // One that gets nothing for so long makes room for another.
+  static constexpr Micros kDraftPatience = std::chrono::seconds(60);
+
+  // `disk` and `outbox` outlive the store.
+  FileStore(const PeerId& self, JobId job, FileDisk& disk, Outbox& outbox)
+      : self_(self), job_(job), disk_(disk), outbox_(outbox) {}
+
+  // From now on this member of the run is answered.
+  void Admit(Incarnation member, Role role) { members_[member] = role; }
+
+  // When a member asked for anything last.
+  Micros asked_at() const { return asked_at_; }  // any thread
+
+  void OnMessage(Micros now, const Envelope& envelope) override;
+  void Tick(Micros) override {}
+  Micros NextDeadline() const override { return kNever; }
+
+ private:
+  struct Draft {
+    std::string name;
+    uint64_t size = 0;
+    std::string hash;
+    std::unique_ptr<FileDraft> file;
+    uint64_t stored = 0;
+    Hash128 so_far;
+    Micros heard_at{0};
+  };
+  using Drafts = std::map<std::pair<Incarnation, uint16_t>, Draft>;
+
+  StoreFileAck OnStore(Micros now, const PeerId& sender, const StoreFile& part);
+  Status Append(Draft& draft, const StoreFile& part) const;
+  Result<Drafts::iterator> FindDraft(Micros now, const PeerId& sender, const StoreFile& part);
+  FilePart OnRead(const ReadFile& wanted);
+
+  const PeerId self_;
+  const JobId job_;
+  FileDisk& disk_;
+  Outbox& outbox_;
+  std::map<Incarnation, Role> members_;
+  std::atomic<Micros> asked_at_{Micros(0)};
+  Drafts drafts_;  // one per member and lane
+};
+
+// Names of members' files. "group/..." are addresses of workers that sum by allreduce.
+bool MayStoreFile(const std::string& name, Incarnation member, Role role);
+bool MayReadFile(const std::string& name);
+
+}  // namespace pando
