@@ -43,15 +43,19 @@ void ProcessLoops::Continue() {
 
 // ---- members -----------------------------------------------------------------------------------
 
-// Where a lane stores and restores: the shared disk, with the answers on the lane's own loop.
+// Where a lane stores and restores: the shared disk, or through the scheduler, with the answers on
+// the lane's own loop.
 class Member::SnapshotDoor : public SnapshotPort {
  public:
-  SnapshotDoor(const Life& life, Loop& loop) : life_(life), loop_(loop) {}
+  SnapshotDoor(const Life& life, Loop& loop, const std::unique_ptr<RecordQueue>& records)
+      : life_(life), loop_(loop), records_(records) {}
   void Serve(Lane* lane) { lane_ = lane; }
   void Store(StoreRequest request) override {
+    if (records_ != nullptr) return records_->Push(std::move(request), Answer());
     life_.around.disk.Store(std::move(request), IsAlive(), Answer());
   }
   void Load(LoadRequest request) override {
+    if (records_ != nullptr) return records_->Push(request, Answer());
     life_.around.disk.Load(std::move(request), IsAlive(), Answer());
   }
 
@@ -68,6 +72,7 @@ class Member::SnapshotDoor : public SnapshotPort {
   }
   const Life& life_;
   Loop& loop_;
+  const std::unique_ptr<RecordQueue>& records_;  // of the member
   Lane* lane_ = nullptr;
 };
 
@@ -77,13 +82,23 @@ Member::Member(Life life, const ViewMember::Identity& identity, uint32_t rank)
   const bool is_server = life_.seat.role == Role::kServer;
   for (uint16_t i = 0; is_server && i < life_.seat.lane_count; ++i)
     AddLane({{self_.node, self_.incarnation, i}, identity.scheduler, identity.job});
+  if (is_server && life_.around.files_travel) AddFiles();
 }
 
 Member::~Member() = default;
 
+void Member::AddFiles() {
+  Loop& loop = life_.loops.Add(life_.is_stopped);
+  const PeerId self{self_.node, self_.incarnation, kClientLane};
+  auto core = std::make_unique<FileClient>(self, kJob, loop.outbox(), kSmallParts);
+  records_ = std::make_unique<RecordQueue>(loop, *core, self.incarnation);
+  loop.SetCore(std::move(core), {.after_event = [this] { records_->Advance(); }, .after_tick = {}});
+  life_.loops.Listen(loop, self);
+}
+
 void Member::AddLane(const ViewMember::Identity& identity) {
   Loop& loop = life_.loops.Add(life_.is_stopped);
-  doors_.push_back(std::make_unique<SnapshotDoor>(life_, loop));
+  doors_.push_back(std::make_unique<SnapshotDoor>(life_, loop, records_));
   Lane::Options options{identity, "sim"};
   options.buffers = life_.around.network.shared_memory().Source(identity.self);
   auto core = std::make_unique<Lane>(options, life_.plan, *doors_.back(), loop.outbox());

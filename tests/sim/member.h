@@ -12,9 +12,10 @@
 #include "scheduler/scheduler.h"
 #include "server/lane.h"
 #include "tests/sim/compute/virtual_computer.h"
-#include "tests/sim/disk.h"
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
+#include "tests/sim/storage/disk.h"
+#include "tests/sim/storage/files.h"
 #include "worker/session.h"
 
 namespace pando::sim {
@@ -65,6 +66,7 @@ struct ProcessAround {  // what a process lives among; all outlive it
   World& world;
   Network& network;
   VirtualDisk& disk;
+  const bool files_travel;  // to the scheduler (P45); else servers share the disk
   JournalDisk& journal;
   RunObserver& observer;
   ProcessKeeper& keeper;
@@ -128,6 +130,7 @@ class Member {
 
  private:
   class SnapshotDoor;
+  void AddFiles();
   void AddLane(const ViewMember::Identity& identity);
   void AddSession(const ViewMember::Identity& identity);
   void AfterTick(const Lane& lane);
@@ -135,6 +138,7 @@ class Member {
   const Life life_;
   const PeerId self_;
   const uint32_t rank_;
+  std::unique_ptr<RecordQueue> records_;  // null: the disk is shared
   std::vector<std::unique_ptr<SnapshotDoor>> doors_;
   std::unique_ptr<VirtualComputer> computer_;
   std::vector<Lane*> lanes_;

@@ -49,6 +49,8 @@ constexpr std::array kMutations{
     NamedMutation{"keep-waiting-dropped", Mutation::kKeepWaitingDropped},
     NamedMutation{"no-sequence-check", Mutation::kNoSequenceCheck},
     NamedMutation{"rewrite-held-slot", Mutation::kRewriteHeldSlot},
+    NamedMutation{"stored-when-sent", Mutation::kStoredWhenSent},
+    NamedMutation{"any-offset", Mutation::kAnyOffset},
 };
 
 }  // namespace

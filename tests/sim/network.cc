@@ -129,7 +129,10 @@ void Network::Transmit(Place from, const Envelope& envelope, const Content& cont
   delay += extra_delay;
   parcel->to = envelope.receiver;
   const bool is_to_scheduler = envelope.receiver.node == kSchedulerNode;
-  if (is_to_scheduler || parcel->to.incarnation == Incarnation(0)) parcel->to = scheduler_;
+  if (is_to_scheduler || parcel->to.incarnation == Incarnation(0)) {
+    parcel->to = scheduler_;
+    if (is_to_scheduler) parcel->to.lane = envelope.receiver.lane;
+  }
   parcel->from = envelope.sender.incarnation;
   parcel->from_place = from;
   parcel->epoch = Epoch(parcel->from, parcel->to.incarnation);

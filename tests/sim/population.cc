@@ -50,10 +50,10 @@ Seat Population::NewSeat(Role role) {
 }
 
 Process& Population::AddProcess(const Seat& seat) {
-  return *parts_.processes.emplace_back(
-      std::make_unique<Process>(seat, *plan_,
-                                ProcessAround{stage_.world, stage_.network, stage_.disk,
-                                              stage_.journal, parts_.observer, parts_.keeper}));
+  return *parts_.processes.emplace_back(std::make_unique<Process>(
+      seat, *plan_,
+      ProcessAround{stage_.world, stage_.network, stage_.disk, stage_.swarm.files_travel,
+                    stage_.journal, parts_.observer, parts_.keeper}));
 }
 
 void Population::StartScheduler(const Seat& seat, bool is_fresh) {

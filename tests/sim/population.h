@@ -12,8 +12,8 @@
 #include "tests/sim/check/checker.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/desk.h"
-#include "tests/sim/disk.h"
 #include "tests/sim/process.h"
+#include "tests/sim/storage/disk.h"
 #include "tests/sim/swarm.h"
 
 namespace pando::sim {

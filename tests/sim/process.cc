@@ -199,7 +199,12 @@ void Process::Lead(const SchedulerStart& start) {
                                                      .is_fresh = start.is_fresh},
                                   plan_, *journal_port_, *observer_door_, loop.outbox());
   scheduler_ = core.get();
+  if (around_.files_travel) {
+    files_ = std::make_unique<SchedulerFiles>(around_.disk, loops_.Add(is_stopped()), self_, kJob);
+    loops_.Listen(files_->loop(), files_->self());
+  }
   loop.SetCore(std::move(core), {.after_tick = [this] {
+                 if (files_ != nullptr) files_->Admit(*scheduler_);
                  if (scheduler_->finished() || scheduler_->fenced()) Leave();
                }});
   around_.network.SetScheduler(self_);

@@ -99,6 +99,7 @@ class Process {
   std::unique_ptr<JournalPort> journal_port_;
   std::unique_ptr<ObserverDoor> observer_door_;
   Scheduler* scheduler_ = nullptr;
+  std::unique_ptr<SchedulerFiles> files_;  // null: the disk is shared
 };
 
 }  // namespace pando::sim

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocu
     "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
     "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
     "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
-    "hosts",     "stops",      "engines",  "hostile",  "declared"};
+    "hosts",     "stops",      "engines",  "hostile",  "files",      "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -92,6 +92,10 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
     case Focus::kEngines:  // the agreement is soon over
       swarm.fault_phase = milliseconds(800);
       return Allow(swarm, {kKillScheduler, kSecondScheduler, kPause, kKillWorker, kJoinWorker});
+    case Focus::kFiles:
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
+      return Allow(swarm, {kKillServer, kKillAllServers, kKillScheduler, kPause, kPartition, kReset,
+                           kDiskTrouble, kJoinServer, kSnapshotNow, kLateCopy, kStop});
     case Focus::kPartials:
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
     case Focus::kSilences:
@@ -198,6 +202,8 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   Chance hostile(Chance(chance).Next() + 12);
   if (focus == Focus::kHostile || (focus == Focus::kNone && hostile.OneIn(0.1)))
     swarm.hostile_interval = milliseconds(hostile.Between(1, 20));
+  Chance files(Chance(chance).Next() + 13);  // nor does this
+  swarm.files_travel = focus == Focus::kFiles || (focus == Focus::kNone && files.OneIn(0.5));
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
@@ -276,6 +282,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
     job.servers = std::max(job.servers, 2u);
   }
   if (focus == Focus::kRollbacks) job.replicas = 1;
+  if (focus == Focus::kFiles) job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
   if (focus == Focus::kHosts || focus == Focus::kEngines) job.workers = std::max(job.workers, 2u);
   if (focus == Focus::kHandovers) {
     job.servers = 3;

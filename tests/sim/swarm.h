@@ -66,6 +66,7 @@ enum class Focus : uint8_t {
   kStops,       // the run is stopped and resumed, while processes die
   kEngines,     // GPU workers agree on engines, while schedulers and workers die
   kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
+  kFiles,       // snapshots travel to the scheduler, with any deaths
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
@@ -89,6 +90,7 @@ struct Swarm {
   bool has_flip = false;
   double server_share = 0.5;   // of the faults of servers and workers
   double speed_spread = 1;     // the slowest worker's time over the fastest's
+  bool files_travel = false;   // to the scheduler and back (P45)
   bool shares_memory = false;  // payloads are read where they lie (P42)
   size_t push_window_bytes = PushWindow::kBytesMax;
   uint32_t host_count = 3;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/sim/check/verdict.h"
-#include "tests/sim/disk.h"
 #include "tests/sim/process.h"
+#include "tests/sim/storage/disk.h"
 
 namespace pando::sim {
 

@@ -35,6 +35,7 @@ class Filler {
   explicit Filler(Draw& draw) : draw_(draw), chance_(draw.chance) {}
 
   void operator()(const auto&... fields) { (FillField(fields), ...); }
+  void BytesPayload(Blob& to) { Payload(to); }
   void Payload(Blob& to) {
     const bool is_near = chance_.OneIn(kNear) && draw_.shard.value() < shard_count();
     const size_t bytes =

@@ -1,4 +1,4 @@
-#include "tests/sim/disk.h"
+#include "tests/sim/storage/disk.h"
 
 #include <algorithm>
 #include <memory>
@@ -72,6 +72,29 @@ void VirtualDisk::Drop(const SnapshotManifest& manifest) {
                   [&](const Record& record) { return record.file == manifest.shards[s].file; });
     if (records->second.empty()) records_.erase(records);
   }
+}
+
+std::pair<VirtualDisk::Key, const VirtualDisk::Record*> VirtualDisk::FindFile(
+    const std::string& file) const {
+  for (const auto& [key, records] : records_) {
+    const auto found = std::ranges::find(records, file, &Record::file);
+    if (found != records.end()) return {key, &*found};
+  }
+  return {};
+}
+
+std::vector<std::string> VirtualDisk::Files() const {
+  std::vector<std::string> files;
+  for (const auto& [key, records] : records_) {
+    for (const Record& record : records) files.push_back(record.file);
+  }
+  return files;
+}
+
+bool VirtualDisk::FailsNow() {
+  const bool fails = is_troubled() && world_.chance().OneIn(failure_share_);
+  failed_count_ += fails ? 1 : 0;
+  return fails;
 }
 
 void VirtualDisk::Trouble(Micros until, double slowness, double failure_share) {

@@ -40,6 +40,16 @@ class VirtualDisk {
   bool is_troubled() const { return world_.now() < troubled_until_; }
   Micros troubled_until() const { return troubled_until_; }
 
+  // ---- as the files of a store (P45)
+  using Key = std::pair<SnapshotRef, ShardId>;
+  void Keep(const Key& key, Record record) { records_[key].push_back(std::move(record)); }
+  std::pair<Key, const Record*> FindFile(const std::string& file) const;
+  std::vector<std::string> Files() const;
+  // Whether trouble makes this request fail, which is counted.
+  bool FailsNow();
+  void NoteLost() { ++lost_count_; }
+  void NoteUnread() { has_unread_ = true; }
+
   // Finished writes of this shard, any of which a reader may meet.
   const std::vector<Record>* Find(SnapshotRef snapshot, ShardId shard) const;
   uint64_t failed_count() const { return failed_count_; }
@@ -61,7 +71,7 @@ class VirtualDisk {
   uint64_t lost_count_ = 0;  // torn: the process died while it wrote
   uint64_t loaded_count_ = 0;
   bool has_unread_ = false;
-  std::map<std::pair<SnapshotRef, ShardId>, std::vector<Record>> records_;
+  std::map<Key, std::vector<Record>> records_;
 };
 
 class JournalDisk {
