@@ -43,6 +43,7 @@ struct pando_worker {
   std::map<std::thread::id, std::string> errors;
   std::string end_text;
   std::string run_dir;
+  std::string weights_dir;
   // The program's thread alone:
   std::shared_ptr<const pando::CurrentWork> current;
   std::vector<uint64_t> peeked;
@@ -297,14 +298,18 @@ pando_result pando_describe(pando_worker* worker, pando_run* run) {
     if (!program.has_joined()) return EndFor(worker) == PANDO_END ? PANDO_END : NotJoined(worker);
     const ProgramWorker::Facts& facts = program.facts();
     const pando::JobPlan& plan = program.plan();
-    worker->run_dir = pando::RunDirFor(facts.membership);
+    const ProgramWorker::Ending* ending = program.ending();
+    std::lock_guard lock(worker->mutex);
+    const bool has_weights = ending != nullptr && ending->weights != nullptr;
+    std::string& run_dir = has_weights ? worker->weights_dir : worker->run_dir;
+    run_dir = has_weights ? ending->weights->path() : pando::RunDirFor(facts.membership);
     *run = {.rank = facts.membership.rank,
             .seed = plan.job.seed,
             .step_count = plan.steps.step_count(),
             .steps_per_epoch = plan.steps.steps_per_epoch(),
             .micro_batches = plan.job.micro_batches,
             .took_over = facts.took_over ? 1u : 0u,
-            .run_dir = worker->run_dir.c_str()};
+            .run_dir = run_dir.c_str()};
     return PANDO_OK;
   });
 }

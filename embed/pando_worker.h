@@ -117,7 +117,9 @@ typedef struct pando_run {
   uint64_t steps_per_epoch;
   uint32_t micro_batches; /* of a step */
   uint32_t took_over;     /* 1: version 0 is another worker's, and differs from ours */
-  const char* run_dir;    /* the run's folder; valid until pando_close */
+  /* The run's folder, on the scheduler's machine. Once the run is completed, a folder of this
+   * machine that has final.safetensors. Valid until pando_close. */
+  const char* run_dir;
 } pando_run;
 PANDO_API pando_result pando_describe(pando_worker* worker, pando_run* run);
 

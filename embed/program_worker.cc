@@ -5,17 +5,20 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <exception>
 #include <tuple>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/clock.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "node/log.h"
 #include "node/process_timeline.h"
+#include "node/remote_files.h"
 #include "plan/external_model.h"
 
 namespace pando {
@@ -89,13 +92,13 @@ void ProgramWorker::Run() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   SeparateFiles(std::array{leave_.fd(), files_.fd(), news_.mailbox().fd(), close_.fd()});
   files_.Start();
-  Result<std::optional<Stop>> end = std::optional<Stop>();
+  Result<Ending> end = Ending();
   try {
     end = LiveToTheEnd();
   } catch (const std::exception& error) {
     end = Internal(fmt::format("out of memory, or a fault of Pando: {}", error.what()));
   }
-  Conclude(end.ok() ? Ending{Status(), *end} : Ending{end.status(), std::nullopt});
+  Conclude(end.ok() ? *std::move(end) : Ending{.failure = end.status()});
   // The program may still be in a call, with parameters in its hands.
   pollfd closed{close_.fd(), POLLIN, 0};
   while (!close_.is_requested()) poll(&closed, 1, -1);
@@ -110,7 +113,7 @@ void ProgramWorker::Run() {
 }
 
 // Through all memberships of this process.
-Result<std::optional<Stop>> ProgramWorker::LiveToTheEnd() {
+Result<ProgramWorker::Ending> ProgramWorker::LiveToTheEnd() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kMember));
@@ -121,8 +124,8 @@ Result<std::optional<Stop>> ProgramWorker::LiveToTheEnd() {
   host_lines_.emplace(*transport_);
   while (true) {
     is_given_up_ = false;
-    PANDO_ASSIGN_OR_RETURN(const std::optional<Stop> stop, Live());
-    if (!is_given_up_ || close_.is_requested()) return stop;
+    PANDO_ASSIGN_OR_RETURN(Ending ending, Live());
+    if (!is_given_up_ || close_.is_requested()) return ending;
     incarnation_ = NewIncarnation();
     host_lines_->Close();
     transport_->SpeakAs({kUnknownNode, incarnation_, 0});
@@ -141,11 +144,11 @@ Result<MembershipEnd> ProgramWorker::Join(std::optional<Membership>* membership)
 }
 
 // From the registration of one incarnation to its end.
-Result<std::optional<Stop>> ProgramWorker::Live() {
+Result<ProgramWorker::Ending> ProgramWorker::Live() {
   std::optional<Membership> membership;
   PANDO_ASSIGN_OR_RETURN(const MembershipEnd end, Join(&membership));
   is_given_up_ = end == MembershipEnd::kGivenUp;
-  if (!membership) return std::optional<Stop>();
+  if (!membership) return Ending();
   wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank)});
   // The run goes on without a program that does not fit it.
@@ -191,11 +194,35 @@ Status ProgramWorker::Enter(const Membership& membership) {
   return Status();
 }
 
-Result<std::optional<Stop>> ProgramWorker::Train(const Membership& membership) {
+// Part by part: they may be large.
+Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std::string& folder) {
+  constexpr Micros kSchedulerWaits = std::chrono::seconds(5);
+  constexpr uint64_t kPartBytes = 4 << 20;
+  constexpr const char* kName = "final.safetensors";
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
+                         RemoteFiles::Dial({.context = *context_,
+                                            .membership = membership,
+                                            .scheduler_endpoint = options_.scheduler,
+                                            .lane = FilesLane::kWeights,
+                                            .folder = "",
+                                            .stop_fd = close_.fd(),
+                                            .patience = kSchedulerWaits}));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> from, files->Open(kName));
+  PANDO_ASSIGN_OR_RETURN(AtomicFile to, AtomicFile::Create(folder + "/" + kName));
+  std::vector<std::byte> part;
+  for (uint64_t at = 0; at < from->size(); at += part.size()) {
+    part.resize(std::min(kPartBytes, from->size() - at));
+    PANDO_RETURN_IF_ERROR(from->Read(at, part));
+    PANDO_RETURN_IF_ERROR(to.Write(part));
+  }
+  return to.Commit();
+}
+
+Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership) {
   HeartbeatSender heartbeat(*context_, HeartbeatOptions(membership, options_.scheduler),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
-  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kWorker);
+  const MemberTimeline timeline(membership, Role::kWorker);
   const ClockProbe clock(*context_, options_.scheduler, timeline.get());
   SessionWorker worker({.transport = *transport_,
                         .shutdown = leave_,
@@ -208,7 +235,7 @@ Result<std::optional<Stop>> ProgramWorker::Train(const Membership& membership) {
                         .buffers = buffers_,
                         .ready = {.kind = options_.kind},
                         .timeline = timeline.get(),
-                        .protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr,
+                        .protocol = timeline.OpenTrack("protocol"),
                         .stop = &close_});
   const auto tell = [&](const Session& session, Micros now) {
     computer_->Tidy();
@@ -218,10 +245,17 @@ Result<std::optional<Stop>> ProgramWorker::Train(const Membership& membership) {
     heartbeat.Update(MakeHeartbeat(membership.job_id, session, content, *transport_, now));
   };
   const Result<MembershipEnd> end = worker.Run(tell);
-  WarnOfLost(timeline.get());
+  timeline.Close(*context_, options_.scheduler, close_.fd());
   if (!end.ok()) return end.status();
   is_given_up_ = *end == MembershipEnd::kGivenUp;
-  return worker.stop();
+  Ending ending{.stop = worker.stop()};
+  const bool is_completed = ending.stop && ending.stop->reason == StopReason::kCompleted;
+  if (!is_completed || SharesRunFolder(membership)) return ending;
+  const auto folder = std::make_shared<const TemporaryFolder>();
+  const Status fetched = FetchFinalWeights(membership, folder->path());
+  if (fetched.ok()) ending.weights = folder;
+  if (!fetched.ok()) spdlog::warn("the final weights are not here: {}", fetched.message());
+  return ending;
 }
 
 }  // namespace pando

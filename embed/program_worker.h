@@ -20,6 +20,7 @@
 #include "common/status.h"
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"
+#include "files/temporary_folder.h"
 #include "net/heartbeat.h"
 #include "net/zmq/zmq_context.h"
 #include "node/node_join.h"
@@ -62,6 +63,8 @@ class ProgramWorker {
   struct Ending {
     Status failure;            // of this process; ok: `stop` says how
     std::optional<Stop> stop;  // none: the run was over
+    // Has final.safetensors, if the run folder is on another machine; null: there is none.
+    std::shared_ptr<const TemporaryFolder> weights;
   };
   // Of a run that has this process.
   struct Facts {
@@ -87,12 +90,13 @@ class ProgramWorker {
 
  private:
   void Run();
-  Result<std::optional<Stop>> LiveToTheEnd();
-  Result<std::optional<Stop>> Live();
+  Result<Ending> LiveToTheEnd();
+  Result<Ending> Live();
   Result<MembershipEnd> Join(std::optional<Membership>* membership);
   Status Check(const Membership& membership) const;
   Status Enter(const Membership& membership);
-  Result<std::optional<Stop>> Train(const Membership& membership);
+  Result<Ending> Train(const Membership& membership);
+  Status FetchFinalWeights(const Membership& membership, const std::string& folder);
   void Conclude(Ending ending);
 
   Options options_;

@@ -330,6 +330,9 @@ const std::vector<JobKey> kKeys = {
      "number of newest complete snapshots to keep", kSnapshots},
     {At<&Job::snapshot_best>(), "snapshot.best", "--snapshot-best", "",
      "also store evaluated versions, and keep the one with the best accuracy"},
+    {Among<&Job::snapshot_store>({"scheduler", "folder"}), "snapshot.store", "", "",
+     "where servers send snapshots: to the scheduler, which keeps them in the run folder, or into "
+     "that folder themselves, which all machines then share"},
     {At<&Job::verify_every>(), "verify.every", "--verify-every", "micro-batches",
      "two workers compute one of this many micro-batches, and the results are compared; 0: none",
      kSteps},

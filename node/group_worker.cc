@@ -84,8 +84,14 @@ Status GroupServer::Serve() {
                      .scheduler = membership_.scheduler,
                      .content = {.activity = Activity::kServing}});
   PANDO_RETURN_IF_ERROR(heartbeat_->Start());
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<RunFiles> files,
+                         ReachRunFolder({.context = worker_.context,
+                                         .membership = membership_,
+                                         .scheduler_endpoint = worker_.scheduler_endpoint,
+                                         .lane = FilesLane::kSnapshots,
+                                         .folder = "snapshots"}));
   store_ = std::make_unique<SnapshotStore>(SnapshotStore::Options{
-      .folder = membership_.snapshot_dir, .process = incarnation_, .job = membership_.job_id});
+      .files = std::move(files), .process = incarnation_, .job = membership_.job_id});
   snapshots_ = std::make_unique<SnapshotStore::Port>(*store_);
   lane_ = std::make_unique<Lane>(
       Lane::Options{.identity = {membership_.self, membership_.scheduler, membership_.job_id},
@@ -225,11 +231,31 @@ GroupWorker::GroupWorker(const WorkerParts& parts)
 // The exchange first: it calls the others. Then the rest, from the last to the first.
 GroupWorker::~GroupWorker() {
   is_ending_ = true;
+  if (group_files_ != nullptr) group_files_->Interrupt();
   tasks_.Close();
   exchange_.Stop();
 }
 
+// Where the ranks tell each other their addresses.
+Status GroupWorker::ReachGroupFiles() {
+  if (parts_.membership.files_endpoint.empty()) {
+    std::error_code ignored;  // writing says what is wrong
+    std::filesystem::create_directories(
+        std::filesystem::path(RunDirFor(parts_.membership)) / "group", ignored);
+  }
+  PANDO_ASSIGN_OR_RETURN(
+      group_files_,
+      ReachRunFolder({.context = parts_.context,
+                      .membership = parts_.membership,
+                      .scheduler_endpoint = parts_.scheduler_endpoint,
+                      .lane = FilesLane::kGroup,
+                      .folder = "group",
+                      .patience = std::chrono::milliseconds(parts_.start_timeout_ms)}));
+  return Status();
+}
+
 Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
+  PANDO_RETURN_IF_ERROR(ReachGroupFiles());
   PANDO_ASSIGN_OR_RETURN(std::optional<MembershipEnd> ended, StartServer());
   if (ended) return *ended;
   NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
@@ -250,6 +276,7 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
            .on_view = dial,
            .is_finished = [&] { return session_.finished() || !dialed.ok() || watch.verdict(); }});
   is_ending_ = true;
+  group_files_->Interrupt();
   tasks_.Close();
   if (server_ != nullptr && session_.finished()) server_->AwaitEnd();
   LetGo(watch.verdict().has_value());
@@ -304,7 +331,8 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
       ConnectGlooGroup({.rank = rank,
                         .size = group_size_,
                         .address = address,
-                        .folder = group_folder_,
+                        .files = group_files_.get(),
+                        .prefix = group_name_,
                         .algorithm = plan_.job.allreduce,
                         .step_bytes = plan_.layout.float_count() * sizeof(float),
                         .connect_timeout = timeout},
@@ -357,10 +385,7 @@ void GroupWorker::Begin(const View& view) {
   const auto worker_count = std::ranges::count(view.nodes, Role::kWorker, &NodeInfo::role);
   group_size_ = static_cast<uint32_t>(worker_count);
   first_ = view.restore.version;
-  const std::filesystem::path run_dir =
-      std::filesystem::path(parts_.membership.snapshot_dir).parent_path();
-  group_folder_ =
-      run_dir / "group" / fmt::format("{:016x}", view.shards.front().primary.incarnation.value());
+  group_name_ = HexText(view.shards.front().primary.incarnation.value());
   // Any thread asks, while this one may be about to end: the share follows from the view alone.
   exchange_.Begin(StepReading(first_), [this, view](Step step) {
     const MicroBatchTree tree = plan_.steps.Tree(step);

@@ -25,6 +25,7 @@
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
 #include "node/node_join.h"
+#include "node/remote_files.h"
 #include "node/session_worker.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
@@ -115,6 +116,7 @@ class GroupWorker : private GroupPort, private ExchangePort {
   void Begin(const View& view) override;
   void OnVersion(Version version) override;
 
+  Status ReachGroupFiles();
   Result<std::optional<MembershipEnd>> StartServer();
   void LetGo(bool has_verdict);
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
@@ -126,7 +128,8 @@ class GroupWorker : private GroupPort, private ExchangePort {
   const JobPlan& plan_;
   Mailbox<Task> tasks_;  // for the protocol thread
   std::atomic<bool> is_ending_ = false;
-  std::string group_folder_;  // set by Begin, before the exchange's thread reads them
+  std::unique_ptr<RunFiles> group_files_;
+  std::string group_name_;  // set by Begin, before the exchange's thread reads them
   uint32_t group_size_ = 1;
   Version first_;
   GradientExchange exchange_;

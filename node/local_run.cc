@@ -21,6 +21,7 @@
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/system.h"
+#include "files/temporary_folder.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/processes.h"
@@ -44,24 +45,6 @@ constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
 constexpr std::chrono::seconds kEndPatience{10};
 // For servers and workers to leave once the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
-
-// A folder for ipc sockets, whose paths may have 107 bytes at most, which run folders may exceed.
-class SocketFolder {
- public:
-  SocketFolder() {
-    std::string path = (std::filesystem::temp_directory_path(error_) / "pando-XXXXXX").string();
-    if (!error_ && mkdtemp(path.data()) != nullptr) path_ = path;
-  }
-  ~SocketFolder() {
-    if (!path_.empty()) std::filesystem::remove_all(path_, error_);
-  }
-  SocketFolder(const SocketFolder&) = delete;
-  const std::string& path() const { return path_; }  // empty where it could not be made
-
- private:
-  std::error_code error_;
-  std::string path_;
-};
 
 Status CheckSocketPath(const std::string& endpoint) {
   if (ParseEndpoint(endpoint).ok()) return Status();
@@ -163,7 +146,8 @@ class LocalRun {
   RunChaos& chaos_;
   std::optional<Micros> chaos_since_;  // where its time counts from
   ShutdownSignal shutdown_;
-  std::optional<SocketFolder> sockets_;  // where the transport is ipc
+  std::optional<TemporaryFolder> sockets_;  // whose paths may have 107 bytes, which run folders
+                                            // exceed  // where the transport is ipc
   Keys keys_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
@@ -209,8 +193,8 @@ Status LocalRun::StartScheduler() {
       return InvalidArgument(
           "cannot make a folder for sockets in the temporary folder; use --transport tcp");
     }
-    // A server's lanes add "-12" to its name.
-    PANDO_RETURN_IF_ERROR(CheckSocketPath(BindEndpoint("server-999") + "-255"));
+    // A server's lanes add "-12" to its name, and the file store adds to the scheduler's.
+    PANDO_RETURN_IF_ERROR(CheckSocketPath(BindEndpoint("server-999") + "-255-x"));
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
@@ -508,11 +492,12 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 
 }  // namespace
 
-// Each member has a connection for data and one for heartbeats.
+// Each member has a connection for data and one for heartbeats, and to the file store a server has
+// two and a worker one. A file that is being stored takes one more.
 Status CheckFilesOfScheduler(const Job& job) {
   constexpr uint64_t kOwnFiles = 40;
   const uint64_t servers = job.strategy == Strategy::kAllreduce ? 1 : job.servers;
-  return CheckFileLimit(kOwnFiles + 2 * (job.workers + servers),
+  return CheckFileLimit(kOwnFiles + 3 * job.workers + 5 * servers,
                         fmt::format("a scheduler of {} workers", job.workers));
 }
 

@@ -19,7 +19,6 @@
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/address.h"
-#include "run/initial_weights.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -209,17 +208,11 @@ Status CheckRunFolder(const Membership& membership) {
   }
   const bool may_pass = errno != ENOENT && errno != ENOTDIR && errno != EACCES && errno != EROFS;
   if (may_pass) return Unavailable("cannot reach the run's folder: " + problem);
-  return InvalidArgument(
-      fmt::format("a server stores snapshots in the run's folder, and on {} it cannot ({}); share "
-                  "the folder at this path, or start only workers here (--servers 0)",
-                  HostName(), problem));
-}
-
-Status ReadRunFolder(const Membership& membership, JobPlan* plan) {
-  PANDO_RETURN_IF_ERROR(CheckRunFolder(membership));
-  PANDO_ASSIGN_OR_RETURN(plan->initial,
-                         ReadInitialWeights(RunDirFor(membership), plan->job, plan->layout));
-  return Status();
+  return InvalidArgument(fmt::format(
+      "with snapshot.store = \"folder\" a server stores snapshots in the run's folder, and "
+      "on {} it cannot ({}); share the folder at this path, or start only workers here "
+      "(--servers 0)",
+      HostName(), problem));
 }
 
 LocalEvents NodeWatch::Source() {

@@ -78,11 +78,9 @@ Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& me
 
 // Where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);
-// A server stores snapshots in the run's folder and starts from them.  kInvalidArgument if it
-// cannot, which says what to do; kUnavailable if that may pass.
+// With snapshot.store = "folder" a server stores snapshots in the run's folder and starts from
+// them. kInvalidArgument if it cannot, which says what to do; kUnavailable if that may pass.
 Status CheckRunFolder(const Membership& membership);
-// Checks the folder, and reads what the run starts from into the plan.
-Status ReadRunFolder(const Membership& membership, JobPlan* plan);
 
 // NodeWatch attends to what a server or worker does by itself while it is a member: a signal asks
 // it to leave in order; a second one ends it at once. While the scheduler is silent, a process that

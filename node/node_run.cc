@@ -108,6 +108,7 @@ Status NodeRun::StartAll() {
       extra.insert(extra.end(),
                    {"--bind", is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind});
     if (args_.insecure) extra.emplace_back("--insecure");
+    for (const std::string& label : args_.labels) extra.insert(extra.end(), {"--label", label});
     PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {

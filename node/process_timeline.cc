@@ -12,6 +12,9 @@
 
 #include "common/clock.h"
 #include "common/system.h"
+#include "job/job_file.h"
+#include "node/remote_files.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
@@ -53,20 +56,50 @@ std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder
   return nullptr;
 }
 
-std::unique_ptr<Timeline> OpenTimeline(const Membership& membership, Role role) {
-  const std::filesystem::path folder =
-      std::filesystem::path(membership.snapshot_dir).parent_path() / "timeline";
-  return OpenTimeline(membership.job, folder.string(),
-                      fmt::format("{} {}", EnumName(role), membership.rank),
-                      membership.self.incarnation.value());
-}
-
 void WarnOfLost(const Timeline* timeline) {
   if (timeline == nullptr || timeline->lost_count() == 0) return;
   spdlog::warn(
       "the timeline lacks the last {} spans of this process: its file is full, or the disk is; "
       "give fewer steps with --timeline-steps A:B",
       timeline->lost_count());
+}
+
+MemberTimeline::MemberTimeline(const Membership& membership, Role role) : membership_(membership) {
+  if (membership.job.timeline.empty()) return;
+  if (!SharesRunFolder(membership)) folder_.emplace();
+  const std::string folder =
+      folder_ ? folder_->path() : RunFolder::Open(RunDirFor(membership)).TimelinePath();
+  timeline_ =
+      OpenTimeline(membership.job, folder, fmt::format("{} {}", EnumName(role), membership.rank),
+                   membership.self.incarnation.value());
+}
+
+void MemberTimeline::Close(ZmqContext& context, const std::string& scheduler_endpoint,
+                           int stop_fd) const {
+  WarnOfLost(timeline_.get());
+  if (timeline_ == nullptr || !folder_) return;
+  const Status sent = Send(context, scheduler_endpoint, stop_fd);
+  if (!sent.ok()) spdlog::warn("the timeline lacks this process: {}", sent.message());
+}
+
+Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_endpoint,
+                            int stop_fd) const {
+  constexpr Micros kSchedulerWaits = std::chrono::seconds(5);
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
+                         RemoteFiles::Dial({.context = context,
+                                            .membership = membership_,
+                                            .scheduler_endpoint = scheduler_endpoint,
+                                            .lane = FilesLane::kTimeline,
+                                            .folder = "timeline",
+                                            .stop_fd = stop_fd,
+                                            .patience = kSchedulerWaits}));
+  std::error_code ignored;  // then there is no file
+  for (const auto& entry : std::filesystem::directory_iterator(folder_->path(), ignored)) {
+    PANDO_ASSIGN_OR_RETURN(const std::string bytes, ReadTextFile(entry.path().string()));
+    PANDO_RETURN_IF_ERROR(
+        files->Store(entry.path().filename().string(), {std::as_bytes(std::span(bytes))}));
+  }
+  return Status();
 }
 
 // ---- what leaves --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/timeline.h"
+#include "files/temporary_folder.h"
 #include "net/client.h"
 #include "net/event_loop.h"
 #include "node/node_join.h"
@@ -28,10 +29,30 @@ namespace pando {
 // machine.
 std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder,
                                        const std::string& process, uint64_t incarnation);
-// That of a server or worker: beside the snapshots.
-std::unique_ptr<Timeline> OpenTimeline(const Membership& membership, Role role);
 // Says, once the process is done, that the file could not take all.
 void WarnOfLost(const Timeline* timeline);
+
+// MemberTimeline: that of a server or worker. On a machine that does not share the run folder it is
+// kept in a temporary one and sent to the scheduler at the end (P45); that of a process that is
+// killed there is lost.
+class MemberTimeline {
+ public:
+  // `membership` outlives it.
+  MemberTimeline(const Membership& membership, Role role);
+  Timeline* get() const { return timeline_.get(); }  // null: the job asks for none
+  TimelineTrack* OpenTrack(const std::string& name) const {
+    return timeline_ ? &timeline_->OpenTrack(name) : nullptr;
+  }
+  // At the end of the process. Waits some seconds for the scheduler, unless `stop_fd` is readable.
+  void Close(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
+
+ private:
+  Status Send(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
+
+  const Membership& membership_;
+  std::optional<TemporaryFolder> folder_;  // none: it is in the run folder
+  std::unique_ptr<Timeline> timeline_;
+};
 
 // TimelineOutbox notes when gradients (push), parameters (reply) and roots (replicate) leave, shard
 // by shard: what sending a message took is shared out by their bytes.

@@ -40,12 +40,20 @@ Status CheckKeysFit(const Job& job);
 // life of the scheduler has left in the folder's journal.
 int RunScheduler(const SchedulerArgs& args);
 
+// "rack=a", "host=b": what fails together, so that a shard's replicas are apart.
+struct Labels {
+  std::string host;  // of the machine; empty: by the kernel's boot id
+  std::string rack;
+};
+Result<Labels> ParseLabels(const std::vector<std::string>& labels);
+
 struct ServerArgs {
   std::string join;  // the scheduler's endpoint
   // Or "ipc://PREFIX": lane i binds PREFIX-i. Empty: a free port of this machine's address on the
   // way to the scheduler.
   std::string bind;
   uint32_t lanes = 0;  // 0: by cores
+  std::vector<std::string> labels;
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
   Keys keys = {};
@@ -100,6 +108,7 @@ struct NodeArgs {
   std::string device = "auto";           // of the workers: auto, cpu, cuda or cuda:N
   uint32_t threads = 0;                  // per worker; 0: by cores, or as the job says
   uint32_t lanes = 0;                    // per server; 0: by cores
+  std::vector<std::string> labels;       // of the servers
   std::string data_path;                 // where this machine has the data; empty: as the job says
   std::string data_cache;                // and keeps decoded photographs; empty: as the job says
   std::string log_dir;                   // a log for each process; empty: standard error

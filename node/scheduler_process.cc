@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,7 @@
 #include "net/event_loop.h"
 #include "net/zmq/zmq_context.h"
 #include "node/declaration.h"
+#include "node/file_service.h"
 #include "node/log.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
@@ -187,11 +189,13 @@ class SchedulerProcess : public RunObserver {
  private:
   Status Lead();
   void TrustMembers(Transport& transport);
+  Status StartFiles(JobId job, const std::string& bound);
   bool WaitForJournal(Transport& transport, const Status& why);
   Scheduler::Options CoreOptions() const;
   void KeepBestWeights();
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
+  void AwaitLastFiles();
   double ImagesPerSecond(Micros now) const;
 
   const SchedulerArgs& args_;
@@ -209,11 +213,15 @@ class SchedulerProcess : public RunObserver {
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
   PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
+  std::unique_ptr<FileService> files_;  // null: the run folder is shared
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t sample_count_ = 0;  // trained on, in this life
-  Micros gathering_since_{0};
-  Micros note_at_{0};
-  bool has_timed_out_ = false;
+  struct Gathering {           // of the processes that the run starts with
+    Micros since{0};
+    Micros note_at{0};
+    bool has_timed_out = false;
+  };
+  Gathering gathering_;
   bool is_waiting_ = false;     // for the journal
   uint32_t trusted_below_ = 0;  // members with lower ids are
   std::string endpoint_;        // where others reach this process
@@ -232,6 +240,7 @@ int SchedulerProcess::Run() {
   if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
   const bool is_over = scheduler_ && scheduler_->finished();
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
+  files_.reset();
   if (is_over && plan_.job.snapshot_best) KeepBestWeights();
   if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
   const int exit_code =
@@ -279,18 +288,21 @@ Status SchedulerProcess::Lead() {
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
-  const Scheduler::Options options = CoreOptions();
+  Scheduler::Options options = CoreOptions();
+  PANDO_RETURN_IF_ERROR(StartFiles(options.job, *endpoint));
+  if (files_) options.files_endpoint = files_->endpoint();
   recorder_.summary().run_id = HexText(options.job.value());
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
   journal_.SetWait([&](const Status& why) { return WaitForJournal(transport, why); });
   TrustMembers(transport);  // of earlier lives
-  gathering_since_ = SteadyNow();
-  note_at_ = gathering_since_ + kWaitingNoteInterval;
+  gathering_.since = SteadyNow();
+  gathering_.note_at = gathering_.since + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
                      {-1, [&](Micros) { TrustMembers(transport); }}},
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
   if (scheduler_->fenced()) return scheduler_->journal_status();
+  AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
@@ -298,7 +310,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().evaluation_seconds =
       std::chrono::duration<double>(scheduler_->Times(SteadyNow()).evaluation).count();
   const Stop& stop = scheduler_->stop();
-  if (has_timed_out_) return Unavailable(stop.text);
+  if (gathering_.has_timed_out) return Unavailable(stop.text);
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
@@ -306,8 +318,24 @@ Status SchedulerProcess::Lead() {
 void SchedulerProcess::TrustMembers(Transport& transport) {
   const RunMembers& membership = scheduler_->membership();
   if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
-  for (const auto& [node, member] : membership.members().all())
-    transport.guard().Trust(member.peer.incarnation, member.registration.public_key);
+  for (const auto& [node, member] : membership.members().all()) {
+    const Register& registration = member.registration;
+    transport.guard().Trust(member.peer.incarnation, registration.public_key);
+    if (files_) files_->Admit(member.peer.incarnation, registration.role, registration.public_key);
+  }
+}
+
+Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
+  if (plan_.job.snapshot_store == "folder") return Status();
+  PANDO_ASSIGN_OR_RETURN(files_,
+                         FileService::Start({.context = context_,
+                                             .scheduler = parts_.incarnation,
+                                             .job = job,
+                                             .folder = RunFolder::Open(args_.run_dir),
+                                             .bound = bound,
+                                             .insecure = args_.insecure,
+                                             .is_fresh = args_.is_resumed || !parts_.state}));
+  return Status();
 }
 
 // In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
@@ -362,20 +390,32 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
 void SchedulerProcess::Watch(Micros now) {
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
-  if (scheduler_->IsMeasuring()) gathering_since_ = now;  // that takes its time
-  const auto waited = now - gathering_since_;
+  if (scheduler_->IsMeasuring()) gathering_.since = now;  // that takes its time
+  const auto waited = now - gathering_.since;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
-    has_timed_out_ = true;
+    gathering_.has_timed_out = true;
     scheduler_->End(
         now, StopReason::kFailed,
         fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
                     waited / std::chrono::seconds(1),
                     ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")));
-  } else if (now >= note_at_) {
+  } else if (now >= gathering_.note_at) {
     recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
                                scheduler_->MissingText()));
-    note_at_ += kWaitingNoteInterval;
+    gathering_.note_at += kWaitingNoteInterval;
   }
+}
+
+// Processes of other machines send their timeline when they end, and programs get the final
+// weights.
+void SchedulerProcess::AwaitLastFiles() {
+  const bool has_weights =
+      IsExternal(plan_.job) && scheduler_->stop().reason == StopReason::kCompleted;
+  const Result<Endpoint> endpoint = ParseEndpoint(endpoint_);
+  const Result<bool> is_local = endpoint.ok() ? IsLocal(*endpoint) : Result<bool>(false);
+  const bool is_alone = is_local.ok() && *is_local;
+  if (files_ != nullptr && !is_alone && (has_weights || !plan_.job.timeline.empty()))
+    files_->AwaitQuiet(shutdown_.fd());
 }
 
 double SchedulerProcess::ImagesPerSecond(Micros now) const {

@@ -63,8 +63,8 @@ Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorde
     record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
     manifest.shards.push_back({record.hash, file});
   }
-  const std::string path = folder.SnapshotsPath() + "/" + file;
-  PANDO_RETURN_IF_ERROR(WriteSnapshotFile(path, state.job, snapshot, records));
+  FolderFiles files(folder.SnapshotsPath());
+  PANDO_RETURN_IF_ERROR(WriteSnapshotFile(files, file, state.job, snapshot, records));
   PANDO_RETURN_IF_ERROR(SnapshotFolder(folder.SnapshotsPath(), {}).OnComplete(manifest));
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), process.value()));

@@ -19,6 +19,7 @@
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
+#include "node/remote_files.h"
 #include "node/run_model.h"
 #include "run/snapshot_store.h"
 #include "run/update_threads.h"
@@ -89,6 +90,14 @@ struct Seat {
   Status dialed;  // a backup that cannot be dialed would never acknowledge, and the job would hang
 };
 
+// What the kernel takes with it: all containers of a machine. Where it does not say which one it
+// is, a name and an address tell machines apart.
+std::string OwnMachine(const std::string& endpoint) {
+  if (std::string id = BootId(); !id.empty()) return id;
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  return fmt::format("{} {}", HostName(), parsed.ok() ? parsed->host : "");
+}
+
 // Owns: the lanes' transports and threads.
 class ServerProcess {
  public:
@@ -101,6 +110,7 @@ class ServerProcess {
   Status BindLanes();
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Serve(const Membership& membership);
+  Result<std::unique_ptr<RunFiles>> ReachSnapshots(const Membership& membership, JobPlan* plan);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                                  const Seats& seats);
   LoopOptions MakeOptions(const Membership& membership, Seat& seat, StopFlag& broken) const;
@@ -176,6 +186,9 @@ Result<MembershipEnd> ServerProcess::Live() {
     PANDO_RETURN_IF_ERROR(transport->Dial({kSchedulerNode, {}, 0}, args_.join));
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
+  PANDO_ASSIGN_OR_RETURN(const Labels labels, ParseLabels(args_.labels));
+  registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
+  registration.rack = labels.rack;
   PANDO_ASSIGN_OR_RETURN(JoinOutcome joined,
                          JoinRun(*transports_[0], incarnation_, registration, args_.join,
                                  args_.start_timeout_ms, shutdown_));
@@ -186,6 +199,25 @@ Result<MembershipEnd> ServerProcess::Live() {
   return Serve(membership);
 }
 
+// And reads what the run starts from.
+Result<std::unique_ptr<RunFiles>> ServerProcess::ReachSnapshots(const Membership& membership,
+                                                                JobPlan* plan) {
+  PANDO_RETURN_IF_ERROR(
+      ReadRunStart({.context = context_,
+                    .membership = membership,
+                    .scheduler_endpoint = args_.join,
+                    .lane = FilesLane::kWeights,
+                    .folder = "",
+                    .stop_fd = shutdown_.fd(),
+                    .patience = std::chrono::milliseconds(args_.start_timeout_ms)},
+                   plan));
+  return ReachRunFolder({.context = context_,
+                         .membership = membership,
+                         .scheduler_endpoint = args_.join,
+                         .lane = FilesLane::kSnapshots,
+                         .folder = "snapshots"});
+}
+
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id,
@@ -193,13 +225,16 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
                              .content = {.activity = Activity::kServing}});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakeJobPlan(membership));
-  if (Status status = ReadRunFolder(membership, &plan); !status.ok()) {
-    TellScheduler(*transports_[0], membership, 0, status);
-    return status;
+  Result<std::unique_ptr<RunFiles>> files = ReachSnapshots(membership, &plan);
+  if (!files.ok()) {
+    // A process that is asked to stop is no failure of the run.
+    if (files.status().code() != StatusCode::kInterrupted)
+      TellScheduler(*transports_[0], membership, 0, files.status());
+    return files.status();
   }
   SnapshotStore store(
-      {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
-  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kServer);
+      {.files = *std::move(files), .process = incarnation_, .job = membership.job_id});
+  const MemberTimeline timeline(membership, Role::kServer);
   const ClockProbe clock(context_, args_.join, timeline.get());
   Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
@@ -218,7 +253,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
-  WarnOfLost(timeline.get());
+  timeline.Close(context_, args_.join, shutdown_.fd());
   return end;
 }
 
@@ -311,6 +346,27 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
 }
 
 }  // namespace
+
+constexpr size_t kLabelBytesMax = 200;
+
+Result<Labels> ParseLabels(const std::vector<std::string>& labels) {
+  Labels parsed;
+  for (const std::string& label : labels) {
+    const bool is_rack = label.starts_with("rack="), is_host = label.starts_with("host=");
+    const std::string value = label.substr(label.find('=') + 1);
+    if ((!is_rack && !is_host) || value.empty()) {
+      return InvalidArgument(fmt::format(
+          "--label {}: expected rack=NAME or host=NAME, which say what fails together", label));
+    }
+    std::string& part = is_rack ? parsed.rack : parsed.host;
+    if (!part.empty() || value.size() > kLabelBytesMax) {
+      return InvalidArgument(fmt::format("--label {}: expected one {} of at most {} bytes", label,
+                                         is_rack ? "rack" : "host", kLabelBytesMax));
+    }
+    part = value;
+  }
+  return parsed;
+}
 
 int RunServer(const ServerArgs& args) { return ExitWith(ServerProcess(args).Run()); }
 

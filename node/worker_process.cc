@@ -18,6 +18,7 @@
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
+#include "node/remote_files.h"
 #include "node/run_model.h"
 #include "node/session_worker.h"
 #include "run/engine_file.h"
@@ -87,7 +88,7 @@ class WorkerProcess {
   // An end, if the membership ended meanwhile.
   Result<std::optional<MembershipEnd>> PrepareFor(const Membership& membership,
                                                   const HeartbeatSender& heartbeat);
-  Result<Prepared> Open(const Membership& membership) const;
+  Result<Prepared> Open(const Membership& membership);
   Result<std::optional<MembershipEnd>> TuneEngines(const Membership& membership,
                                                    const HeartbeatSender& heartbeat,
                                                    Prepared& prepared);
@@ -146,7 +147,8 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   if (args_.threads != 0) membership.job.threads = args_.threads;
   const Result<std::optional<MembershipEnd>> ended = PrepareFor(membership, heartbeat);
   if (!ended.ok()) {
-    TellScheduler(transport_, membership, 0, ended.status());
+    if (ended.status().code() != StatusCode::kInterrupted)
+      TellScheduler(transport_, membership, 0, ended.status());
     return ended.status();
   }
   return *ended ? Result<MembershipEnd>(**ended) : Train(membership, heartbeat);
@@ -174,13 +176,21 @@ Result<std::optional<MembershipEnd>> WorkerProcess::PrepareFor(const Membership&
   return std::optional<MembershipEnd>();
 }
 
-Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership) const {
+Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(membership.job, LogWarning));
   PANDO_RETURN_IF_ERROR(CheckData(membership, *data));
   PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
   JobPlan plan(membership.job, membership.data, model.layout());
   if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
-    PANDO_RETURN_IF_ERROR(ReadRunFolder(membership, &plan));
+    PANDO_RETURN_IF_ERROR(
+        ReadRunStart({.context = context_,
+                      .membership = membership,
+                      .scheduler_endpoint = args_.join,
+                      .lane = FilesLane::kWeights,
+                      .folder = "",
+                      .stop_fd = shutdown_.fd(),
+                      .patience = std::chrono::milliseconds(args_.start_timeout_ms)},
+                     &plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job, LogEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
   return Prepared{.device = std::move(device),
@@ -238,27 +248,26 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
   }
-  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kWorker);
+  const MemberTimeline timeline(membership, Role::kWorker);
   const ClockProbe clock(context_, args_.join, timeline.get());
-  const WorkerParts parts{
-      .context = context_,
-      .transport = transport_,
-      .shutdown = shutdown_,
-      .heartbeat = heartbeat,
-      .membership = membership,
-      .scheduler_endpoint = args_.join,
-      .start_timeout_ms = args_.start_timeout_ms,
-      .trainer = {.plan = plan,
-                  .model = prepared_->model,
-                  .data = *prepared_->data,
-                  .device = prepared_->device.device(),
-                  .timeline = timeline.get(),
-                  .protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr,
-                  .buffers = *buffers},
-      .thread_count = prepared_->device.threads(membership.job),
-      .ready = {.kind = prepared_->device.kind,
-                .probe_hash = prepared_->probe_hash,
-                .data_fingerprint = prepared_->data->fingerprint()}};
+  const WorkerParts parts{.context = context_,
+                          .transport = transport_,
+                          .shutdown = shutdown_,
+                          .heartbeat = heartbeat,
+                          .membership = membership,
+                          .scheduler_endpoint = args_.join,
+                          .start_timeout_ms = args_.start_timeout_ms,
+                          .trainer = {.plan = plan,
+                                      .model = prepared_->model,
+                                      .data = *prepared_->data,
+                                      .device = prepared_->device.device(),
+                                      .timeline = timeline.get(),
+                                      .protocol = timeline.OpenTrack("protocol"),
+                                      .buffers = *buffers},
+                          .thread_count = prepared_->device.threads(membership.job),
+                          .ready = {.kind = prepared_->device.kind,
+                                    .probe_hash = prepared_->probe_hash,
+                                    .data_fingerprint = prepared_->data->fingerprint()}};
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   Version known;  // to be committed
@@ -273,12 +282,12 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   };
   if (!has_servers) {
     Result<MembershipEnd> end = GroupWorker(parts).Run(tell);
-    WarnOfLost(timeline.get());
+    timeline.Close(context_, args_.join, shutdown_.fd());
     return end;
   }
   uint64_t gpu_free_bytes = 0;
   Result<MembershipEnd> end = RunWithServers(parts, host_lines_, tell, &gpu_free_bytes);
-  WarnOfLost(timeline.get());
+  timeline.Close(context_, args_.join, shutdown_.fd());
   if (gpu) LogGpuMemory(gpu_free_bytes);
   return end;
 }

@@ -203,10 +203,11 @@ struct Job {
   // [worker], [snapshot], [verify] and [run]: not part of the job's identity; they do not change
   // the result
   ParameterResidency parameter_residency = ParameterResidency::kAll;
-  uint64_t snapshot_every = 500;  // steps; 0: only the job's end
-  uint32_t snapshot_keep = 2;     // complete ones
-  bool snapshot_best = false;     // evaluated versions are stored, and the best is kept
-  uint64_t verify_every = 0;      // P41: one micro-batch in N is computed twice; 0: none
+  uint64_t snapshot_every = 500;             // steps; 0: only the job's end
+  uint32_t snapshot_keep = 2;                // complete ones
+  bool snapshot_best = false;                // evaluated versions are stored, and the best is kept
+  std::string snapshot_store = "scheduler";  // which keeps them, or folder: servers share it (P45)
+  uint64_t verify_every = 0;                 // P41: one micro-batch in N is computed twice; 0: none
   Strategy strategy = Strategy::kParameterServers;
   AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
   uint32_t workers = 2;

@@ -14,7 +14,7 @@
 namespace pando {
 namespace {
 
-std::string InitPath(const std::string& run_dir) { return run_dir + "/init.safetensors"; }
+constexpr const char* kFileName = "init.safetensors";
 
 // Why a tensor of the file is not the model's; empty if it is.
 std::string Misfit(const SafetensorsFile& file, const TensorSpec& spec) {
@@ -102,22 +102,32 @@ Result<InitialWeights> LoadInitialWeights(const Job& job, const TensorLayout& la
 
 Status KeepInitialWeights(const InitialWeights& weights, const RunFolder& folder,
                           const JobPlan& plan) {
-  return WriteWeights(InitPath(folder.path()), plan.layout, weights.flat.span(),
+  return WriteWeights(folder.path() + "/" + kFileName, plan.layout, weights.flat.span(),
                       WeightsMetadata(plan, Version(0)));
 }
 
-Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(const std::string& run_dir,
-                                                              const Job& job,
+Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(RunFiles& run_folder, const Job& job,
                                                               const TensorLayout& layout) {
   if (job.init_hash.empty()) return std::shared_ptr<const FloatBuffer>();
-  const std::string path = InitPath(run_dir);
-  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(path, layout));
+  const std::string path = run_folder.location() + "/" + kFileName;
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> bytes, run_folder.Open(kFileName));
+  PANDO_ASSIGN_OR_RETURN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open(path, std::move(bytes), SafetensorsFile::Types::kAll));
+  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(file, layout));
   const std::string hash = WeightsHash(layout, std::as_const(flat).span());
   if (hash != job.init_hash) {
     return Corrupt(fmt::format("{}: has the hash {}, and the job starts from weights with {}", path,
                                hash, job.init_hash));
   }
   return std::make_shared<const FloatBuffer>(std::move(flat));
+}
+
+Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(const std::string& run_dir,
+                                                              const Job& job,
+                                                              const TensorLayout& layout) {
+  FolderFiles folder(run_dir);
+  return ReadInitialWeights(folder, job, layout);
 }
 
 }  // namespace pando

@@ -1,5 +1,5 @@
 // Weights of another run or program as version 0 (model.init, --init). The run folder keeps them,
-// as init.safetensors: servers, which make version 0, read them there.
+// as init.safetensors: servers, which make version 0, read them there (P45).
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 #include "common/float_buffer.h"
 #include "common/status.h"
+#include "files/run_files.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 
@@ -31,6 +32,8 @@ Status KeepInitialWeights(const InitialWeights& weights, const RunFolder& folder
 
 // What the folder keeps; null if the job starts from the seed.  kCorrupt if they are not those that
 // the job names.
+Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(RunFiles& run_folder, const Job& job,
+                                                              const TensorLayout& layout);
 Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(const std::string& run_dir,
                                                               const Job& job,
                                                               const TensorLayout& layout);

@@ -19,6 +19,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "common/hash.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "models/zoo.h"
@@ -34,7 +35,8 @@ constexpr std::array kOwnFiles{
     "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
-    "init.safetensors", "init.safetensors.tmp", "engines.json",          "engines.json.tmp"};
+    "init.safetensors", "init.safetensors.tmp", "engines.json",          "engines.json.tmp",
+    "files-endpoint"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
@@ -247,6 +249,20 @@ Result<std::string> RunFolder::ReadEndpoint() const {
   Result<std::string> text = ReadTextFile(EndpointPath());
   if (text.ok()) text->erase(text->find_last_not_of('\n') + 1);
   return text;
+}
+
+Result<FilesEndpoint> FilesEndpoint::Read(const RunFolder& folder) {
+  PANDO_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(folder.FilesEndpointPath()));
+  const size_t line = text.find('\n');
+  const std::optional<uint64_t> job = line == std::string::npos
+                                          ? std::nullopt
+                                          : ParseHex(std::string_view(text).substr(line + 1, 16));
+  if (!job) return Corrupt(folder.FilesEndpointPath() + ": expected an endpoint and a job's id");
+  return FilesEndpoint{text.substr(0, line), JobId(*job)};
+}
+
+std::string FilesEndpoint::ToText() const {
+  return fmt::format("{}\n{}\n", endpoint, HexText(job.value()));
 }
 
 Status RunFolder::WriteSummary(const Summary& summary) const {

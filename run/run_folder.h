@@ -76,6 +76,7 @@ class RunFolder {
   void DropKeys() const;
 
   std::string EndpointPath() const { return path_ + "/endpoint"; }
+  std::string FilesEndpointPath() const { return path_ + "/files-endpoint"; }
 
   // Whether a run goes on here with the job and the data that it began with. kInvalidArgument names
   // the key that differs. The data may have moved. A run of an earlier release has no such file.
@@ -203,5 +204,16 @@ uint64_t CountEvents(const RunFolder& folder, std::string_view event);
 // "2026-01-31T12:00:00.123Z" (RFC 3339).
 std::string UtcText(std::chrono::system_clock::time_point time);
 std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::string& text);
+
+// Where the file store of a run's scheduler listens (P45), as its folder says: also whose folder it
+// is.
+struct FilesEndpoint {
+  std::string endpoint;
+  JobId job;
+  bool operator==(const FilesEndpoint&) const = default;
+
+  static Result<FilesEndpoint> Read(const RunFolder& folder);
+  std::string ToText() const;
+};
 
 }  // namespace pando

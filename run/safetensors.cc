@@ -1,16 +1,12 @@
 #include "run/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
@@ -50,23 +46,26 @@ std::string Header(const SafetensorsMetadata& metadata, std::span<const NamedTen
 
 }  // namespace
 
-Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
-                        std::span<const NamedTensor> tensors) {
-  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+Status WriteSafetensors(RunFiles& files, const std::string& name,
+                        const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors) {
   const std::string header = Header(metadata, tensors);
   const uint64_t header_bytes = header.size();
-  PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&header_bytes, 1))));
-  PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(header))));
-  for (const NamedTensor& tensor : tensors)
-    PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(tensor.values)));
-  return file.Commit();
+  Pieces pieces{std::as_bytes(std::span(&header_bytes, 1)), std::as_bytes(std::span(header))};
+  for (const NamedTensor& tensor : tensors) pieces.push_back(std::as_bytes(tensor.values));
+  return files.Store(name, pieces);
+}
+
+Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
+                        std::span<const NamedTensor> tensors) {
+  const std::filesystem::path parts(path);
+  const std::filesystem::path folder = parts.parent_path();
+  FolderFiles files(folder.empty() ? "." : folder.string());
+  return WriteSafetensors(files, parts.filename().string(), metadata, tensors);
 }
 
 // ---- reading -----------------------------------------------------------------------------------
 
 namespace {
-
-constexpr int kFileEnds = -1;  // no error number
 
 // What follows the header.
 struct DataExtent {
@@ -74,27 +73,8 @@ struct DataExtent {
   uint64_t bytes = 0;
 };
 
-// Returns the error number, 0 if all was read, or kFileEnds.
-int ReadAll(int fd, uint64_t at, std::span<std::byte> out) {
-  while (!out.empty()) {
-    const ssize_t count = pread(fd, out.data(), out.size(), static_cast<off_t>(at));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno;
-    if (count == 0) return kFileEnds;
-    out = out.subspan(static_cast<size_t>(count));
-    at += static_cast<uint64_t>(count);
-  }
-  return 0;
-}
-
 Status Bad(const std::string& path, const std::string& text) {
   return Corrupt(fmt::format("{}: {}", path, text));
-}
-
-// A file that ends early is damaged for everybody; other errors are this machine's, or pass.
-Status ReadFailed(const std::string& path, uint64_t at, int error) {
-  if (error == kFileEnds) return Bad(path, fmt::format("byte {}: the file ends early", at));
-  return Unavailable(fmt::format("cannot read {} at byte {}: {}", path, at, std::strerror(error)));
 }
 
 // IEEE 754's binary16. Exact.
@@ -219,27 +199,29 @@ Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) {
-    return NotFound(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  }
-  SafetensorsFile file(std::move(path), std::move(fd));
-  PANDO_RETURN_IF_ERROR(file.ReadHeader(types));
-  return file;
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // opening it says what is wrong
+  const fs::file_status found = fs::status(path, ignored);
+  if (fs::is_directory(found))
+    return Bad(path, "a folder, expected a file; `pando export` writes one of a run's weights");
+  if (fs::exists(found) && !fs::is_regular_file(found)) return Bad(path, "not a file");
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, OpenFile(path));
+  return Open(std::move(path), std::move(file), types);
+}
+
+Result<SafetensorsFile> SafetensorsFile::Open(std::string path, std::unique_ptr<ReadableFile> file,
+                                              Types types) {
+  SafetensorsFile opened(std::move(path), std::move(file));
+  PANDO_RETURN_IF_ERROR(opened.ReadHeader(types));
+  return opened;
 }
 
 Status SafetensorsFile::ReadHeader(Types types) {
-  struct stat info {};
-  if (fstat(fd_.get(), &info) != 0) return ReadFailed(path_, 0, errno);
-  if (S_ISDIR(info.st_mode))
-    return Bad(path_, "a folder, expected a file; `pando export` writes one of a run's weights");
-  if (!S_ISREG(info.st_mode)) return Bad(path_, "not a file");
-  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  const uint64_t file_bytes = file_->size();
   uint64_t header_bytes = 0;
   if (file_bytes < kPrefixBytes)
     return Bad(path_, fmt::format("{} bytes, too short for a safetensors file", file_bytes));
-  int error = ReadAll(fd_.get(), 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  if (error != 0) return ReadFailed(path_, 0, error);
+  PANDO_RETURN_IF_ERROR(file_->Read(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
   constexpr uint32_t kZip = 0x04034b50;  // "PK": what torch.save writes
   if (static_cast<uint32_t>(header_bytes) == kZip) {
@@ -254,8 +236,7 @@ Status SafetensorsFile::ReadHeader(Types types) {
                            header_bytes, bytes_max));
   }
   std::string text(header_bytes, '\0');
-  error = ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text)));
-  if (error != 0) return ReadFailed(path_, kPrefixBytes, error);
+  PANDO_RETURN_IF_ERROR(file_->Read(kPrefixBytes, std::as_writable_bytes(std::span(text))));
   if (IsDeepJson(text)) return Bad(path_, "byte 8: the header's JSON is nested too deeply");
   Json json;
   try {
@@ -284,8 +265,7 @@ Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
   std::vector<uint16_t> halves(tensor.dtype == "F32" ? 0 : out.size());
   const auto bytes =
       halves.empty() ? std::as_writable_bytes(out) : std::as_writable_bytes(std::span(halves));
-  const int error = ReadAll(fd_.get(), tensor.first_byte, bytes);
-  if (error != 0) return ReadFailed(path_, tensor.first_byte, error);
+  PANDO_RETURN_IF_ERROR(file_->Read(tensor.first_byte, bytes));
   for (size_t i = 0; i < halves.size(); ++i)
     out[i] = is_half ? FloatFromHalf(halves[i]) : std::bit_cast<float>(uint32_t{halves[i]} << 16);
   return Status();
@@ -344,8 +324,13 @@ Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash) {
 }
 
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout) {
-  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+  PANDO_ASSIGN_OR_RETURN(const SafetensorsFile file,
                          SafetensorsFile::Open(path, SafetensorsFile::Types::kAll));
+  return ReadWeights(file, layout);
+}
+
+Result<FloatBuffer> ReadWeights(const SafetensorsFile& file, const TensorLayout& layout) {
+  const std::string& path = file.path();
   FloatBuffer flat(layout.float_count());
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];

@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/float_buffer.h"
 #include "common/status.h"
+#include "files/run_files.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {
@@ -27,6 +28,8 @@ struct NamedTensor {
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // Writes the file atomically, tensors in this order. REQUIRES: names are unique.
+Status WriteSafetensors(RunFiles& files, const std::string& name,
+                        const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors);
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
                         std::span<const NamedTensor> tensors);
 
@@ -48,6 +51,9 @@ class SafetensorsFile {
   // without gap or overlap up to the file's very end. With kAll types are allowed that Pando does
   // not know; their sizes are as the file says.
   static Result<SafetensorsFile> Open(std::string path, Types types = Types::kFp32);
+  // `path` names it in errors. It lives no longer than where it was opened.
+  static Result<SafetensorsFile> Open(std::string path, std::unique_ptr<ReadableFile> file,
+                                      Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
@@ -57,11 +63,12 @@ class SafetensorsFile {
   Status Read(const Tensor& tensor, std::span<float> out) const;
 
  private:
-  SafetensorsFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  SafetensorsFile(std::string path, std::unique_ptr<ReadableFile> file)
+      : path_(std::move(path)), file_(std::move(file)) {}
   Status ReadHeader(Types types);
 
   std::string path_;
-  UniqueFd fd_;
+  std::unique_ptr<ReadableFile> file_;
   SafetensorsMetadata metadata_;
   std::map<std::string, Tensor> tensors_;
 };
@@ -86,5 +93,6 @@ Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash);
 // of batches; metrics and padding are zero. F16 and BF16 become floats. kCorrupt: the values are
 // not those of the hash that the file names.
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout);
+Result<FloatBuffer> ReadWeights(const SafetensorsFile& file, const TensorLayout& layout);
 
 }  // namespace pando

@@ -60,8 +60,8 @@ std::vector<std::pair<fs::path, SnapshotRef>> FindSnapshotFiles(const std::strin
   return files;
 }
 
-Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
-                         std::span<const StoreRequest> records) {
+Status WriteSnapshotFile(RunFiles& files, const std::string& name, JobId job,
+                         const SnapshotRef& snapshot, std::span<const StoreRequest> records) {
   SafetensorsMetadata metadata{{"job", HexText(job.value())},
                                {"generation", fmt::format("{}", snapshot.generation)},
                                {"version", fmt::format("{}", snapshot.version.value())}};
@@ -76,7 +76,7 @@ Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& 
     add("parameters", record.parameters);
     add("state", record.state);
   }
-  return WriteSafetensors(path, metadata, tensors);
+  return WriteSafetensors(files, name, metadata, tensors);
 }
 
 bool IsOfJob(const SafetensorsFile& file, JobId job) {

@@ -34,8 +34,8 @@ std::vector<std::pair<std::filesystem::path, SnapshotRef>> FindSnapshotFiles(
     const std::string& folder);
 
 // REQUIRES: `records` are of this snapshot, each shard once.
-Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
-                         std::span<const StoreRequest> records);
+Status WriteSnapshotFile(RunFiles& files, const std::string& name, JobId job,
+                         const SnapshotRef& snapshot, std::span<const StoreRequest> records);
 
 bool IsOfJob(const SafetensorsFile& file, JobId job);
 

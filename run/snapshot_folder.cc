@@ -60,8 +60,8 @@ Status SnapshotFolder::CheckFiles(const SnapshotManifest& manifest) const {
     std::error_code ignored;  // what cannot be looked at cannot be read either
     if (fs::is_regular_file(fs::path(path_) / shard.file, ignored)) continue;
     return NotFound(fmt::format(
-        "a server has stored {}, and it is not in {}: every server must reach the run folder "
-        "under this path (a shared folder)",
+        "a server has stored {}, and it is not in {}: it was removed, or, with "
+        "snapshot.store = \"folder\", that server reaches another folder under this path",
         shard.file, path_));
   }
   return Status();

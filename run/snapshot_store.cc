@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -21,21 +20,17 @@ Status QueueIsFull(const std::string& folder) {
       folder));
 }
 
-// What a server on another machine than the scheduler's should know.
-std::string AdviceFor(const std::string& folder) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored)) return "";
-  return "; every server has to reach the run folder under this path (a shared folder)";
-}
-
 // The files of one restore, each opened once. Those of other jobs in the folder are none of them.
 class SnapshotReader {
  public:
-  SnapshotReader(std::string folder, JobId job, const SnapshotRef& snapshot)
-      : folder_(std::move(folder)) {
-    for (const auto& [path, owner] : FindSnapshotFiles(folder_)) {
-      if (owner != snapshot || path.extension() != ".safetensors") continue;
-      Result<SafetensorsFile> file = SafetensorsFile::Open(path);
+  SnapshotReader(RunFiles& files, JobId job, const SnapshotRef& snapshot)
+      : location_(files.location()) {
+    const Result<std::vector<std::string>> names = files.List(SnapshotName(snapshot) + "-");
+    if (!names.ok()) files_.push_back(names.status());
+    if (!names.ok()) return;
+    for (const std::string& name : *names) {
+      if (!name.ends_with(".safetensors")) continue;
+      Result<SafetensorsFile> file = Open(files, name);
       if (!file.ok() || IsOfJob(*file, job)) files_.push_back(std::move(file));
     }
   }
@@ -53,13 +48,17 @@ class SnapshotReader {
       }
     }
     if (failure) return *failure;
-    return NotFound(fmt::format("no file {}/{}-*.safetensors holds shard {}{}", folder_,
-                                SnapshotName(wanted.snapshot), wanted.shard.value(),
-                                AdviceFor(folder_)));
+    return NotFound(fmt::format("no file {}/{}-*.safetensors holds shard {}", location_,
+                                SnapshotName(wanted.snapshot), wanted.shard.value()));
   }
 
  private:
-  const std::string folder_;
+  static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name) {
+    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.Open(name));
+    return SafetensorsFile::Open(files.location() + "/" + name, std::move(file));
+  }
+
+  const std::string location_;
   std::vector<Result<SafetensorsFile>> files_;
 };
 
@@ -72,20 +71,22 @@ SnapshotStore::SnapshotStore(Options options)
 
 SnapshotStore::~SnapshotStore() {
   queue_.Close();
+  options_.files->Interrupt();
   writer_.join();
 }
 
 void SnapshotStore::Port::Store(StoreRequest request) {
   RecordStored failed{request.snapshot, request.shard, request.hash, "", Status()};
   if (store_.queue_.Push({std::move(request), events_})) return;
-  failed.status = QueueIsFull(store_.options_.folder);
+  failed.status = QueueIsFull(store_.options_.files->location());
   (void)events_->Push(std::move(failed));  // never full, never closed
 }
 
 void SnapshotStore::Port::Load(LoadRequest request) {
   if (store_.queue_.Push({request, events_})) return;
   (void)events_->Push(RecordLoaded{request.snapshot, request.shard,
-                                   QueueIsFull(store_.options_.folder), nullptr, nullptr});
+                                   QueueIsFull(store_.options_.files->location()), nullptr,
+                                   nullptr});
 }
 
 // ---- the writer ---------------------------------------------------------------------------------
@@ -116,9 +117,7 @@ void SnapshotStore::StoreFile(const SnapshotRef& snapshot, const std::vector<Que
   std::vector<StoreRequest> unique;
   for (auto& [shard, request] : records) unique.push_back(std::move(request));
   const std::string name = SnapshotFileName(snapshot, options_.process, file_count_++);
-  // The scheduler makes the folder. A folder made here might exist on this machine only.
-  Status status = WriteSnapshotFile(options_.folder + "/" + name, options_.job, snapshot, unique);
-  if (!status.ok()) status = {status.code(), status.message() + AdviceFor(options_.folder)};
+  const Status status = WriteSnapshotFile(*options_.files, name, options_.job, snapshot, unique);
   for (const Queued& queued : stores) {
     const auto& request = std::get<StoreRequest>(queued.request);
     (void)queued.events->Push(
@@ -131,7 +130,7 @@ void SnapshotStore::LoadAll(const std::vector<Queued>& loads) {
   for (const Queued& queued : loads) {
     const auto& request = std::get<LoadRequest>(queued.request);
     const auto [reader, is_new] =
-        readers.try_emplace(request.snapshot, options_.folder, options_.job, request.snapshot);
+        readers.try_emplace(request.snapshot, *options_.files, options_.job, request.snapshot);
     RecordLoaded loaded{request.snapshot, request.shard, Status(), nullptr, nullptr};
     Result<StoredRecord> record = reader->second.Read(request);
     if (record.ok()) {

@@ -1,8 +1,8 @@
 // SnapshotStore: one thread of a server process that stores and restores records for all its lanes
 // (P29). What is queued at once becomes one file; a file is there whole and durable, or not at all.
-// A folder that cannot be written to, or a full disk, is the status of an event: the run goes on.
-// Made by the server process, which hands each lane its port and the lane's loop its events.
-// Threads: its own, the writer; ports are called on their lanes' threads.
+// A folder that cannot be written to, a scheduler that is away (P45) or a full disk is the status
+// of an event: the run goes on. Made by the server process, which hands each lane its port and the
+// lane's loop its events. Threads: its own, the writer; ports are called on their lanes' threads.
 #pragma once
 
 #include <deque>
@@ -14,6 +14,7 @@
 
 #include "common/ids.h"
 #include "common/mailbox.h"
+#include "files/run_files.h"
 #include "server/snapshot_port.h"
 
 namespace pando {
@@ -24,13 +25,14 @@ class SnapshotStore {
   static constexpr size_t kQueuedRequestsMax = 3 * 4096;
 
   struct Options {
-    std::string folder;  // Welcome::snapshot_dir
+    std::unique_ptr<RunFiles> files;  // those in the run's snapshots/
     Incarnation process;
     JobId job;
     size_t queued_requests_max = kQueuedRequestsMax;
   };
   explicit SnapshotStore(Options options);
-  // Waits for the file in hand; what is queued behind it is dropped.
+  // Waits for the file in hand, unless it is on its way to the scheduler; what is queued behind it
+  // is dropped.
   ~SnapshotStore();
   SnapshotStore(const SnapshotStore&) = delete;
 
@@ -63,7 +65,7 @@ class SnapshotStore {
   void StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores);
   void LoadAll(const std::vector<Queued>& loads);
 
-  const Options options_;
+  Options options_;
   Mailbox<Queued> queue_;
   uint64_t file_count_ = 0;  // of the writer
   std::thread writer_;       // last: it uses all of the above

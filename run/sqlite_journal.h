@@ -85,7 +85,7 @@ Status ReadRows(const std::string& table, std::span<const SqlRow> rows, Schedule
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 7;
+  static constexpr int kSchemaVersion = 8;
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 

@@ -266,7 +266,7 @@ class Run:
         self._is_over = True
         ending, text = self.worker.end()
         if ending == lib.COMPLETED:
-            self._load_final(self.facts.run_dir)
+            self._load_final(self.worker.describe().run_dir)  # another folder where the run's is not here
         elif ending == lib.FAILED:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
@@ -281,7 +281,7 @@ class Run:
             values, metadata = read_safetensors(path)
         except OSError as error:
             warnings.warn(f"the module does not hold the final weights: {path} cannot be read ({error.strerror}). "
-                          "Use a run folder that all machines share")
+                          "They are in the run folder, on the scheduler's machine")
             return
         for entry in self.table.entries:
             if entry.name not in values or values[entry.name].shape != entry.tensor.shape:

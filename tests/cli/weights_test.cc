@@ -95,8 +95,8 @@ struct RunByHand {
       record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
       manifest.shards.push_back({record.hash, file});
     }
-    REQUIRE(
-        WriteSnapshotFile(folder.SnapshotsPath() + "/" + file, JobId(7), snapshot, records).ok());
+    FolderFiles files(folder.SnapshotsPath());
+    REQUIRE(WriteSnapshotFile(files, file, JobId(7), snapshot, records).ok());
     REQUIRE(snapshots.OnComplete(manifest).ok());
   }
   std::string HashAt(uint64_t version) const {

@@ -56,7 +56,8 @@ std::vector<std::string> FuzzSeeds() {
   const InputFolder folder;
   const std::string name = SnapshotFileName(kSnapshot, kProcess, 0);
   const std::vector<StoreRequest> records{Record(0), Record(1)};
-  PANDO_CHECK(WriteSnapshotFile(folder.path() + "/" + name, JobId(7), kSnapshot, records).ok());
+  FolderFiles files(folder.path());
+  PANDO_CHECK(WriteSnapshotFile(files, name, JobId(7), kSnapshot, records).ok());
   SnapshotFolder snapshots(folder.path(), {});
   const SnapshotManifest manifest{kSnapshot, {{records[0].hash, name}, {records[1].hash, name}}};
   PANDO_CHECK(snapshots.OnComplete(manifest).ok());

@@ -126,7 +126,7 @@ TEST_CASE("a file that a server says it has stored is looked for") {
   manifest.shards[1].file = SnapshotFileName(RefAt(500), kFolderProcess, 2);
   const Status missing = folder.CheckFiles(manifest);
   CHECK(missing.message().find(manifest.shards[1].file) != std::string::npos);
-  CHECK(missing.message().find("a shared folder") != std::string::npos);
+  CHECK(missing.message().find("another folder under this path") != std::string::npos);
 }
 
 TEST_CASE("a file name from the wire reaches nothing but the snapshot's files") {
@@ -183,9 +183,10 @@ SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t st
     }
     record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
     manifest.shards.push_back({record.hash, SnapshotFileName(snapshot, kFolderProcess, s)});
-    REQUIRE(WriteSnapshotFile(temp.path() + "/" + manifest.shards[s].file, JobId(7), snapshot,
-                              std::span(&record, 1))
-                .ok());
+    FolderFiles files(temp.path());
+    REQUIRE(
+        WriteSnapshotFile(files, manifest.shards[s].file, JobId(7), snapshot, std::span(&record, 1))
+            .ok());
   }
   return manifest;
 }

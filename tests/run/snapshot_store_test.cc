@@ -52,7 +52,8 @@ struct Disk {
   explicit Disk(std::string folder, size_t queued_requests_max = SnapshotStore::kQueuedRequestsMax)
       : Disk(folder, kJob, queued_requests_max) {}
   Disk(std::string folder, JobId job, size_t queued_requests_max)
-      : store({std::move(folder), kProcess, job, queued_requests_max}) {}
+      : store({std::make_unique<FolderFiles>(std::move(folder), "; a shared folder"), kProcess, job,
+               queued_requests_max}) {}
   SnapshotStore store;
   SnapshotStore::Port port{store};
 

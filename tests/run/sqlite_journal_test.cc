@@ -288,13 +288,13 @@ TEST_CASE("a folder that is not there is named") {
 }
 
 TEST_CASE("tables of another release are refused and left alone") {
-  for (const std::string schema : {"4", "99"}) {
+  for (const std::string schema : {"4", "7", "99"}) {
     JournalFile file;
     const std::string sql = "PRAGMA user_version = " + schema + "; CREATE TABLE t (x)";
     REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
     Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
     REQUIRE_FALSE(journal.ok());
-    const std::string named = "schema " + schema + ", and this one has 7";
+    const std::string named = "schema " + schema + ", and this one has 8";
     CHECK(journal.status().message().find(named) != std::string::npos);
   }
 }

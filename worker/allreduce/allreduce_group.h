@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "files/run_files.h"
 #include "kernels/gpu_sum.h"
 #include "plan/job.h"
 
@@ -44,9 +45,10 @@ class AllreduceGroup {
 struct GlooOptions {
   uint32_t rank = 0;
   uint32_t size = 1;
-  std::string address;  // of this machine: what gloo listens on
-  std::string folder;   // of this group alone, seen by all ranks: they tell each other their
-                        // addresses in it. Made if need be
+  std::string address;        // of this machine: what gloo listens on
+  RunFiles* files = nullptr;  // that all ranks see: they tell each other their addresses in them.
+                              // Not used once the group is connected
+  std::string prefix;         // of this group's files alone
   AllreduceAlgorithm algorithm = AllreduceAlgorithm::kAuto;
   size_t step_bytes = 0;  // of all gradients of a step: what kAuto goes by
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);

@@ -5,7 +5,7 @@
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <pthread.h>
@@ -23,6 +23,7 @@
 
 #include "common/atomic_file.h"
 #include "common/check.h"
+#include "common/hash.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
@@ -46,28 +47,52 @@ bool IsRing(const GlooOptions& options) {
   return options.algorithm == AllreduceAlgorithm::kRing;
 }
 
-// gloo's own store waits for as long as the context does; this one until its own deadline, or
-// until it is cancelled.
-class Store : public gloo::rendezvous::FileStore {
+// The ranks' addresses, as files of the run. gloo's own stores wait for as long as the context
+// does; this one until its own deadline, or until it is cancelled.
+class Store : public gloo::rendezvous::Store {
  public:
   Store(const GlooOptions& options, const std::atomic<bool>& is_cancelled)
-      : FileStore(options.folder),
+      : files_(*options.files),
+        prefix_(options.prefix),
         is_cancelled_(is_cancelled),
         deadline_(std::chrono::steady_clock::now() + options.connect_timeout) {}
 
-  void wait(const std::vector<std::string>& keys) override {
-    while (!check(keys)) {
+  void set(const std::string& key, const std::vector<char>& data) override {
+    const Status status = files_.Store(NameFor(key), {std::as_bytes(std::span(data))});
+    if (!status.ok()) throw gloo::IoException(status.message());
+  }
+  std::vector<char> get(const std::string& key) override {
+    while (true) {
+      const Result<std::unique_ptr<ReadableFile>> file = files_.Open(NameFor(key));
+      if (file.ok()) return ReadWhole(**file);
+      if (file.status().code() != StatusCode::kNotFound)
+        throw gloo::IoException(file.status().message());
       if (is_cancelled_) throw gloo::IoException("called off");
       if (std::chrono::steady_clock::now() >= deadline_)
         throw gloo::IoException("not all ranks have come in time");
       std::this_thread::sleep_for(kStorePoll);
     }
   }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) get(key);
+  }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
     wait(keys);
   }
 
  private:
+  std::string NameFor(const std::string& key) const {
+    return fmt::format("{}-{}", prefix_, HexText(Hash64(key)));
+  }
+  static std::vector<char> ReadWhole(const ReadableFile& file) {
+    std::vector<char> data(file.size());
+    const Status status = file.Read(0, std::as_writable_bytes(std::span(data)));
+    if (!status.ok()) throw gloo::IoException(status.message());
+    return data;
+  }
+
+  RunFiles& files_;
+  const std::string prefix_;
   const std::atomic<bool>& is_cancelled_;
   const std::chrono::steady_clock::time_point deadline_;
 };
@@ -221,9 +246,6 @@ Status CheckGloo() { return Status(); }
 
 Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& options,
                                                          const std::atomic<bool>& is_cancelled) {
-  std::error_code error;
-  std::filesystem::create_directories(options.folder, error);
-  if (error) return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
   BlockBrokenPipes();
   std::unique_ptr<AllreduceGroup> group;
   const Status connected = Caught("the workers could not connect", {}, [&] {

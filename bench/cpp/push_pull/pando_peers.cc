@@ -105,7 +105,9 @@ Status RunPandoServer(const PeerArgs& args) {
   Peer peer(args, Role::kServer);
   PANDO_RETURN_IF_ERROR(peer.Join());
   const JobPlan plan = MakePlan(args.load);
-  SnapshotStore store({.folder = "", .process = peer.incarnation(), .job = peer.identity().job});
+  SnapshotStore store({.files = std::make_unique<FolderFiles>(""),
+                       .process = peer.incarnation(),
+                       .job = peer.identity().job});
   SnapshotStore::Port snapshots(store);
   Lane lane({.identity = peer.identity(), .kind = "server", .buffers = peer.buffers()}, plan,
             snapshots, peer.outbox());

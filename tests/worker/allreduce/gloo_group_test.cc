@@ -23,12 +23,13 @@ using OfRank = std::function<void(uint32_t rank, AllreduceGroup& group)>;
 
 const std::atomic<bool> kNotCancelled = false;
 
-GlooOptions MakeOptions(const std::string& folder, uint32_t rank, uint32_t size,
+GlooOptions MakeOptions(RunFiles& files, uint32_t rank, uint32_t size,
                         AllreduceAlgorithm algorithm = kAuto) {
   return {.rank = rank,
           .size = size,
           .address = "127.0.0.1",
-          .folder = folder + "/group",
+          .files = &files,
+          .prefix = "group",
           .algorithm = algorithm,
           .step_bytes = size_t{2} << 20};  // kAuto: by ring
 }
@@ -42,7 +43,8 @@ void WithRanks(uint32_t size, AllreduceAlgorithm algorithm, const OfRank& of_ran
   std::barrier all_done(size);
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      auto group = ConnectGlooGroup(MakeOptions(temp.path(), rank, size, algorithm), kNotCancelled);
+      FolderFiles files(temp.path());
+      auto group = ConnectGlooGroup(MakeOptions(files, rank, size, algorithm), kNotCancelled);
       connected[rank] = group.status();
       if (group.ok()) of_rank(rank, **group);
       all_done.arrive_and_wait();
@@ -120,14 +122,16 @@ TEST_CASE("a rank that is killed is an error of the ranks that wait for it") {
     const pid_t victim = fork();
     REQUIRE(victim >= 0);
     if (victim == 0) {  // once it has summed twice, the others have done so once
-      auto group = ConnectGlooGroup(MakeOptions(temp.path(), 1, 3, algorithm), kNotCancelled);
+      FolderFiles files(temp.path());
+      auto group = ConnectGlooGroup(MakeOptions(files, 1, 3, algorithm), kNotCancelled);
       std::vector<float> values(100'000, 1);
       for (int i = 0; i < 2 && group.ok(); ++i) std::ignore = (*group)->Sum(values);
       kill(getpid(), SIGKILL);
     }
     std::array<Status, 3> statuses;
     const auto survive = [&](uint32_t rank) {
-      auto group = ConnectGlooGroup(MakeOptions(temp.path(), rank, 3, algorithm), kNotCancelled);
+      FolderFiles files(temp.path());
+      auto group = ConnectGlooGroup(MakeOptions(files, rank, 3, algorithm), kNotCancelled);
       REQUIRE_MESSAGE(group.ok(), group.status().message());
       std::vector<float> values(100'000, 1);
       CHECK((*group)->Sum(values).ok());
@@ -176,22 +180,24 @@ TEST_CASE("a rank that waits is freed when its group is closed") {
 TEST_CASE(
     "ranks that do not come are waited for until the timeout, or until the wait is cancelled") {
   TempFolder temp;
-  GlooOptions options = MakeOptions(temp.path(), 0, 2);
+  FolderFiles files(temp.path());
+  GlooOptions options = MakeOptions(files, 0, 2);
   options.connect_timeout = std::chrono::milliseconds(20);
   auto group = ConnectGlooGroup(options, kNotCancelled);
   REQUIRE(!group.ok());
   CHECK(group.status().code() == StatusCode::kUnavailable);
   CHECK(group.status().message().find("in time") != std::string::npos);
   const std::atomic<bool> cancelled = true;
-  options.folder += "-2";
+  options.prefix = "another";
   options.connect_timeout = std::chrono::hours(1);
   group = ConnectGlooGroup(options, cancelled);
   REQUIRE(!group.ok());
   CHECK(group.status().message().find("called off") != std::string::npos);
 }
 
-TEST_CASE("a folder that cannot be made is named") {
-  auto group = ConnectGlooGroup(MakeOptions("/dev/null", 0, 2), kNotCancelled);
+TEST_CASE("a folder that cannot be written to is named") {
+  FolderFiles files("/dev/null");
+  auto group = ConnectGlooGroup(MakeOptions(files, 0, 2), kNotCancelled);
   REQUIRE(!group.ok());
   CHECK(group.status().message().find("/dev/null/group") != std::string::npos);
 }

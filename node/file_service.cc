@@ -1,0 +1,118 @@
+#include "node/file_service.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "common/atomic_file.h"
+#include "common/clock.h"
+#include "common/system.h"
+#include "files/file_client.h"
+#include "net/address.h"
+#include "node/log.h"
+
+namespace pando {
+namespace {
+
+// Beside the scheduler's.
+Result<Endpoint> NextTo(const std::string& bound) {
+  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
+  if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += "-files";
+  endpoint.port = endpoint.port == UINT16_MAX ? 0 : static_cast<uint16_t>(endpoint.port + 1);
+  return endpoint;
+}
+
+// To a member that does not read them.
+constexpr int64_t kQueuedAnswersBytesMax = 8 << 20;
+constexpr int kBindTries = 20;
+constexpr std::chrono::milliseconds kBindInterval(250);
+
+}  // namespace
+
+FileService::FileService(const Options& options)
+    : disk_(options.folder.path()),
+      transport_(options.context, {kSchedulerNode, options.scheduler, kFilesLane},
+                 {.insecure = options.insecure,
+                  .queued_bytes_max = kQueuedAnswersBytesMax,
+                  .on_warning = LogWarning}),
+      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, outbox_) {}
+
+FileService::~FileService() {
+  stop_.Request();
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) {
+  std::unique_ptr<FileService> service(new FileService(options));
+  PANDO_RETURN_IF_ERROR(service->Bind(options));
+  const std::string path = options.folder.FilesEndpointPath();
+  const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
+  const FilesEndpoint now{service->endpoint_, options.job};
+  if (!known.ok() || *known != now) {
+    const Status kept = WriteFileAtomically(path, now.ToText());
+    if (!kept.ok())
+      spdlog::warn("{}; if the scheduler restarts, servers may not find where to store snapshots",
+                   kept.message());
+  }
+  service->thread_ = std::thread([&service = *service] { service.Run(); });
+  return service;
+}
+
+// Members of an earlier life dial the port that it had.
+Status FileService::Bind(const Options& options) {
+  PANDO_ASSIGN_OR_RETURN(Endpoint wanted, NextTo(options.bound));
+  const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
+  if (known.ok() && !options.is_fresh) {
+    PANDO_ASSIGN_OR_RETURN(const Endpoint before, ParseEndpoint(known->endpoint));
+    wanted.port = before.port;
+  }
+  Result<std::string> bound = transport_.Bind(wanted.ToString());
+  for (int tries = 0; !bound.ok() && !options.is_fresh && tries < kBindTries; ++tries) {
+    std::this_thread::sleep_for(kBindInterval);
+    bound = transport_.Bind(wanted.ToString());
+  }
+  if (!bound.ok() && wanted.kind == Endpoint::Kind::kTcp) {
+    const std::string problem = bound.status().message();
+    wanted.port = 0;
+    bound = transport_.Bind(wanted.ToString());
+    if (bound.ok())
+      spdlog::warn("{}; files go through {}, which other machines must reach{}", problem, *bound,
+                   options.is_fresh ? "" : "; servers of before the restart store no snapshots");
+  }
+  if (!bound.ok()) return bound.status();
+  endpoint_ = *bound;
+  return Status();
+}
+
+void FileService::Admit(Incarnation member, Role role, const std::string& public_key) {
+  std::ignore = admissions_.Push({member, role, public_key});  // never full
+}
+
+// Longer than a request that was lost waits for its repetition.
+void FileService::AwaitQuiet(int stop_fd) const {
+  constexpr Micros kQuiet = 4 * FileClient::kRepeatInterval;
+  constexpr int kLookMs = 50;
+  const Micros start = SteadyNow();
+  pollfd stop{stop_fd, POLLIN, 0};
+  while (SteadyNow() - std::max(start, store_.asked_at()) < kQuiet)
+    if (poll(&stop, 1, kLookMs) > 0) return;
+}
+
+void FileService::Run() {
+  TakeBatchTimeSlices();
+  const auto take = [this](Micros) {
+    for (const Admission& admission : admissions_.Drain()) {
+      transport_.guard().Trust(admission.member, admission.public_key);
+      store_.Admit(admission.member, admission.role);
+    }
+  };
+  RunLoop(
+      store_, transport_,
+      {.stop = &stop_, .local = {{admissions_.fd(), take}}, .is_finished = [] { return false; }});
+}
+
+}  // namespace pando
