@@ -11,6 +11,7 @@
 #include "job/run_plan.h"
 #include "models/graph.h"
 #include "net/zmq/keys.h"
+#include "node/service_notice.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"
 
@@ -139,6 +140,10 @@ Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys
 // The address on which servers listen that join there; empty: chosen by ServerArgs::bind's rule.
 Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure,
                     const Keys& keys);
+
+// The service manager that started this process, from its variables, which it removes: they are not
+// for children.
+ServiceManager TakeServiceManager();
 
 // The last words of a run.
 void PrintSummary(const Summary& summary, const RunFolder& folder);

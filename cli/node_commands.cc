@@ -89,6 +89,7 @@ Status CheckCanListen(const std::string& bind) {
 
 Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
+  args.manager = TakeServiceManager();
   if (const std::string folder = KeysFolder(options.keys_folder); !folder.empty()) {
     PANDO_ASSIGN_OR_RETURN(args.keys, ReadSchedulerKeys(folder));
   }
@@ -134,6 +135,7 @@ Result<int> KeepNode(NodeArgs args, const std::string& keys_folder, const std::s
   SetUpLog({.process = "node", .is_verbose = args.is_verbose});
   PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   NodeArgs counted = args;
+  counted.manager = TakeServiceManager();
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
   if (!args.worker.command.empty() && counted.worker_count == 0u)
     return InvalidArgument("--workers 0 starts no program; leave '" + args.worker.command[0] +

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "cli/commands.h"
@@ -313,6 +315,22 @@ bool IsAllowed(bool is_insecure, const std::string& endpoint) {
 }
 
 }  // namespace
+
+ServiceManager TakeServiceManager() {
+  const auto take = [](const char* name) {
+    const char* value = std::getenv(name);
+    std::string text = value == nullptr ? "" : value;
+    unsetenv(name);
+    return text;
+  };
+  ServiceManager manager{.socket = take("NOTIFY_SOCKET")};
+  const std::string watched = take("WATCHDOG_PID");
+  const uint64_t timeout = ParseNumber<uint64_t>(take("WATCHDOG_USEC")).value_or(0);
+  const bool is_watched = watched.empty() || watched == std::to_string(getpid());
+  if (is_watched && timeout <= static_cast<uint64_t>(Micros::max().count()))
+    manager.watchdog_timeout = Micros(timeout);
+  return manager;
+}
 
 Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys) {
   PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));

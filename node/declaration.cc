@@ -83,13 +83,15 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
       "cannot write the endpoint to {}; is its folder there and writable?", args.endpoint_file));
 }
 
-Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown) {
+Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown,
+                                       ServiceNotice& service) {
   ZmqContext context(args.keys, LogWarning);
   const PeerId self{kSchedulerNode, NewIncarnation(), 0};
   Transport transport(context, self, {.insecure = args.insecure, .on_warning = LogWarning});
   Result<std::string> endpoint = transport.Bind(args.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_RETURN_IF_ERROR(TellEndpoint(args, *endpoint).status());
+  service.SendReady("waiting for a program's model at " + *endpoint);
   TransportOutbox outbox(transport);
   DeclarationIntake intake(
       self, [&](const std::string& toml) { return BytesOfVersionZero(toml, args.job); }, outbox);
@@ -108,7 +110,9 @@ Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal
            SteadyNow() - std::max(start, intake.heard_at()) >= patience;
   };
   RunLoop(intake, transport,
-          {.local = {{shutdown.fd(), watch, kNoteInterval}}, .is_finished = is_over});
+          {.local = {{shutdown.fd(), watch, kNoteInterval},
+                     {-1, [&](Micros now) { service.Feed(now); }, service.feed_interval()}},
+           .is_finished = is_over});
   if (!intake.stop_text().empty()) return Interrupted(intake.stop_text());
   if (shutdown.first_signal() != 0) return Interrupted("interrupted");
   if (!intake.is_whole()) {

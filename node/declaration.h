@@ -16,6 +16,7 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
 // version 0 first, then job.toml, so that a scheduler that is started again has both or waits
 // again. Returns args with the declared job, and the endpoint that was bound.  kUnavailable after
 // run.start_timeout_ms, kInterrupted.
-Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown);
+Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown,
+                                       ServiceNotice& service);
 
 }  // namespace pando

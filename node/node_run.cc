@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/cgroup.h"
+#include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "job/device_choice.h"
@@ -32,6 +33,7 @@ class NodeRun {
  public:
   explicit NodeRun(const NodeArgs& args)
       : args_(args),
+        service_(args.manager),
         link_(args.join, /*poll_interval=*/kNever, args.keys),
         supervisor_(
             {.restarts_max = args.restarts_max,
@@ -48,6 +50,7 @@ class NodeRun {
   Status StartAll();
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
   void AwaitEnd();
+  void WaitOnce(std::span<const int> fds);
   void Drain();
   void OnExit(const ProcessExit& exit);
   bool HasLeft(const ProcessExit& exit) const;
@@ -56,6 +59,7 @@ class NodeRun {
 
   const NodeArgs& args_;
   ShutdownSignal shutdown_;
+  ServiceNotice service_;
   SchedulerLink link_;
   bool has_one_left_ = false;  // in order: the run is over, or was for that one
   RepeatedDeaths deaths_;
@@ -143,12 +147,19 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
 
 // One that cannot be kept running takes no other with it: those go on to the end of the run.
 void NodeRun::AwaitEnd() {
-  const std::array fds{shutdown_.fd()};
+  const std::array fds{shutdown_.fd(), link_.fd()};
   bool has_told = false;
+  bool has_begun = false;
+  service_.SendReady("waiting for the run to begin, for the scheduler at " + args_.join);
   while (supervisor_.kept_count() > 0 && supervisor_.start_status().ok() &&
          shutdown_.first_signal() == 0) {
-    supervisor_.Wait(Clock::time_point::max(), fds);
+    WaitOnce(fds);
     shutdown_.Take();
+    link_.Clear();
+    if (!has_begun && link_.progress().has_begun) {
+      has_begun = true;
+      service_.SendStatus(fmt::format("{} processes train", supervisor_.running_count()));
+    }
     if (!supervisor_.root_cause() || std::exchange(has_told, true)) continue;
     spdlog::error("not restarting {}; the others continue", supervisor_.root_cause()->spec.title);
   }
@@ -156,9 +167,20 @@ void NodeRun::AwaitEnd() {
 
 // Until all have handed their work over; another signal ends the wait.
 void NodeRun::Drain() {
+  service_.SendStopping();
   supervisor_.Retire();
   supervisor_.SignalAll(SIGTERM);
-  supervisor_.AwaitExits(shutdown_);
+  const std::array fds{shutdown_.fd()};
+  while (supervisor_.running_count() > 0) {
+    WaitOnce(fds);
+    if (shutdown_.Take() != 0) return;
+  }
+}
+
+void NodeRun::WaitOnce(std::span<const int> fds) {
+  const Micros interval = service_.feed_interval();
+  supervisor_.Wait(interval == kNever ? Clock::time_point::max() : Clock::now() + interval, fds);
+  service_.Feed(SteadyNow());
 }
 
 void NodeRun::OnExit(const ProcessExit& exit) {

@@ -12,6 +12,7 @@
 #include "net/zmq/keys.h"
 #include "node/chaos.h"
 #include "node/program_process.h"
+#include "node/service_notice.h"
 #include "node/supervisor.h"
 #include "plan/job.h"
 #include "proto/messages.h"
@@ -28,6 +29,7 @@ struct SchedulerArgs {
                               // under /dev/fd. Empty: written nowhere
   bool is_resumed = false;    // all processes of the run are gone: a new generation begins from the
                               // last snapshot (`pando resume`)
+  ServiceManager manager = {};  // gets notices once the endpoint is bound
 };
 // An error where this machine's limit of open files is too low for the job's scheduler.
 Status CheckFilesOfScheduler(const Job& job);
@@ -116,6 +118,7 @@ struct NodeArgs {
   uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;
+  ServiceManager manager = {};  // gets notices once the processes are started
 };
 
 // How many workers, and with how many threads each.

@@ -154,6 +154,7 @@ struct SchedulerParts {
   SqliteJournal& journal;
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
+  ServiceNotice& service;
 };
 
 // Joins the core to journal, recorder and snapshot folder, and shows what the run waits for.
@@ -286,6 +287,7 @@ Status SchedulerProcess::Lead() {
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
+  parts_.service.SendReady("waiting for servers and workers at " + endpoint_);
   WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
   Scheduler::Options options = CoreOptions();
@@ -299,8 +301,11 @@ Status SchedulerProcess::Lead() {
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
-                     {-1, [&](Micros) { TrustMembers(transport); }}},
+                     {-1, [&](Micros) { TrustMembers(transport); }},
+                     {-1, [this](Micros now) { parts_.service.Feed(now); },
+                      parts_.service.feed_interval()}},
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
+  parts_.service.SendStopping();
   if (scheduler_->fenced()) return scheduler_->journal_status();
   AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;
@@ -353,6 +358,7 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
   };
   is_waiting_ = true;  // members that lose a connection dial again, and leases decide
   pollfd signalled{shutdown_.fd(), POLLIN, 0};
+  parts_.service.Feed(SteadyNow());
   while (SteadyNow() < deadline && poll(&signalled, 1, 0) == 0) {
     transport.Wait(deadline, fds);
     Envelope envelope;
@@ -428,7 +434,9 @@ double SchedulerProcess::ImagesPerSecond(Micros now) const {
 void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
   timeline_.OnEvent(now, event);
   recorder_.OnEvent(event.name, event.node, event.text);
-  if (event.is_notable) recorder_.Note(event.text);
+  if (!event.is_notable) return;
+  recorder_.Note(event.text);
+  parts_.service.SendStatus(event.text);
 }
 
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
@@ -487,7 +495,8 @@ Result<std::vector<KindEngines>> ReadEngines(const Job& job, const RunFolder& fo
   return engines;
 }
 
-Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown) {
+Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
+                            ServiceNotice& service) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data.fingerprint));
@@ -504,13 +513,15 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown)
                                                    : RunRecorder::Create(plan, folder));
   PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines,
                          ReadEngines(plan.job, folder, state));
-  const SchedulerParts parts{args, plan, incarnation, state, engines, journal, recorder, shutdown};
+  const SchedulerParts parts{args,    plan,     incarnation, state,  engines,
+                             journal, recorder, shutdown,    service};
   return SchedulerProcess(parts).Run();
 }
 
 Result<int> LeadRun(const SchedulerArgs& args) {
   PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
   ShutdownSignal shutdown;
+  ServiceNotice service(args.manager);
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);
   if (!lock.ok()) {
     ExitWith(lock.status());
@@ -522,9 +533,10 @@ Result<int> LeadRun(const SchedulerArgs& args) {
   if (args.keys.are_none() ||
       !std::filesystem::equivalent(args.keys.folder, folder.KeysPath(), ignored))
     folder.DropKeys();
-  if (!IsExternal(args.job) || IsDeclared(args.job)) return LeadDeclaredRun(args, shutdown);
-  PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown));
-  return LeadDeclaredRun(declared, shutdown);
+  if (!IsExternal(args.job) || IsDeclared(args.job))
+    return LeadDeclaredRun(args, shutdown, service);
+  PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown, service));
+  return LeadDeclaredRun(declared, shutdown, service);
 }
 
 }  // namespace
