@@ -1,5 +1,7 @@
 #include "common/cgroup.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -114,8 +116,15 @@ CgroupLimits ReadCgroup(const std::string& root) {
           .oom_kill_count = oom_kill_count};
 }
 
+// std::thread::hardware_concurrency() counts the machine's cores in glibc 2.36: also those that
+// taskset, a cpuset or Slurm keeps from this process.
 uint32_t UsableCores() {
-  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool is_known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;  // up to 1024 cores
+  const uint32_t count =
+      is_known ? static_cast<uint32_t>(CPU_COUNT(&allowed)) : std::thread::hardware_concurrency();
+  const uint32_t cores = std::max(1u, count);
   const std::optional<double> cpus = ReadCgroup().cpus;
   return cpus ? std::clamp(static_cast<uint32_t>(std::ceil(*cpus)), 1u, cores) : cores;
 }

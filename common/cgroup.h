@@ -17,7 +17,8 @@ struct CgroupLimits {
 // `root`: where /proc and /sys are; other than "" in tests.
 CgroupLimits ReadCgroup(const std::string& root = "");
 
-// The processors that this process can use: the machine's, within its cgroup's limit; at least 1.
+// The processors that this process can use: those of its affinity (taskset, a cpuset), within its
+// cgroup's limit; at least 1.
 uint32_t UsableCores();
 
 }  // namespace pando

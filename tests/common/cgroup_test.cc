@@ -1,6 +1,7 @@
 #include "common/cgroup.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -79,6 +80,19 @@ TEST_CASE("no limit is none") {
   CHECK_FALSE(limits.cpus);
   CHECK(limits.oom_kill_count == 0);
   CHECK(UsableCores() >= 1);
+}
+
+TEST_CASE("cores that the process may not use do not count") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(UsableCores() == 1);
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
 }
 
 }  // namespace
