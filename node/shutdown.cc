@@ -14,7 +14,7 @@ ShutdownSignal::ShutdownSignal() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
-  for (const int signal : {SIGINT, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGHUP, SIGUSR1}) {
     struct sigaction inherited {};
     PANDO_CHECK(sigaction(signal, nullptr, &inherited) == 0);
     // nohup, or a shell's `&`: signalfd would report it all the same.

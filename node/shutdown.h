@@ -1,6 +1,7 @@
-// ShutdownSignal: SIGINT, SIGTERM and SIGHUP as a descriptor that event loops poll, so that a
-// process leaves by its own rules instead of where it happens to stand. SIGINT and SIGHUP that the
-// process was started to ignore, by nohup say, stay ignored.
+// ShutdownSignal: SIGINT, SIGTERM, SIGHUP and SIGUSR1 as a descriptor that event loops poll, so
+// that a process leaves by its own rules instead of where it happens to stand. SIGUSR1 is the
+// notice that batch systems are asked for before they preempt a job (sbatch --signal=USR1@120). All
+// except SIGTERM stay ignored if the process was started to ignore them, by nohup say.
 #pragma once
 
 #include <chrono>

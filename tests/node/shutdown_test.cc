@@ -33,5 +33,24 @@ TEST_CASE("signals wait at the descriptor and are taken one by one") {
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
+TEST_CASE("the notice of a batch system asks to leave, unless the process ignores it") {
+  sigset_t before;
+  sigprocmask(SIG_SETMASK, nullptr, &before);
+  {
+    ShutdownSignal shutdown;
+    kill(getpid(), SIGUSR1);
+    CHECK(shutdown.Take() == SIGUSR1);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  signal(SIGUSR1, SIG_IGN);
+  {
+    ShutdownSignal shutdown;
+    kill(getpid(), SIGUSR1);
+    CHECK(shutdown.Take() == 0);
+  }
+  signal(SIGUSR1, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
 }  // namespace
 }  // namespace pando
