@@ -31,11 +31,13 @@ int ShutdownSignal::Take() {
   const auto now = std::chrono::steady_clock::now();
   const int signal = static_cast<int>(info.ssi_signo);
   if (signal == first_signal_ && now - first_at_ < kOneRequest) return 0;
-  if (first_signal_ == 0) {
+  if (signal == SIGUSR1 && first_signal_ != 0) return 0;
+  const bool follows_notice = first_signal_ == SIGUSR1;
+  if (first_signal_ == 0 || follows_notice) {
     first_signal_ = signal;
     first_at_ = now;
   }
-  return signal;
+  return follows_notice ? 0 : signal;
 }
 
 }  // namespace pando

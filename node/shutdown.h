@@ -1,7 +1,6 @@
 // ShutdownSignal: SIGINT, SIGTERM, SIGHUP and SIGUSR1 as a descriptor that event loops poll, so
-// that a process leaves by its own rules instead of where it happens to stand. SIGUSR1 is the
-// notice that batch systems are asked for before they preempt a job (sbatch --signal=USR1@120). All
-// except SIGTERM stay ignored if the process was started to ignore them, by nohup say.
+// that a process leaves by its own rules instead of where it happens to stand. SIGUSR1 is a batch
+// system's notice (sbatch --signal=USR1@120). All except SIGTERM stay ignored if they were (nohup).
 #pragma once
 
 #include <chrono>
@@ -29,7 +28,8 @@ class ShutdownSignal : public ShutdownRequests {
   ShutdownSignal();
   int fd() const override { return fd_.get(); }
   // Takes one signal: its number, or 0 if none waits. Never blocks. The first one again within
-  // kOneRequest is the same request: `timeout` signals the process, and then its group.
+  // kOneRequest is the same request (`timeout` signals the process, and then its group). So are
+  // SIGUSR1 later, and the next signal after SIGUSR1: a supervisor passes that on as SIGTERM.
   static constexpr std::chrono::milliseconds kOneRequest{100};
   int Take() override;
   int first_signal() const override { return first_signal_; }

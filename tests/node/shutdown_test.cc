@@ -40,6 +40,12 @@ TEST_CASE("the notice of a batch system asks to leave, unless the process ignore
     ShutdownSignal shutdown;
     kill(getpid(), SIGUSR1);
     CHECK(shutdown.Take() == SIGUSR1);
+    kill(getpid(), SIGTERM);  // of the supervisor, which has the notice too
+    CHECK(shutdown.Take() == 0);
+    kill(getpid(), SIGUSR1);
+    CHECK(shutdown.Take() == 0);
+    kill(getpid(), SIGINT);
+    CHECK(shutdown.Take() == SIGINT);
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   signal(SIGUSR1, SIG_IGN);
