@@ -10,12 +10,14 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "common/descriptor.h"
+#include "net/socket_address.h"
 
 namespace pando {
 namespace {
@@ -23,37 +25,7 @@ namespace {
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 constexpr uint16_t kDiscardPort = 9;  // any port: connecting a UDP socket sends nothing
 
-std::string AddressText(const sockaddr_in& address) {
-  std::array<char, INET_ADDRSTRLEN> text;
-  PANDO_CHECK(inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size()) != nullptr);
-  return text.data();
-}
-
-// `host`: an address in numbers.
-sockaddr_in SocketAddress(const std::string& host, uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  PANDO_CHECK(inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1);
-  return address;
-}
-
-constexpr int kPatienceMs = 1000;
-
-// Returns the error's number, 0 where a connection is made within a second.
-int Dial(const std::string& host, uint16_t port, UniqueFd* connection) {
-  sockaddr_in address = SocketAddress(host, port);
-  *connection = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int fd = connection->get();
-  if (!connection->is_open()) return errno;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  pollfd polled{fd, POLLOUT, 0};
-  if (poll(&polled, 1, kPatienceMs) <= 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof(error);
-  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
-}
+constexpr std::chrono::milliseconds kPatience(1000);
 
 // How ZeroMQ says there that connections are secured: "NULL", "CURVE". Empty: it is not ZeroMQ, or
 // does not answer. Source: the greeting of ZMTP 3.0 (RFC 23): signature, version, mechanism.
@@ -69,7 +41,7 @@ std::string MechanismAt(const UniqueFd& connection) {
   size_t count = 0;
   while (count < kMechanismAt + kMechanismBytes) {
     pollfd polled{connection.get(), POLLIN, 0};
-    if (poll(&polled, 1, kPatienceMs) <= 0) return "";
+    if (poll(&polled, 1, static_cast<int>(kPatience.count())) <= 0) return "";
     const ssize_t more = recv(connection.get(), &greeting[count], greeting.size() - count, 0);
     if (more <= 0) return "";
     count += static_cast<size_t>(more);
@@ -96,7 +68,7 @@ Result<std::string> ResolveHost(const std::string& host) {
                                 gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  return AddressText(*reinterpret_cast<const sockaddr_in*>(found->ai_addr));
+  return AddressText(found->ai_addr);
 }
 
 Result<bool> IsLocal(const Endpoint& endpoint) {
@@ -125,7 +97,7 @@ std::string OwnAddress() {
   for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
     const bool is_up = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0;
     if (is_up && at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET)
-      return AddressText(*reinterpret_cast<const sockaddr_in*>(at->ifa_addr));
+      return AddressText(at->ifa_addr);
   }
   return kLoopbackAddress;
 }
@@ -134,14 +106,12 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer) {
   if (peer.kind == Endpoint::Kind::kIpc || peer.is_wildcard()) return std::string(kLoopbackAddress);
   const Result<std::string> host = ResolveHost(peer.host);
   if (!host.ok()) return host.status();
-  sockaddr_in address = SocketAddress(*host, peer.port != 0 ? peer.port : kDiscardPort);
+  SocketAddress address = MakeAddress(*host, peer.port != 0 ? peer.port : kDiscardPort);
   const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return Unavailable(fmt::format("no UDP socket: {}", std::strerror(errno)));
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (connect(fd.get(), generic, sizeof(address)) == 0 &&
-      getsockname(fd.get(), generic, &size) == 0) {
-    return AddressText(address);
+  if (connect(fd.get(), address.generic(), address.size) == 0 &&
+      getsockname(fd.get(), address.generic(), &address.size) == 0) {
+    return AddressText(address.generic());
   }
   return Unavailable(
       fmt::format("this machine has no route to {}: {}", peer.host, std::strerror(errno)));
@@ -161,7 +131,7 @@ std::string ReasonOfSilence(const std::string& endpoint, bool has_keys) {
   const Result<std::string> address = ResolveHost(parsed->host);
   if (!address.ok()) return address.status().message();
   UniqueFd connection;
-  const int error = Dial(*address, parsed->port, &connection);
+  const int error = DialTcp(*address, parsed->port, kPatience, &connection);
   if (error != 0) {
     return fmt::format("a connection to {}:{} fails ({}{})", *address, parsed->port,
                        std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");

@@ -1,0 +1,157 @@
+#include "net/socket_address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+
+namespace pando {
+namespace {
+
+constexpr int kBacklog = 16;
+
+const sockaddr_in& AsIpv4(const sockaddr* address) {
+  return *reinterpret_cast<const sockaddr_in*>(address);
+}
+const sockaddr_in6& AsIpv6(const sockaddr* address) {
+  return *reinterpret_cast<const sockaddr_in6*>(address);
+}
+
+bool IsFamily(const sockaddr* address, int family) {
+  return address != nullptr && address->sa_family == family;
+}
+
+// Link-local addresses need an interface beside them, which an endpoint does not name.
+bool IsLinkLocal(const sockaddr* address) {
+  return IsFamily(address, AF_INET6) &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// The interfaces' addresses.
+std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> ReadInterfaces() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) first = nullptr;
+  return {first, freeifaddrs};
+}
+
+}  // namespace
+
+bool IsIpv6(const std::string& host) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+std::string Bracketed(const std::string& host) {
+  return IsIpv6(host) ? fmt::format("[{}]", host) : host;
+}
+
+Result<std::vector<std::string>> ResolveAll(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return NotFound(fmt::format("the host '{}' has no address ({}): check its name", host,
+                                gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+      if (IsFamily(at->ai_addr, family) && !IsLinkLocal(at->ai_addr))
+        addresses.push_back(AddressText(at->ai_addr));
+    }
+  }
+  if (!addresses.empty()) return addresses;
+  return NotFound(fmt::format("the host '{}' has no address that other machines reach", host));
+}
+
+Result<std::string> InterfaceAddress(const std::string& name) {
+  const auto interfaces = ReadInterfaces();
+  std::set<std::string> names;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* at = interfaces.get(); at != nullptr; at = at->ifa_next) {
+      if (!IsFamily(at->ifa_addr, family) || IsLinkLocal(at->ifa_addr)) continue;
+      names.insert(at->ifa_name);
+      if (at->ifa_name == name) return AddressText(at->ifa_addr);
+    }
+  }
+  return InvalidArgument(fmt::format("no network interface '{}' has an address here: there are {}",
+                                     name, fmt::join(names, ", ")));
+}
+
+SocketAddress MakeAddress(const std::string& host, uint16_t port) {
+  SocketAddress address;
+  if (IsIpv6(host)) {
+    auto* in6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(port);
+    PANDO_CHECK(inet_pton(AF_INET6, host.c_str(), &in6->sin6_addr) == 1);
+    address.size = sizeof(sockaddr_in6);
+  } else {
+    auto* in = reinterpret_cast<sockaddr_in*>(&address.storage);
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    PANDO_CHECK(inet_pton(AF_INET, host.c_str(), &in->sin_addr) == 1);
+    address.size = sizeof(sockaddr_in);
+  }
+  return address;
+}
+
+std::string AddressText(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text;
+  const bool is_ipv6 = address->sa_family == AF_INET6;
+  const void* bytes = is_ipv6 ? static_cast<const void*>(&AsIpv6(address).sin6_addr)
+                              : static_cast<const void*>(&AsIpv4(address).sin_addr);
+  PANDO_CHECK(inet_ntop(address->sa_family, bytes, text.data(), text.size()) != nullptr);
+  return text.data();
+}
+
+uint16_t PortIn(const sockaddr* address) {
+  return ntohs(address->sa_family == AF_INET6 ? AsIpv6(address).sin6_port
+                                              : AsIpv4(address).sin_port);
+}
+
+int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
+            UniqueFd* connection) {
+  SocketAddress address = MakeAddress(host, port);
+  *connection =
+      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int fd = connection->get();
+  if (!connection->is_open()) return errno;
+  if (connect(fd, address.generic(), address.size) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd polled{fd, POLLOUT, 0};
+  if (poll(&polled, 1, static_cast<int>(patience.count())) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bound) {
+  SocketAddress address = MakeAddress(host, port);
+  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  const bool is_bound =
+      fd.is_open() && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+      bind(fd.get(), address.generic(), address.size) == 0 && listen(fd.get(), kBacklog) == 0 &&
+      getsockname(fd.get(), address.generic(), &address.size) == 0;
+  if (!is_bound) {
+    return InvalidArgument(
+        fmt::format("cannot listen at {}:{}: {}", Bracketed(host), port, std::strerror(errno)));
+  }
+  *bound = PortIn(address.generic());
+  return fd;
+}
+
+}  // namespace pando

@@ -1,0 +1,44 @@
+// Addresses as the system's sockets have them, of either family, and TCP connections beside
+// ZeroMQ's: whether one can be made at all. Used by net/address and the command line.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/descriptor.h"
+#include "common/status.h"
+
+namespace pando {
+
+// Of either family.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(sockaddr_storage);
+  sockaddr* generic() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+bool IsIpv6(const std::string& host);            // an address in numbers
+std::string Bracketed(const std::string& host);  // as it stands in an endpoint: "[::1]"
+
+// The addresses of a host name, or the address itself; IPv4 first.  Blocks while the name is looked
+// up.
+Result<std::vector<std::string>> ResolveAll(const std::string& host);
+// The address of a network interface of this machine, IPv4 first. The error names the interfaces.
+Result<std::string> InterfaceAddress(const std::string& name);
+
+// `host`: an address in numbers.
+SocketAddress MakeAddress(const std::string& host, uint16_t port);
+std::string AddressText(const sockaddr* address);  // without the port
+uint16_t PortIn(const sockaddr* address);
+
+// Connects within `patience`; the socket does not block. Returns the error's number, or 0.
+int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
+            UniqueFd* connection);
+// Listens at an address; port 0: any free one. `bound` gets the port.
+Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bound);
+
+}  // namespace pando
