@@ -13,8 +13,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "cli/commands.h"
+#include "cli/reach.h"
 #include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
@@ -203,17 +205,62 @@ std::string DescribeMachine(const MachineFacts& facts,
   return text;
 }
 
-Subcommand AddDoctorCommand(CLI::App& app) {
-  DeclareCommand(app, "doctor", "Prints what this machine has for a run, and any problems.",
-                 "Exit code 1 if there is a problem.\n");
-  return [] {
+namespace {
+
+// The lines and problems of one visit. Returns an exit code.
+int PrintVisit(const std::vector<std::string>& problems) {
+  for (const std::string& problem : problems) Print("problem: {}\n", problem);
+  Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
+  return problems.empty() ? kExitCompleted : kExitFailed;
+}
+
+struct DoctorOptions {
+  ReachOptions reach;
+  std::string keys_folder;
+  std::string listen;
+};
+
+Result<int> Visit(const DoctorOptions& options) {
+  const bool is_joining = !options.reach.join.empty();
+  if (is_joining && !options.listen.empty())
+    return InvalidArgument("give --join on one machine and --listen on the other");
+  if (!options.listen.empty()) {
+    const auto show = [](const std::string& text) { Say("pando: {}\n", text); };
+    PANDO_RETURN_IF_ERROR(ListenForDoctors(options.listen, /*stop_fd=*/-1, show));
+    return kExitCompleted;
+  }
+  if (!is_joining) {
     const MachineFacts facts = ReadMachine();
     Print("{}", DescribeMachine(facts, ReadLibraries()));
-    const std::vector<std::string> problems = FindProblems(facts);
-    for (const std::string& problem : problems) Print("problem: {}\n", problem);
-    Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
-    return problems.empty() ? kExitCompleted : kExitFailed;
-  };
+    return PrintVisit(FindProblems(facts));
+  }
+  ReachOptions reach = options.reach;
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", reach.join));
+  PANDO_ASSIGN_OR_RETURN(reach.keys, FindKeys(options.keys_folder, KeyRole::kReader));
+  const ReachReport report = TryReach(reach);
+  for (const std::string& line : report.found) Print("{}\n", line);
+  return PrintVisit(report.problems);
+}
+
+}  // namespace
+
+Subcommand AddDoctorCommand(CLI::App& app) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App& command = DeclareCommand(
+      app, "doctor", "Prints what this machine has for a run, and any problems.",
+      "Exit code 1 if there is a problem.\n\n"
+      "Whether two machines reach each other, before a run or, without --listen, during one:\n"
+      "  pando doctor --listen tcp://0.0.0.0:7070   # where the scheduler is to be\n"
+      "  pando doctor --join tcp://10.0.0.1:7070    # on each other machine\n");
+  AddOption(command, "--join ENDPOINT", &options->reach.join,
+            "try to reach the scheduler there, or the doctor that listens there");
+  AddKeysOption(command, &options->keys_folder);
+  AddOption(command, "--bind ENDPOINT", &options->reach.bind,
+            "where this machine's servers are to listen [this machine's address on the way to "
+            "--join]");
+  AddOption(command, "--listen ENDPOINT", &options->listen,
+            "answer doctors of other machines, and try to reach those; Ctrl-C ends it");
+  return [options] { return Visit(*options); };
 }
 
 }  // namespace pando

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/bind_choice.h"
 #include "cli/commands.h"
 #include "cli/program_choice.h"
 #include "cli/status_table.h"
@@ -28,9 +29,12 @@
 namespace pando {
 namespace {
 
+constexpr const char* kSchedulerBind = "tcp://127.0.0.1:7070";
+
 struct SchedulerOptions {
   JobSource source;
-  SchedulerArgs args{.bind = "tcp://127.0.0.1:7070"};
+  SchedulerArgs args{.bind = kSchedulerBind};
+  std::string interface;
   std::string keys_folder;
   std::string prepared_run_dir;  // made by `pando train`
   bool is_forced = false;
@@ -90,6 +94,7 @@ Status CheckCanListen(const std::string& bind) {
 Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
   args.manager = TakeServiceManager();
+  PANDO_ASSIGN_OR_RETURN(args.bind, ChooseBind(args.bind, options.interface, kSchedulerBind));
   if (const std::string folder = KeysFolder(options.keys_folder); !folder.empty()) {
     PANDO_ASSIGN_OR_RETURN(args.keys, ReadSchedulerKeys(folder));
   }
@@ -300,6 +305,7 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
       "A scheduler that died alone is restarted without --resume: training has continued.\n");
   AddJobOptions(command, &options->source);
   AddBindOptions(command, "to listen", &options->args.bind, &options->args.insecure);
+  AddInterfaceOption(command, &options->interface);
   AddKeysOption(command, &options->keys_folder);
   command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
   AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
@@ -314,6 +320,7 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
 Subcommand AddServerCommand(CLI::App& app) {
   auto args = std::make_shared<ServerArgs>();
   auto keys_folder = std::make_shared<std::string>();
+  auto interface = std::make_shared<std::string>();
   CLI::App& command = DeclareCommand(
       app, "server",
       "Joins a run as a parameter server: sums gradients, runs the optimizer, sends parameters.",
@@ -323,13 +330,17 @@ Subcommand AddServerCommand(CLI::App& app) {
   AddKeysOption(command, keys_folder.get());
   AddBindOptions(command, "its lanes listen; port 0: any free one each", &args->bind,
                  &args->insecure);
+  AddInterfaceOption(command, interface.get());
   AddOption(command, "--lanes N", &args->lanes, "serving threads; 0: by cores [0]",
             CLI::Range(0, 256));
   AddLabelOption(command, &args->labels);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, &args->is_verbose);
-  return [args, keys_folder] { return Serve(*args, *keys_folder); };
+  return [args, keys_folder, interface]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
+    return Serve(*args, *keys_folder);
+  };
 }
 
 Subcommand AddWorkerCommand(CLI::App& app) {
@@ -359,6 +370,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
   auto keys_folder = std::make_shared<std::string>();
+  auto interface = std::make_shared<std::string>();
   CLI::App& command =
       DeclareCommand(app, "node",
                      "Runs the processes of one machine of a cluster: starts servers and "
@@ -383,6 +395,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
             CLI::Range(0, 1024));
   AddBindOptions(command, "the servers listen; port 0: any free one each", &args->bind,
                  &args->insecure);
+  AddInterfaceOption(command, interface.get());
   AddOption(command, "--lanes N", &args->lanes, "serving threads of each server; 0: by cores [0]",
             CLI::Range(0, 256));
   AddLabelOption(command, &args->labels);
@@ -393,7 +406,8 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
   command.prefix_command();
-  return [args, keys_folder, workers, &command, program]() -> Result<int> {
+  return [args, keys_folder, interface, workers, &command, program]() -> Result<int> {
+    PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
                            ProgramWords(command.remaining(), program));
     if (!words.empty()) {

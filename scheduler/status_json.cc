@@ -146,6 +146,7 @@ Json NodesJson(Micros now, const RunFacts& run, const OwnerPlan& owners) {
       entry["backups"] = it->second[1];
       entry["syncing"] = it->second[2];
     }
+    if (member.role() == Role::kServer) entry["endpoints"] = member.registration.lane_endpoints;
     if (member.role() == Role::kWorker) AddComputing(run, owners, member, entry);
     AddLines(run, member, entry);
     AddWaiting(run, owners, member, entry);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/exit_codes.h"
+#include "tests/e2e/job_by_hand.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 
@@ -105,6 +106,23 @@ TEST_CASE("auto on one host means shared memory, as pando status says; tcp means
   CheckLines("shm", "shm");
   CheckLines("tcp", "tcp");
   CheckLines("ipc", "ipc");
+}
+
+TEST_CASE("pando doctor --join says what it reaches, and what is in the way") {
+  JobByHand job(1, 1, LongJob(kEndlessSteps));
+  job.AwaitSteps(5);
+  Process well(job.temp.path(), "well", {"doctor", "--join", job.endpoint});
+  well.Await();
+  CAPTURE(well.out());
+  CHECK(well.exit_code() == kExitCompleted);
+  CHECK(Contains(well.out(), "the scheduler answers after "));
+  CHECK(Contains(well.out(), " takes connections at " + job.LaneEndpoints()[0]));
+  job.scheduler->Signal(SIGKILL);
+  job.scheduler->Await();
+  Process ill(job.temp.path(), "ill", {"doctor", "--join", job.endpoint});
+  ill.Await();
+  CHECK(ill.exit_code() == kExitFailed);
+  CHECK(Contains(ill.out(), "refuses connections: no process listens there"));
 }
 
 }  // namespace
