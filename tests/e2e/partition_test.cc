@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "common/exit_codes.h"
-#include "tests/e2e/network.h"
+#include "tests/e2e/hosts/network.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 

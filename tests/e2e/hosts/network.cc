@@ -1,4 +1,4 @@
-#include "tests/e2e/network.h"
+#include "tests/e2e/hosts/network.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
