@@ -5,8 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 #include "common/exit_codes.h"
 #include "tests/e2e/hosts/network.h"
@@ -22,20 +20,6 @@ using namespace std::chrono_literals;
 constexpr uint64_t kPartitionSteps = 4000;
 constexpr auto kCutOff = 3s;  // three leases
 constexpr size_t kStepsBefore = 50;
-
-// The hosts' network; one for all tests, since the program moves into it.
-TestNetwork& TheNetwork() {
-  static const std::unique_ptr<TestNetwork> kNetwork = [] {
-    Result<std::unique_ptr<TestNetwork>> made = TestNetwork::Make();
-    if (!made.ok()) {
-      std::fprintf(stderr, "SKIPPED: partitions of real processes need network namespaces: %s\n",
-                   made.status().message().c_str());
-      std::exit(kSkipped);
-    }
-    return *std::move(made);
-  }();
-  return *kNetwork;
-}
 
 const std::string& UndisturbedHash() {
   static const std::string kHash = [] {
