@@ -11,6 +11,7 @@
 #include "common/system.h"
 #include "net/client.h"
 #include "net/zmq/keys.h"
+#include "tests/e2e/key_folders.h"
 #include "tests/e2e/run_files.h"
 #include "tests/net/raw_peers.h"
 #include "tests/temp_folder.h"
@@ -43,42 +44,6 @@ const std::string& MlpHash() {
   }();
   return kHash;
 }
-
-// What a command says that ends by itself.
-struct Said {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-Said RunPando(const std::string& folder, const std::string& name, const Args& args,
-              const Args& through = {}) {
-  Process process(folder, name, args, through);
-  process.Await();
-  return {process.exit_code(), process.out(), process.err()};
-}
-
-// A folder of `pando keys new`, and copies that hold only what a role needs.
-struct KeyFolders {
-  explicit KeyFolders(const std::string& folder) : whole(folder + "/keys") {
-    const Said made = RunPando(folder, "keys", {"keys", "new", whole});
-    REQUIRE_MESSAGE(made.exit_code == kExitCompleted, made.err);
-    CHECK(Contains(made.out, whole));
-    for (const auto& [copy, names] :
-         std::map<std::string, Args>{{scheduler, {"admin.key", "member.pub", "reader.pub"}},
-                                     {admin, {"admin.key"}},
-                                     {member, {"member.key", "admin.pub"}},
-                                     {reader, {"reader.key", "admin.pub"}}}) {
-      fs::create_directory(copy);
-      for (const std::string& name : names) fs::copy_file(whole + "/" + name, copy + "/" + name);
-    }
-  }
-  const std::string whole;
-  const std::string scheduler = whole + "-scheduler";
-  const std::string admin = whole + "-admin";
-  const std::string member = whole + "-member";
-  const std::string reader = whole + "-reader";
-};
 
 // ---- pando train --------------------------------------------------------------------------------
 
