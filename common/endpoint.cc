@@ -1,5 +1,6 @@
 #include "common/endpoint.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/un.h>
 
@@ -29,13 +30,21 @@ bool IsHostCharacter(char c) {
 
 Result<Endpoint> ParseTcp(const std::string& text) {
   const std::string rest = text.substr(kTcpPrefix.size());
-  if (rest.starts_with('[')) return BadEndpoint(text, "IPv6 is not supported");
   const size_t colon = rest.rfind(':');
-  if (colon == std::string::npos) return BadEndpoint(text, "the port is missing");
+  if (colon == std::string::npos || rest.ends_with(']'))
+    return BadEndpoint(text, "the port is missing");
   Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = rest.substr(0, colon)};
-  if (endpoint.host.empty()) return BadEndpoint(text, "the host is missing");
-  if (endpoint.host != "*" && !std::ranges::all_of(endpoint.host, IsHostCharacter))
-    return BadEndpoint(text, "the host is not a name or IPv4 address");
+  std::string& host = endpoint.host;
+  if (host.empty()) return BadEndpoint(text, "the host is missing");
+  if (host.starts_with('[')) {
+    host = host.substr(1, host.size() - 1 - (host.ends_with(']') ? 1 : 0));
+    if (Bracketed(host) != rest.substr(0, colon))
+      return BadEndpoint(text, "the host is not an IPv6 address in brackets");
+  } else if (host.find(':') != std::string::npos) {
+    return BadEndpoint(text, "an IPv6 address stands in brackets, as in tcp://[::1]:7070");
+  } else if (host != "*" && !std::ranges::all_of(host, IsHostCharacter)) {
+    return BadEndpoint(text, "the host is not a name or address");
+  }
   const std::string_view port_text = std::string_view(rest).substr(colon + 1);
   const auto port = port_text == "*" ? 0 : ParseNumber<uint16_t>(port_text);
   if (!port) return BadEndpoint(text, "the port is not a number from 0 to 65535");
@@ -57,7 +66,20 @@ Result<Endpoint> ParseIpc(const std::string& text) {
 
 std::string Endpoint::ToString() const {
   return kind == Kind::kIpc ? fmt::format("ipc://{}", path)
-                            : fmt::format("tcp://{}:{}", host, port);
+                            : fmt::format("tcp://{}:{}", Bracketed(host), port);
+}
+
+bool IsIpv6(const std::string& host) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+bool IsLoopbackAddress(const std::string& host) {
+  return host.starts_with("127.") || host == "::1";
+}
+
+std::string Bracketed(const std::string& host) {
+  return IsIpv6(host) ? fmt::format("[{}]", host) : host;
 }
 
 Result<Endpoint> ParseEndpoint(const std::string& text) {

@@ -12,13 +12,20 @@ namespace pando {
 struct Endpoint {
   enum class Kind : uint8_t { kTcp, kIpc };
   Kind kind = Kind::kTcp;
-  std::string host;   // kTcp: a name or an IPv4 address; "*" and "0.0.0.0": every interface
+  // kTcp: a name or an address, IPv6 without brackets; "*", "0.0.0.0" and "::": every interface.
+  std::string host;
   uint16_t port = 0;  // kTcp; 0: any free one ("0" and "*" in the text)
   std::string path;   // kIpc
 
   std::string ToString() const;
-  bool is_wildcard() const { return kind == Kind::kTcp && (host == "*" || host == "0.0.0.0"); }
+  bool is_wildcard() const {
+    return kind == Kind::kTcp && (host == "*" || host == "0.0.0.0" || host == "::");
+  }
 };
+
+bool IsIpv6(const std::string& host);             // an address in numbers
+bool IsLoopbackAddress(const std::string& host);  // "127.x.y.z" or "::1"
+std::string Bracketed(const std::string& host);   // as it stands in an endpoint: "[::1]"
 
 Result<Endpoint> ParseEndpoint(const std::string& text);
 

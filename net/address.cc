@@ -1,9 +1,6 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
 
 #include <fmt/format.h>
 
@@ -54,28 +50,29 @@ std::string MechanismAt(const UniqueFd& connection) {
 
 bool IsAddress(const std::string& host) {
   in_addr address{};
-  return inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 || IsIpv6(host);
 }
 
 Result<std::string> ResolveHost(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (error != 0) {
-    return NotFound(fmt::format("the host '{}' has no IPv4 address ({}): check its name", host,
-                                gai_strerror(error)));
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ResolveAll(host));
+  return addresses.front();
+}
+
+Result<std::string> FindAddress(const Endpoint& peer) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ResolveAll(peer.host));
+  for (const std::string& address : addresses) {
+    UniqueFd connection;
+    if (addresses.size() > 1 && DialTcp(address, peer.port, kPatience, &connection) == 0)
+      return address;
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  return AddressText(found->ai_addr);
+  return addresses.front();
 }
 
 Result<bool> IsLocal(const Endpoint& endpoint) {
   if (endpoint.kind == Endpoint::Kind::kIpc) return true;
   if (endpoint.is_wildcard()) return false;
   PANDO_ASSIGN_OR_RETURN(const std::string address, ResolveHost(endpoint.host));
-  return address.starts_with("127.");
+  return IsLoopbackAddress(address);
 }
 
 Status CheckExposure(const Endpoint& endpoint, bool insecure) {
@@ -91,23 +88,18 @@ Status CheckExposure(const Endpoint& endpoint, bool insecure) {
 }
 
 std::string OwnAddress() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return kLoopbackAddress;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
-  for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
-    const bool is_up = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0;
-    if (is_up && at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET)
-      return AddressText(at->ifa_addr);
+  for (const InterfaceEntry& entry : ReadInterfaces()) {
+    if (entry.is_up && !entry.is_loopback) return entry.address;
   }
   return kLoopbackAddress;
 }
 
 Result<std::string> LocalAddressTowards(const Endpoint& peer) {
   if (peer.kind == Endpoint::Kind::kIpc || peer.is_wildcard()) return std::string(kLoopbackAddress);
-  const Result<std::string> host = ResolveHost(peer.host);
+  const Result<std::string> host = FindAddress(peer);
   if (!host.ok()) return host.status();
   SocketAddress address = MakeAddress(*host, peer.port != 0 ? peer.port : kDiscardPort);
-  const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const UniqueFd fd(socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return Unavailable(fmt::format("no UDP socket: {}", std::strerror(errno)));
   if (connect(fd.get(), address.generic(), address.size) == 0 &&
       getsockname(fd.get(), address.generic(), &address.size) == 0) {
@@ -121,19 +113,21 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
   PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
   if (!endpoint.is_wildcard()) return bound;
   PANDO_ASSIGN_OR_RETURN(std::string address, LocalAddressTowards(peer));
-  endpoint.host = address == kLoopbackAddress ? OwnAddress() : address;
+  // "*" and "0.0.0.0" listen on IPv4 alone.
+  const bool is_reached = !IsIpv6(address) || endpoint.host == "::";
+  endpoint.host = IsLoopbackAddress(address) || !is_reached ? OwnAddress() : address;
   return endpoint.ToString();
 }
 
 std::string ReasonOfSilence(const std::string& endpoint, bool has_keys) {
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
-  const Result<std::string> address = ResolveHost(parsed->host);
+  const Result<std::string> address = FindAddress(*parsed);
   if (!address.ok()) return address.status().message();
   UniqueFd connection;
   const int error = DialTcp(*address, parsed->port, kPatience, &connection);
   if (error != 0) {
-    return fmt::format("a connection to {}:{} fails ({}{})", *address, parsed->port,
+    return fmt::format("a connection to {}:{} fails ({}{})", Bracketed(*address), parsed->port,
                        std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
   }
   const std::string mechanism = MechanismAt(connection);

@@ -9,30 +9,35 @@
 
 namespace pando {
 
-bool IsAddress(const std::string& host);  // IPv4, in numbers
+bool IsAddress(const std::string& host);  // in numbers
 
-// The IPv4 address of a host name or address.  Blocks while the name is looked up.
+// The first address of a host name (ResolveAll), or the address itself.  Blocks while the name is
+// looked up.
 Result<std::string> ResolveHost(const std::string& host);
+// The first one of its addresses that takes a connection at the peer's port; the first one if none
+// does.  Blocks for at most a second more for each, where there are several.  REQUIRES: it is tcp.
+Result<std::string> FindAddress(const Endpoint& peer);
 
-// Whether only processes of this machine can reach it: ipc, or a tcp host in 127.0.0.0/8.
+// Whether only processes of this machine can reach it: ipc, or tcp in 127.0.0.0/8 or at ::1.
 Result<bool> IsLocal(const Endpoint& endpoint);
 
 // Returns an error unless the endpoint is local or exposure was requested (--insecure): without
 // keys messages are neither encrypted nor authenticated.
 Status CheckExposure(const Endpoint& endpoint, bool insecure);
 
-// The first IPv4 address of this machine that other machines may reach; 127.0.0.1 if it has none.
+// The first address of this machine that other machines may reach, IPv4 first; 127.0.0.1 if it has
+// none.
 std::string OwnAddress();
 
-// This machine's address on the route to `peer` (no packet is sent). A process that can reach
-// `peer` can reach this address too. 127.0.0.1 for a local peer.
+// This machine's address on the route to `peer` (a UDP socket that sends nothing). A process that
+// can reach `peer` can reach this address too. 127.0.0.1 for a local peer.
 Result<std::string> LocalAddressTowards(const Endpoint& peer);
 
 // The endpoint that other processes can dial: a wildcard host becomes LocalAddressTowards(peer), or
 // OwnAddress() where the peer is on this machine, since others need not be.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
 
-// Why no connection to the endpoint can be made: "the host 'x' has no IPv4 address (...): check its
+// Why no connection to the endpoint can be made: "the host 'x' has no address (...): check its
 // name", "127.0.0.1:4123 refuses connections"; or why a process with or without keys is not
 // answered there. Empty where neither is so.  Blocks while the name is looked up, and for at most
 // two seconds more.

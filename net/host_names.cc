@@ -12,7 +12,7 @@
 namespace pando {
 
 struct HostNames::Found {
-  Mailbox<std::pair<std::string, Result<std::string>>> mailbox;  // host, address
+  Mailbox<std::pair<std::string, Result<std::string>>> mailbox;  // endpoint, address
 };
 
 HostNames::HostNames(LookUp look_up, std::function<void(const std::string& text)> on_failure)
@@ -24,18 +24,20 @@ HostNames::~HostNames() = default;
 
 int HostNames::fd() const { return found_->mailbox.fd(); }
 
-void HostNames::Ask(Micros now, const std::string& name) {
+void HostNames::Ask(Micros now, const Endpoint& peer) {
+  const std::string name = peer.ToString();
   Host& host = hosts_[name];
   if (host.is_pending || now < host.ask_at) return;
   host.is_pending = true;
   host.ask_at = now + host.interval;
   host.interval = std::min(2 * host.interval, kIntervalMax);
-  std::thread([name, look_up = look_up_, found = found_] {
-    std::ignore = found->mailbox.Push({name, look_up(name)});
+  std::thread([name, peer, look_up = look_up_, found = found_] {
+    std::ignore = found->mailbox.Push({name, look_up(peer)});
   }).detach();
 }
 
-void HostNames::WaitFor(const std::string& name, Micros deadline) {
+void HostNames::WaitFor(const Endpoint& peer, Micros deadline) {
+  const std::string name = peer.ToString();
   while (hosts_[name].is_pending) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow());
     pollfd polled{fd(), POLLIN, 0};
@@ -56,8 +58,8 @@ void HostNames::Take() {
   }
 }
 
-std::string HostNames::Find(const std::string& name) const {
-  const auto it = hosts_.find(name);
+std::string HostNames::Find(const Endpoint& peer) const {
+  const auto it = hosts_.find(peer.ToString());
   return it == hosts_.end() ? "" : it->second.address;
 }
 

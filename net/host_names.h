@@ -10,12 +10,13 @@
 #include <string>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/status.h"
 
 namespace pando {
 
-// The IPv4 address of a host name (net/address.h: ResolveHost).
-using LookUp = std::function<Result<std::string>(const std::string& host)>;
+// The address of a peer's host (net/address.h: FindAddress).
+using LookUp = std::function<Result<std::string>(const Endpoint& peer)>;
 
 class HostNames {
  public:
@@ -27,14 +28,14 @@ class HostNames {
   ~HostNames();
   HostNames(const HostNames&) = delete;
 
-  // Asks for the address unless the host was asked for a short while ago, or is being looked up.
-  void Ask(Micros now, const std::string& name);
-  // Waits for the host's lookup, until the deadline.
-  void WaitFor(const std::string& name, Micros deadline);
+  // Asks for the address unless the peer was asked for a short while ago, or is being looked up.
+  void Ask(Micros now, const Endpoint& peer);
+  // Waits for the peer's lookup, until the deadline.
+  void WaitFor(const Endpoint& peer, Micros deadline);
   // Takes what was found.
   void Take();
   // The last address that was found; empty: none.
-  std::string Find(const std::string& name) const;
+  std::string Find(const Endpoint& peer) const;
   int fd() const;  // readable when Take has something to take
 
  private:
@@ -49,8 +50,9 @@ class HostNames {
 
   const LookUp look_up_;
   const std::function<void(const std::string& text)> on_failure_;
-  std::shared_ptr<Found> found_;       // shared with the threads
-  std::map<std::string, Host> hosts_;  // by name
+  std::shared_ptr<Found> found_;  // shared with the threads
+  // By endpoint: of a host's addresses another one may answer at another port.
+  std::map<std::string, Host> hosts_;
 };
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -13,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <set>
+
+#include "common/endpoint.h"
 
 namespace pando {
 namespace {
@@ -36,23 +39,7 @@ bool IsLinkLocal(const sockaddr* address) {
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-// The interfaces' addresses.
-std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> ReadInterfaces() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) first = nullptr;
-  return {first, freeifaddrs};
-}
-
 }  // namespace
-
-bool IsIpv6(const std::string& host) {
-  in6_addr address{};
-  return inet_pton(AF_INET6, host.c_str(), &address) == 1;
-}
-
-std::string Bracketed(const std::string& host) {
-  return IsIpv6(host) ? fmt::format("[{}]", host) : host;
-}
 
 Result<std::vector<std::string>> ResolveAll(const std::string& host) {
   addrinfo hints{};
@@ -76,15 +63,28 @@ Result<std::vector<std::string>> ResolveAll(const std::string& host) {
   return NotFound(fmt::format("the host '{}' has no address that other machines reach", host));
 }
 
-Result<std::string> InterfaceAddress(const std::string& name) {
-  const auto interfaces = ReadInterfaces();
-  std::set<std::string> names;
+std::vector<InterfaceEntry> ReadInterfaces() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
+  std::vector<InterfaceEntry> entries;
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* at = interfaces.get(); at != nullptr; at = at->ifa_next) {
+    for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
       if (!IsFamily(at->ifa_addr, family) || IsLinkLocal(at->ifa_addr)) continue;
-      names.insert(at->ifa_name);
-      if (at->ifa_name == name) return AddressText(at->ifa_addr);
+      entries.push_back({.name = at->ifa_name,
+                         .address = AddressText(at->ifa_addr),
+                         .is_up = (at->ifa_flags & IFF_UP) != 0,
+                         .is_loopback = (at->ifa_flags & IFF_LOOPBACK) != 0});
     }
+  }
+  return entries;
+}
+
+Result<std::string> InterfaceAddress(const std::string& name) {
+  std::set<std::string> names;
+  for (const InterfaceEntry& entry : ReadInterfaces()) {
+    names.insert(entry.name);
+    if (entry.name == name) return entry.address;
   }
   return InvalidArgument(fmt::format("no network interface '{}' has an address here: there are {}",
                                      name, fmt::join(names, ", ")));

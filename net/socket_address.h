@@ -21,12 +21,19 @@ struct SocketAddress {
   sockaddr* generic() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-bool IsIpv6(const std::string& host);            // an address in numbers
-std::string Bracketed(const std::string& host);  // as it stands in an endpoint: "[::1]"
-
 // The addresses of a host name, or the address itself; IPv4 first.  Blocks while the name is looked
 // up.
 Result<std::vector<std::string>> ResolveAll(const std::string& host);
+// An address of an interface of this machine.
+struct InterfaceEntry {
+  std::string name;
+  std::string address;
+  bool is_up = false;
+  bool is_loopback = false;
+};
+// IPv4 first. Link-local addresses are left out: they need an interface beside them, which an
+// endpoint does not name.
+std::vector<InterfaceEntry> ReadInterfaces();
 // The address of a network interface of this machine, IPv4 first. The error names the interfaces.
 Result<std::string> InterfaceAddress(const std::string& name);
 

@@ -194,9 +194,9 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::stri
   std::string address = parsed->host;
   if (HasName(*parsed)) {
     has_names_ = true;
-    names_.Ask(line.heard_at, parsed->host);
-    names_.WaitFor(parsed->host, line.heard_at + kFirstLookUp);
-    address = names_.Find(parsed->host);
+    names_.Ask(line.heard_at, *parsed);
+    names_.WaitFor(*parsed, line.heard_at + kFirstLookUp);
+    address = names_.Find(*parsed);
   }
   if (parsed->kind == Endpoint::Kind::kIpc || !address.empty())
     PANDO_RETURN_IF_ERROR(line.ConnectTo(address));
@@ -212,7 +212,7 @@ Status Transport::Line::ConnectTo(const std::string& address) {
   if (!connected.empty()) socket.Disconnect(connected);
   PANDO_RETURN_IF_ERROR(socket.Connect(text));
   connected = text;
-  is_local = target.kind == Endpoint::Kind::kIpc || address.starts_with("127.");
+  is_local = target.kind == Endpoint::Kind::kIpc || IsLoopbackAddress(address);
   return Status();
 }
 
@@ -397,9 +397,9 @@ void Transport::RedialNamed() {
   for (auto& [peer, line] : lines_) {
     const bool is_silent = line.connected.empty() || now - line.heard_at > kSilentFor;
     if (!peer || !HasName(line.parsed) || !is_silent) continue;
-    const std::string address = names_.Find(line.parsed.host);
+    const std::string address = names_.Find(line.parsed);
     if (!address.empty()) std::ignore = line.ConnectTo(address);
-    names_.Ask(now, line.parsed.host);
+    names_.Ask(now, line.parsed);
   }
 }
 

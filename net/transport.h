@@ -66,7 +66,7 @@ class Transport {
     // ROUTER has the same bound for each peer that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
     int64_t queued_bytes_max = kQueuedBytesMax;  // the same in bytes, beside the last message
-    LookUp look_up = ResolveHost;                // of the host names of dialed peers; on any thread
+    LookUp look_up = FindAddress;                // of the host names of dialed peers; on any thread
     // When to connect again to a dialed peer whose shared-memory link was lost.
     Micros link_again = std::chrono::seconds(1);
     // Called on the transport's thread, once for each peer whose messages are dropped, and when

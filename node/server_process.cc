@@ -146,7 +146,7 @@ Status ServerProcess::BindLanes() {
   std::string bind = args_.bind;
   if (bind.empty()) {
     PANDO_ASSIGN_OR_RETURN(std::string address, AddressTowards(scheduler));
-    bind = fmt::format("tcp://{}:0", address);
+    bind = fmt::format("tcp://{}:0", Bracketed(address));
   }
   const uint32_t lane_count = ChooseLaneCount(args_);
   // The last lane has the highest port; one that is too high shows before anything is bound.

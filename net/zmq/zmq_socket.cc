@@ -62,7 +62,6 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
   socket->set(zmq::sockopt::tcp_keepalive_intvl, kProbeIntervalS);
   socket->set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   socket->set(zmq::sockopt::backlog, kBacklog);
-  socket->set(zmq::sockopt::ipv6, false);
   socket->set(zmq::sockopt::immediate, false);
   socket->set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
   if (is_router) {
@@ -243,7 +242,14 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
   return ZmqSocket(std::move(socket), options, fd);
 }
 
+// For endpoints of that family alone: with the option, peers of IPv4 would have addresses of IPv6.
+void ZmqSocket::ChooseFamily(const std::string& endpoint) {
+  const bool is_ipv6 = endpoint.starts_with("tcp://[");
+  PANDO_CHECK(ErrorFrom([&] { socket_.set(zmq::sockopt::ipv6, is_ipv6); }) == 0);
+}
+
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
+  ChooseFamily(endpoint);
   const uid_t user = geteuid();
   PANDO_CHECK(zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof(user)) == 0);
   const int error = ErrorFrom([&] { socket_.bind(endpoint); });
@@ -252,6 +258,7 @@ Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
 }
 
 Status ZmqSocket::Connect(const std::string& endpoint) {
+  ChooseFamily(endpoint);
   const int error = ErrorFrom([&] { socket_.connect(endpoint); });
   if (error == 0) return Status();
   return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(error)));

@@ -119,6 +119,7 @@ class ZmqSocket {
         is_secured_(options.security.is_server()),
         fd_(fd) {}
   const QueuedBytes& QueuedTo(const std::string& routing_id);
+  void ChooseFamily(const std::string& endpoint);
 
   zmq::socket_t socket_;
   Kind kind_;

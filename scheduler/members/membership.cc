@@ -26,7 +26,8 @@ constexpr size_t kHostBytesMax = 253;  // RFC 1035
 constexpr size_t kEndpointBytesMax = 300;
 
 bool IsOfOneMachine(const std::string& endpoint) {
-  return endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.");
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host));
 }
 
 std::string ReasonNotToDial(const Register& registration) {

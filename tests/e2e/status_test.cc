@@ -125,5 +125,29 @@ TEST_CASE("pando doctor --join says what it reaches, and what is in the way") {
   CHECK(Contains(ill.out(), "refuses connections: no process listens there"));
 }
 
+TEST_CASE("a run over IPv6 trains, and the doctor reaches its servers") {
+  TempFolder temp;
+  const std::string run_dir = temp.File("run"), endpoint_file = temp.File("endpoint");
+  Process scheduler(temp.path(), "scheduler",
+                    Args{"scheduler", "--bind", "tcp://[::1]:0", "--endpoint-file", endpoint_file,
+                         "--run-dir", run_dir, "--workers", "1", "--servers", "1"} +
+                        LongJob(kEndlessSteps));
+  REQUIRE(
+      Becomes([&] { return ReadBytes(endpoint_file).ends_with('\n') || !scheduler.is_running(); }));
+  REQUIRE_MESSAGE(scheduler.is_running(), scheduler.err());
+  std::string endpoint = ReadBytes(endpoint_file);
+  endpoint.pop_back();
+  CHECK(endpoint.starts_with("tcp://[::1]:"));
+  Process node(temp.path(), "node", {"node", "--join", endpoint, "--workers", "1"});
+  REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 5 || !node.is_running(); }));
+  REQUIRE_MESSAGE(node.is_running(), node.err());
+  CHECK(Contains(node.err(), "serving on tcp://[::1]:"));
+  Process doctor(temp.path(), "doctor", {"doctor", "--join", endpoint});
+  doctor.Await();
+  CAPTURE(doctor.out());
+  CHECK(doctor.exit_code() == kExitCompleted);
+  CHECK(Contains(doctor.out(), "server 0 on "));
+}
+
 }  // namespace
 }  // namespace pando

@@ -2,12 +2,17 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "net/socket_address.h"
+
 namespace pando {
 namespace {
 
 TEST_CASE("endpoints are read and written back") {
-  for (const char* text : {"tcp://127.0.0.1:7070", "tcp://node-3.cluster:1", "tcp://*:0",
-                           "tcp://0.0.0.0:65535", "ipc:///tmp/pando/lane-0"}) {
+  for (const char* text :
+       {"tcp://127.0.0.1:7070", "tcp://node-3.cluster:1", "tcp://*:0", "tcp://0.0.0.0:65535",
+        "tcp://[::1]:7070", "tcp://[fd00::2]:0", "tcp://[::]:1", "ipc:///tmp/pando/lane-0"}) {
     const Result<Endpoint> endpoint = ParseEndpoint(text);
     REQUIRE_MESSAGE(endpoint.ok(), text);
     CHECK(endpoint->ToString() == text);
@@ -16,10 +21,26 @@ TEST_CASE("endpoints are read and written back") {
 }
 
 TEST_CASE("what is not an endpoint is refused with what was expected") {
-  for (const std::string text :
-       {"", "7070", "localhost:7070", "http://localhost:7070", "tcp://", "tcp://host", "tcp://:1",
-        "tcp://host:", "tcp://host:65536", "tcp://host:-1", "tcp://host:1x", "tcp://ho st:1",
-        "tcp://[::1]:7070", "ipc://"}) {
+  for (const std::string text : {"",
+                                 "7070",
+                                 "localhost:7070",
+                                 "http://localhost:7070",
+                                 "tcp://",
+                                 "tcp://host",
+                                 "tcp://:1",
+                                 "tcp://host:",
+                                 "tcp://host:65536",
+                                 "tcp://host:-1",
+                                 "tcp://host:1x",
+                                 "tcp://ho st:1",
+                                 "tcp://[::1]",
+                                 "tcp://[::1]:",
+                                 "tcp://::1:7070",
+                                 "tcp://[127.0.0.1]:1",
+                                 "tcp://[::1:1",
+                                 "tcp://[fe80::1%eth0]:1",
+                                 "tcp://[]:1",
+                                 "ipc://"}) {
     const Result<Endpoint> endpoint = ParseEndpoint(text);
     REQUIRE_MESSAGE(!endpoint.ok(), text);
     CHECK(endpoint.status().message().find("'" + text + "'") == 0);
@@ -34,14 +55,18 @@ TEST_CASE("a peer needs a host and a port") {
   CHECK(ParsePeerEndpoint("ipc:///tmp/x").ok());
   CHECK(!ParsePeerEndpoint("tcp://*:7070").ok());
   CHECK(!ParsePeerEndpoint("tcp://0.0.0.0:7070").ok());
+  CHECK(!ParsePeerEndpoint("tcp://[::]:7070").ok());
+  CHECK(ParsePeerEndpoint("tcp://[fd00::2]:7070")->host == "fd00::2");
   CHECK(!ParsePeerEndpoint("tcp://10.0.0.1:0").ok());
 }
 
 TEST_CASE("only this machine reaches ipc and loopback; the rest needs --insecure") {
-  for (const char* text : {"ipc:///tmp/x", "tcp://127.0.0.1:1", "tcp://127.1.2.3:1"}) {
+  for (const char* text :
+       {"ipc:///tmp/x", "tcp://127.0.0.1:1", "tcp://127.1.2.3:1", "tcp://[::1]:1"}) {
     CHECK(CheckExposure(*ParseEndpoint(text), false).ok());
   }
-  for (const char* text : {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.1.2.3:1"}) {
+  for (const char* text :
+       {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.1.2.3:1", "tcp://[::]:1", "tcp://[fd00::2]:1"}) {
     const Status status = CheckExposure(*ParseEndpoint(text), false);
     REQUIRE(!status.ok());
     CHECK(status.message().find("--insecure") != std::string::npos);
@@ -63,6 +88,31 @@ TEST_CASE("why no connection can be made is said with the address") {
   CHECK(ReasonOfSilence("ipc:///tmp/x").empty());
   CHECK(ReasonOfSilence("tcp://no-such-host.invalid:1").find("no-such-host.invalid") !=
         std::string::npos);
+}
+
+TEST_CASE(
+    "of a host's addresses the first one that answers is used, and the first one if none does") {
+  const std::vector<std::string> addresses = *ResolveAll("localhost");
+  if (std::ranges::find(addresses, "::1") == addresses.end() || addresses.size() < 2) return;
+  CHECK(addresses.front() == "127.0.0.1");
+  uint16_t port = 0;
+  Endpoint peer{.host = "localhost"};
+  {
+    const Result<UniqueFd> listener = ListenTcp("::1", 0, &port);
+    REQUIRE(listener.ok());
+    peer.port = port;
+    CHECK(*FindAddress(peer) == "::1");
+    CHECK(*LocalAddressTowards(peer) == "::1");
+  }
+  CHECK(*FindAddress(peer) == "127.0.0.1");
+}
+
+TEST_CASE("an IPv6 wildcard is advertised at the address towards the peer") {
+  const Endpoint local = *ParseEndpoint("tcp://[::1]:7070");
+  CHECK(*LocalAddressTowards(local) == "::1");
+  CHECK(*AdvertisedEndpoint("tcp://[fd00::2]:4000", local) == "tcp://[fd00::2]:4000");
+  CHECK(*AdvertisedEndpoint("tcp://[::]:4000", local) ==
+        "tcp://" + Bracketed(OwnAddress()) + ":4000");
 }
 
 TEST_CASE("a local scheduler is reached from loopback, and a wildcard is advertised so") {

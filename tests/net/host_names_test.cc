@@ -35,7 +35,7 @@ TEST_CASE("a name that is not found yet is warned about once, and found later") 
   std::vector<std::string> warnings;
   const PeerId self = NewPeer(5);
   Transport worker(pair.context, self,
-                   {.look_up = [&asked](const std::string&) -> Result<std::string> {
+                   {.look_up = [&asked](const Endpoint&) -> Result<std::string> {
                       if (++asked < 3) return NotFound("no such host");
                       return std::string("127.0.0.1");
                     },
@@ -50,7 +50,7 @@ TEST_CASE("a silent peer's name is looked up again, and its new address is diale
   Pair pair(kAnyTcpPort);
   std::atomic<bool> has_moved = false;
   const PeerId self = NewPeer(5);
-  Transport worker(pair.context, self, {.look_up = [&](const std::string&) -> Result<std::string> {
+  Transport worker(pair.context, self, {.look_up = [&](const Endpoint&) -> Result<std::string> {
                      return std::string(has_moved ? "127.0.0.1" : "127.0.0.2");
                    }});
   REQUIRE(worker.Dial(pair.lane_peer, Named(pair.bound)).ok());
@@ -67,8 +67,7 @@ TEST_CASE("a lookup that does not end holds up no other peer, and the last good 
   };
   const auto gate = std::make_shared<Gate>();  // the lookup's thread outlives the test
   const PeerId self = NewPeer(5);
-  Transport worker(pair.context, self,
-                   {.look_up = [gate](const std::string&) -> Result<std::string> {
+  Transport worker(pair.context, self, {.look_up = [gate](const Endpoint&) -> Result<std::string> {
                      if (++gate->asked == 1) return std::string("127.0.0.1");
                      while (!gate->is_open) std::this_thread::yield();
                      return NotFound("too late");
