@@ -55,8 +55,8 @@ Keys MustRead(const std::string& folder, KeyRole purpose) {
 
 // A client of the scheduler that asks all that there is, over and over.
 struct Asker {
-  Asker(const std::string& name_, Keys keys, const std::string& endpoint)
-      : name(name_),
+  Asker(std::string asker, Keys keys, const std::string& endpoint)
+      : name(std::move(asker)),
         context(std::move(keys)),
         client(context, {.repeat_interval = std::chrono::milliseconds(20)}) {
     REQUIRE(client.Dial(endpoint).ok());
@@ -132,7 +132,7 @@ struct HeldRun {
 };
 
 TEST_CASE("pando train makes keys by itself, and strangers learn nothing and change nothing") {
-  const std::string expected = MlpHash();
+  const std::string& expected = MlpHash();
   HeldRun run;
   const std::string keys = run.run_dir + "/keys";
   struct stat info {};
