@@ -43,14 +43,15 @@ TEST_CASE("a server whose lanes no peer could connect to is refused") {
   for (const char* endpoint :
        {"", "nowhere", "udp://x:1", "tcp://", "tcp://:1", "tcp://nowhere", "tcp://x:", "tcp://x:0",
         "tcp://x:65536", "tcp://x:999999", "tcp://x:1y", "tcp://*:1", "tcp://0.0.0.0:1",
-        "tcp://[::1]:1", "tcp://a b:1", "ipc://", too_long.c_str()}) {
+        "tcp://[::]:1", "tcp://::1:1", "tcp://a b:1", "ipc://", too_long.c_str()}) {
     CAPTURE(endpoint);
     f.From(++who, Register{.role = Role::kServer, .host = "h", .lane_endpoints = {endpoint}});
     const Refused* refused = f.recorder.LastTo<Refused>(Incarnation(who));
     REQUIRE(refused != nullptr);
     CHECK(refused->kind == RefusalKind::kNotThisOne);
   }
-  for (const char* endpoint : {"tcp://a-b.c_D:65535", "tcp://10.0.0.1:1", "ipc:///tmp/a b"}) {
+  for (const char* endpoint :
+       {"tcp://a-b.c_D:65535", "tcp://10.0.0.1:1", "tcp://[fd00::2]:1", "ipc:///tmp/a b"}) {
     CAPTURE(endpoint);
     f.From(++who, Register{.role = Role::kServer, .host = "h", .lane_endpoints = {endpoint}});
     CHECK(f.recorder.LastTo<Welcome>(Incarnation(who)) != nullptr);
