@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/vfs.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -152,10 +155,25 @@ std::string SqliteVersion() { return sqlite3_libversion(); }
 
 // ---- the journal --------------------------------------------------------------------------------
 
-Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t leader) {
+SqliteJournal::Locking SqliteJournal::LockingFor(const std::string& path) {
+  struct statfs info {};
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (statfs(folder.empty() ? "." : folder.c_str(), &info) != 0) return Locking::kShared;
+  // Of linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, FUSE, Ceph, Lustre,
+  // GPFS, BeeGFS.
+  constexpr std::array<uint32_t, 9> kOfNetworks{0x6969,     0x517B,     0xFF534D42,
+                                                0xFE534D42, 0x65735546, 0x00C36400,
+                                                0x0BD00BD0, 0x47504653, 0x19830326};
+  const auto type = static_cast<uint32_t>(info.f_type);
+  return std::ranges::find(kOfNetworks, type) != kOfNetworks.end() ? Locking::kExclusive
+                                                                   : Locking::kShared;
+}
+
+Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t leader,
+                                          Locking locking) {
   PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(path));
   SqliteJournal journal(std::move(db), leader);
-  Status s = journal.SetUp();
+  Status s = journal.SetUp(locking);
   if (!s.ok()) return Explained(path, s);
   return journal;
 }
@@ -171,8 +189,10 @@ Status SqliteJournal::Check(const std::string& path) {
   return Status();
 }
 
-Status SqliteJournal::SetUp() {
-  Status s = db_.Execute(fmt::format("PRAGMA busy_timeout = {};", kBusyTimeoutMs));
+Status SqliteJournal::SetUp(Locking locking) {
+  Status s =
+      db_.Execute(fmt::format("PRAGMA busy_timeout = {}; PRAGMA locking_mode = {};", kBusyTimeoutMs,
+                              locking == Locking::kExclusive ? "EXCLUSIVE" : "NORMAL"));
   if (!s.ok()) return s;
   PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
   const int64_t schema = std::get<int64_t>(version[0][0]);

@@ -89,8 +89,16 @@ class SqliteJournal : public Journal {
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 
+  // Processes share a file's write-ahead log in memory, which a network file system does not have:
+  // there one process has the file to itself as long as it is open.
+  enum class Locking : uint8_t { kShared, kExclusive };
+  static Locking LockingFor(const std::string& path);
+
   // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
-  static Result<SqliteJournal> Open(const std::string& path, uint64_t leader);
+  static Result<SqliteJournal> Open(const std::string& path, uint64_t leader) {
+    return Open(path, leader, LockingFor(path));
+  }
+  static Result<SqliteJournal> Open(const std::string& path, uint64_t leader, Locking locking);
 
   // Whether a run can go on from the file; changes nothing. kNotFound: nothing was ever committed
   // to it, or there is none. kCorrupt: it is damaged.
@@ -109,7 +117,7 @@ class SqliteJournal : public Journal {
   using Tables = std::map<std::string, Rows>;  // every table
 
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
-  Status SetUp();
+  Status SetUp(Locking locking);
   // All of the change or nothing, with the file locked meanwhile.
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);

@@ -276,6 +276,26 @@ TEST_CASE("a file that cannot be written is a failure that names it, and no fenc
   CHECK_FALSE(journal.is_fenced());
 }
 
+TEST_CASE(
+    "on a network file system one process has the journal to itself, and no memory is shared") {
+  JournalFile file;
+  {
+    auto journal = SqliteJournal::Open(file.path, kLeader, SqliteJournal::Locking::kExclusive);
+    REQUIRE_MESSAGE(journal.ok(), journal.status().message());
+    REQUIRE(journal->ReadState().ok());
+    REQUIRE(journal->Commit(SmallState()).ok());
+    CHECK_FALSE(std::filesystem::exists(file.path + "-shm"));
+    const auto other = SqliteDb::Open(file.path)->Query("SELECT count(*) FROM meta");
+    CHECK(other.status().message() == file.path + ": database is locked");
+  }
+  SqliteJournal next = file.Open();
+  CHECK(std::filesystem::exists(file.path + "-shm"));
+  const auto state = next.ReadState();
+  REQUIRE(state.ok());
+  CHECK((*state)->term == SmallState().term);
+  CHECK(SqliteJournal::LockingFor(file.path) == SqliteJournal::Locking::kShared);
+}
+
 // ---- files that are no journal
 // -------------------------------------------------------------------
 
