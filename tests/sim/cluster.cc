@@ -256,7 +256,7 @@ void Cluster::OnCommitted(Process& process, const std::optional<SchedulerState>&
   if (network_.is_tracing() && (!before || before->view.id != journal_.state()->view.id)) {
     stage_.Note("journal: " + ViewText(journal_.state()->view));
   }
-  if (disk_.TakeUnread()) checker_.journal().NoteFailedRestore();
+  checker_.journal().NoteFailedRestores(disk_.TakeUnread());
   checker_.journal().OnCommitted(before, *journal_.state());
   population_.OnCommit(process, Population::CommitPoint::kAfter);
 }

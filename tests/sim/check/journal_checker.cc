@@ -99,9 +99,9 @@ void JournalChecker::CheckRollback(const View& before, const View& after) {
   parts_.coverage.Note(Event::kRollback);
   if (after.restore.version != Version(0)) parts_.coverage.Note(Event::kRollbackToStored);
   const bool is_excused =
-      is_resuming_ || has_divergence_ || has_failed_restore_ || parts_.truth.is_tainted();
+      is_resuming_ || has_divergence_ || failed_restores_ > 0 || parts_.truth.is_tainted();
   is_resuming_ = false;
-  has_failed_restore_ = false;
+  if (failed_restores_ > 0) --failed_restores_;
   const auto is_lost = [&](const PeerId& peer) {
     const Process* process = FindProcess(parts_.processes, peer.incarnation);
     return process == nullptr || parts_.disturbances.IsDisturbed(*process);

@@ -39,7 +39,7 @@ class JournalChecker {
   // A client asked to drain the process with this name.
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }
   void NoteDivergence() { has_divergence_ = true; }
-  void NoteFailedRestore() { has_failed_restore_ = true; }
+  void NoteFailedRestores(uint64_t count) { failed_restores_ += count; }
   void NoteForgotten(const SnapshotRef& snapshot) { forgotten_.insert(snapshot); }
 
  private:
@@ -61,7 +61,8 @@ class JournalChecker {
   std::set<Version> evaluated_;
   std::map<std::string, std::string> engines_;  // by kind: workers have computed with them
   bool has_divergence_ = false;
-  bool has_failed_restore_ = false;  // since the last rollback: the next one has a cause
+  // They are reported one after the other, and each may be the cause of a rollback.
+  uint64_t failed_restores_ = 0;
   bool is_resuming_ = false;
 };
 

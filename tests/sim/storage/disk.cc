@@ -42,7 +42,7 @@ void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
     if (!is_alive()) return;
     RecordLoaded event{.snapshot = request.snapshot, .shard = request.shard};
     if (is_troubled() && world_.chance().OneIn(failure_share_)) {
-      has_unread_ = true;
+      ++unread_count_;
       event.status = Unavailable("the simulated disk cannot be read");
       return done(event);
     }

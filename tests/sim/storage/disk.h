@@ -48,15 +48,15 @@ class VirtualDisk {
   // Whether trouble makes this request fail, which is counted.
   bool FailsNow();
   void NoteLost() { ++lost_count_; }
-  void NoteUnread() { has_unread_ = true; }
+  void NoteUnread() { ++unread_count_; }
 
   // Finished writes of this shard, any of which a reader may meet.
   const std::vector<Record>* Find(SnapshotRef snapshot, ShardId shard) const;
   uint64_t failed_count() const { return failed_count_; }
   uint64_t lost_count() const { return lost_count_; }
   uint64_t loaded_count() const { return loaded_count_; }
-  // Whether a record could not be read, since the last call.
-  bool TakeUnread() { return std::exchange(has_unread_, false); }
+  // How many records could not be read, since the last call.
+  uint64_t TakeUnread() { return std::exchange(unread_count_, 0); }
 
  private:
   Micros TimeOfOne();
@@ -70,7 +70,7 @@ class VirtualDisk {
   uint64_t failed_count_ = 0;
   uint64_t lost_count_ = 0;  // torn: the process died while it wrote
   uint64_t loaded_count_ = 0;
-  bool has_unread_ = false;
+  uint64_t unread_count_ = 0;
   std::map<Key, std::vector<Record>> records_;
 };
 
