@@ -27,6 +27,12 @@ std::optional<std::string_view> NameIn(std::string_view folder, std::string_view
   return rest;
 }
 
+// Recordings have 256 MiB at most (common/timeline), addresses some bytes.
+uint64_t BytesMax(const std::string& name) {
+  if (NameIn("group", name)) return 64 << 10;
+  return NameIn("timeline", name) ? uint64_t{512} << 20 : kFileBytesMax;
+}
+
 }  // namespace
 
 // A server's files name its process life (run/snapshot_file).
@@ -39,16 +45,6 @@ bool MayStoreFile(const std::string& name, Incarnation member, Role role) {
   const auto file = NameIn("timeline", name);
   return file && file->ends_with(life + ".bin");
 }
-
-namespace {
-
-// Recordings have 256 MiB at most (common/timeline), addresses some bytes.
-uint64_t BytesMax(const std::string& name) {
-  if (NameIn("group", name)) return 64 << 10;
-  return NameIn("timeline", name) ? uint64_t{512} << 20 : kFileBytesMax;
-}
-
-}  // namespace
 
 bool MayReadFile(const std::string& name) {
   const auto snapshot = NameIn("snapshots", name);
@@ -84,7 +80,7 @@ StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFil
                   " bytes from this process";
     return ack;
   }
-  if (disk_.FindSize(part.name)) {  // an answer was lost
+  if (disk_.Has(part.name)) {  // an answer was lost
     ack.offset = part.size;
     ack.is_stored = true;
     return ack;

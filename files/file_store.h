@@ -35,7 +35,7 @@ class FileDisk {
     Blob bytes;  // fewer than wanted: there the file ends
   };
   virtual ~FileDisk() = default;
-  virtual std::optional<uint64_t> FindSize(const std::string& name) = 0;
+  virtual bool Has(const std::string& name) = 0;
   virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
   // kNotFound: there is no such file.
   virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;

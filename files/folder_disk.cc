@@ -24,10 +24,9 @@ class AtomicDraft : public FileDraft {
 
 }  // namespace
 
-std::optional<uint64_t> FolderDisk::FindSize(const std::string& name) {
-  std::error_code missing;
-  const uint64_t size = fs::file_size(PathTo(name), missing);
-  return missing ? std::nullopt : std::optional(size);
+bool FolderDisk::Has(const std::string& name) {
+  std::error_code ignored;  // what cannot be looked at is written, which says what is wrong
+  return fs::is_regular_file(PathTo(name), ignored);
 }
 
 Result<std::unique_ptr<FileDraft>> FolderDisk::Create(const std::string& name) {
@@ -51,14 +50,11 @@ std::vector<std::string> FolderDisk::List(const std::string& prefix, const std::
                                           size_t count) {
   const size_t slash = prefix.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : prefix.substr(0, slash + 1);
+  const auto found = FolderFiles(PathTo(folder)).List(prefix.substr(folder.size()));
   std::vector<std::string> names;
-  std::error_code ignored;  // a folder that cannot be read has no files
-  for (const fs::directory_entry& entry : fs::directory_iterator(PathTo(folder), ignored)) {
-    std::string name = folder + entry.path().filename().string();
-    if (name.starts_with(prefix) && name > after) names.push_back(std::move(name));
+  for (const std::string& file : *found) {
+    if (names.size() < count && folder + file > after) names.push_back(folder + file);
   }
-  std::ranges::sort(names);
-  if (names.size() > count) names.resize(count);
   return names;
 }
 

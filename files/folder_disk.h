@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace pando {
 class FolderDisk : public FileDisk {
  public:
   explicit FolderDisk(std::string run_dir) : run_dir_(std::move(run_dir)) {}
-  std::optional<uint64_t> FindSize(const std::string& name) override;
+  bool Has(const std::string& name) override;
   // Makes the folder that the name is in.
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;

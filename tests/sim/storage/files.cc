@@ -86,10 +86,8 @@ class VirtualDraft : public FileDraft {
   bool is_done_ = false;
 };
 
-std::optional<uint64_t> VirtualFolder::FindSize(const std::string& name) {
-  const auto found = disk_.FindFile(name.substr(std::strlen(kFolder)));
-  if (found.second == nullptr) return std::nullopt;
-  return sizeof(Head) + (found.second->parameters.size() + found.second->state.size()) * 4;
+bool VirtualFolder::Has(const std::string& name) {
+  return disk_.FindFile(name.substr(std::strlen(kFolder))).second != nullptr;
 }
 
 Result<std::unique_ptr<FileDraft>> VirtualFolder::Create(const std::string& name) {

@@ -27,7 +27,7 @@ inline constexpr FileClient::Sizes kSmallParts{.part = 1000, .window = 4000};
 class VirtualFolder : public FileDisk {
  public:
   explicit VirtualFolder(VirtualDisk& disk) : disk_(disk) {}
-  std::optional<uint64_t> FindSize(const std::string& name) override;
+  bool Has(const std::string& name) override;
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;
   std::vector<std::string> List(const std::string& prefix, const std::string& after,
