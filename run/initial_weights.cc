@@ -109,16 +109,14 @@ Status KeepInitialWeights(const InitialWeights& weights, const RunFolder& folder
 Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(RunFiles& run_folder, const Job& job,
                                                               const TensorLayout& layout) {
   if (job.init_hash.empty()) return std::shared_ptr<const FloatBuffer>();
-  const std::string path = run_folder.location() + "/" + kFileName;
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> bytes, run_folder.Open(kFileName));
   PANDO_ASSIGN_OR_RETURN(
       const SafetensorsFile file,
-      SafetensorsFile::Open(path, std::move(bytes), SafetensorsFile::Types::kAll));
+      SafetensorsFile::Open(run_folder, kFileName, SafetensorsFile::Types::kAll));
   PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(file, layout));
   const std::string hash = WeightsHash(layout, std::as_const(flat).span());
   if (hash != job.init_hash) {
-    return Corrupt(fmt::format("{}: has the hash {}, and the job starts from weights with {}", path,
-                               hash, job.init_hash));
+    return Corrupt(fmt::format("{}: has the hash {}, and the job starts from weights with {}",
+                               file.path(), hash, job.init_hash));
   }
   return std::make_shared<const FloatBuffer>(std::move(flat));
 }

@@ -205,13 +205,19 @@ Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
   if (fs::is_directory(found))
     return Bad(path, "a folder, expected a file; `pando export` writes one of a run's weights");
   if (fs::exists(found) && !fs::is_regular_file(found)) return Bad(path, "not a file");
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, OpenFile(path));
-  return Open(std::move(path), std::move(file), types);
+  return Read(path, OpenFile(path), types);
 }
 
-Result<SafetensorsFile> SafetensorsFile::Open(std::string path, std::unique_ptr<ReadableFile> file,
+Result<SafetensorsFile> SafetensorsFile::Open(RunFiles& files, const std::string& name,
                                               Types types) {
-  SafetensorsFile opened(std::move(path), std::move(file));
+  return Read(files.location() + "/" + name, files.Open(name), types);
+}
+
+Result<SafetensorsFile> SafetensorsFile::Read(std::string path,
+                                              Result<std::unique_ptr<ReadableFile>> file,
+                                              Types types) {
+  if (!file.ok()) return file.status();
+  SafetensorsFile opened(std::move(path), *std::move(file));
   PANDO_RETURN_IF_ERROR(opened.ReadHeader(types));
   return opened;
 }

@@ -51,8 +51,8 @@ class SafetensorsFile {
   // without gap or overlap up to the file's very end. With kAll types are allowed that Pando does
   // not know; their sizes are as the file says.
   static Result<SafetensorsFile> Open(std::string path, Types types = Types::kFp32);
-  // `path` names it in errors. It lives no longer than where it was opened.
-  static Result<SafetensorsFile> Open(std::string path, std::unique_ptr<ReadableFile> file,
+  // It lives no longer than `files`.
+  static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name,
                                       Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }
@@ -65,6 +65,9 @@ class SafetensorsFile {
  private:
   SafetensorsFile(std::string path, std::unique_ptr<ReadableFile> file)
       : path_(std::move(path)), file_(std::move(file)) {}
+  // `path` names it in errors.
+  static Result<SafetensorsFile> Read(std::string path, Result<std::unique_ptr<ReadableFile>> file,
+                                      Types types);
   Status ReadHeader(Types types);
 
   std::string path_;

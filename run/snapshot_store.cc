@@ -30,7 +30,7 @@ class SnapshotReader {
     if (!names.ok()) return;
     for (const std::string& name : *names) {
       if (!name.ends_with(".safetensors")) continue;
-      Result<SafetensorsFile> file = Open(files, name);
+      Result<SafetensorsFile> file = SafetensorsFile::Open(files, name);
       if (!file.ok() || IsOfJob(*file, job)) files_.push_back(std::move(file));
     }
   }
@@ -53,11 +53,6 @@ class SnapshotReader {
   }
 
  private:
-  static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name) {
-    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.Open(name));
-    return SafetensorsFile::Open(files.location() + "/" + name, std::move(file));
-  }
-
   const std::string location_;
   std::vector<Result<SafetensorsFile>> files_;
 };
