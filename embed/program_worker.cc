@@ -196,7 +196,6 @@ Status ProgramWorker::Enter(const Membership& membership) {
 
 // Part by part: they may be large.
 Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std::string& folder) {
-  constexpr Micros kSchedulerWaits = std::chrono::seconds(5);
   constexpr uint64_t kPartBytes = 4 << 20;
   constexpr const char* kName = "final.safetensors";
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
@@ -206,7 +205,7 @@ Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std:
                                             .lane = FilesLane::kWeights,
                                             .folder = "",
                                             .stop_fd = close_.fd(),
-                                            .patience = kSchedulerWaits}));
+                                            .patience = kLastFilesPatience}));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> from, files->Open(kName));
   PANDO_ASSIGN_OR_RETURN(AtomicFile to, AtomicFile::Create(folder + "/" + kName));
   std::vector<std::byte> part;

@@ -146,8 +146,8 @@ class LocalRun {
   RunChaos& chaos_;
   std::optional<Micros> chaos_since_;  // where its time counts from
   ShutdownSignal shutdown_;
-  std::optional<TemporaryFolder> sockets_;  // whose paths may have 107 bytes, which run folders
-                                            // exceed  // where the transport is ipc
+  // With ipc: socket paths may have 107 bytes, which run folders may exceed.
+  std::optional<TemporaryFolder> sockets_;
   Keys keys_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;

@@ -84,7 +84,6 @@ void MemberTimeline::Close(ZmqContext& context, const std::string& scheduler_end
 
 Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_endpoint,
                             int stop_fd) const {
-  constexpr Micros kSchedulerWaits = std::chrono::seconds(5);
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
                          RemoteFiles::Dial({.context = context,
                                             .membership = membership_,
@@ -92,7 +91,7 @@ Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_en
                                             .lane = FilesLane::kTimeline,
                                             .folder = "timeline",
                                             .stop_fd = stop_fd,
-                                            .patience = kSchedulerWaits}));
+                                            .patience = kLastFilesPatience}));
   std::error_code ignored;  // then there is no file
   for (const auto& entry : std::filesystem::directory_iterator(folder_->path(), ignored)) {
     PANDO_ASSIGN_OR_RETURN(const std::string bytes, ReadTextFile(entry.path().string()));

@@ -154,10 +154,19 @@ Result<std::unique_ptr<RunFiles>> ReachRunFolder(const RemoteFiles::Options& opt
   return std::unique_ptr<RunFiles>(std::make_unique<FolderFiles>(path.string(), kFolderAdvice));
 }
 
-Status ReadRunStart(const RemoteFiles::Options& options, JobPlan* plan) {
-  const bool is_remote = !options.membership.files_endpoint.empty();
-  if (!is_remote) PANDO_RETURN_IF_ERROR(CheckRunFolder(options.membership));
-  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> folder, ReachRunFolder(options));
+Status ReadRunStart(ZmqContext& context, const Membership& membership,
+                    const std::string& scheduler_endpoint, int stop_fd,
+                    std::chrono::milliseconds patience, JobPlan* plan) {
+  const bool is_remote = !membership.files_endpoint.empty();
+  if (!is_remote) PANDO_RETURN_IF_ERROR(CheckRunFolder(membership));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> folder,
+                         ReachRunFolder({.context = context,
+                                         .membership = membership,
+                                         .scheduler_endpoint = scheduler_endpoint,
+                                         .lane = FilesLane::kWeights,
+                                         .folder = "",
+                                         .stop_fd = stop_fd,
+                                         .patience = patience}));
   if (is_remote) PANDO_RETURN_IF_ERROR(folder->List("init").status());
   PANDO_ASSIGN_OR_RETURN(plan->initial, ReadInitialWeights(*folder, plan->job, plan->layout));
   return Status();

@@ -63,8 +63,13 @@ bool SharesRunFolder(const Membership& membership);
 // "folder", in the file system.
 Result<std::unique_ptr<RunFiles>> ReachRunFolder(const RemoteFiles::Options& options);
 
+// How long a process waits, at its end, for a scheduler that may be gone.
+inline constexpr Micros kLastFilesPatience = std::chrono::seconds(5);
+
 // Reads what the run starts from into the plan of a server. An error where it does not reach the
-// run folder, or CheckRunFolder's.
-Status ReadRunStart(const RemoteFiles::Options& options, JobPlan* plan);
+// run folder within `patience`, or CheckRunFolder's. kInterrupted: `stop_fd` is readable.
+Status ReadRunStart(ZmqContext& context, const Membership& membership,
+                    const std::string& scheduler_endpoint, int stop_fd,
+                    std::chrono::milliseconds patience, JobPlan* plan);
 
 }  // namespace pando

@@ -202,15 +202,8 @@ Result<MembershipEnd> ServerProcess::Live() {
 // And reads what the run starts from.
 Result<std::unique_ptr<RunFiles>> ServerProcess::ReachSnapshots(const Membership& membership,
                                                                 JobPlan* plan) {
-  PANDO_RETURN_IF_ERROR(
-      ReadRunStart({.context = context_,
-                    .membership = membership,
-                    .scheduler_endpoint = args_.join,
-                    .lane = FilesLane::kWeights,
-                    .folder = "",
-                    .stop_fd = shutdown_.fd(),
-                    .patience = std::chrono::milliseconds(args_.start_timeout_ms)},
-                   plan));
+  PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),
+                                     std::chrono::milliseconds(args_.start_timeout_ms), plan));
   return ReachRunFolder({.context = context_,
                          .membership = membership,
                          .scheduler_endpoint = args_.join,

@@ -169,8 +169,7 @@ class Supervisor {
   bool Wait(TimePoint deadline, std::span<const int> fds = {});
   // Waits until all processes have exited, or the one of this name, the deadline passes, or a
   // signal asks to end the wait.
-  void AwaitExits(ShutdownSignal& shutdown, TimePoint deadline = TimePoint::max(),
-                  const std::string& name = "");
+  void AwaitExits(ShutdownSignal& shutdown, TimePoint deadline, const std::string& name = "");
   // Injects a fault and reports it. A stopped process continues after the act's duration.
   void Inject(const ChaosAct& act);
   // From here on no process restarts, no exit is a failure, and stopped processes continue.

@@ -182,15 +182,8 @@ Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership
   PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
   JobPlan plan(membership.job, membership.data, model.layout());
   if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
-    PANDO_RETURN_IF_ERROR(
-        ReadRunStart({.context = context_,
-                      .membership = membership,
-                      .scheduler_endpoint = args_.join,
-                      .lane = FilesLane::kWeights,
-                      .folder = "",
-                      .stop_fd = shutdown_.fd(),
-                      .patience = std::chrono::milliseconds(args_.start_timeout_ms)},
-                     &plan));
+    PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),
+                                       std::chrono::milliseconds(args_.start_timeout_ms), &plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job, LogEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
   return Prepared{.device = std::move(device),
