@@ -8,7 +8,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,6 @@
 namespace {
 
 using pando::model::Finding;
-using pando::model::SearchStates;
 
 constexpr int kWorkers = 3;
 constexpr int kLivesMax = 2;  // of each worker
@@ -40,21 +38,17 @@ enum class Rule : uint8_t {
   kCompare,           // a worker does not compare its model with the run's
 };
 
-struct NamedMutation {
-  std::string_view name;
-  Rule left_out;
-  Finding finding;
-};
+using Mutation = pando::model::NamedMutation<Rule>;
 constexpr std::array kMutations{
-    NamedMutation{"keep-part", Rule::kWholeVersion, Finding::kLoss},
-    NamedMutation{"any-supplier", Rule::kOneSupplier, Finding::kLoss},
-    NamedMutation{"mix-suppliers", Rule::kFromTheFirstByte, Finding::kLoss},
-    NamedMutation{"keep-supplier", Rule::kAnotherSupplier, Finding::kHang},
-    NamedMutation{"read-late-part", Rule::kNextPartOnly, Finding::kLoss},
-    NamedMutation{"want-once", Rule::kAskAgain, Finding::kHang},
-    NamedMutation{"welcome-before-durable", Rule::kDurableFirst, Finding::kLoss},
-    NamedMutation{"job-before-version", Rule::kVersionBeforeJob, Finding::kLoss},
-    NamedMutation{"no-comparison", Rule::kCompare, Finding::kLoss},
+    Mutation{"keep-part", Rule::kWholeVersion, Finding::kLoss},
+    Mutation{"any-supplier", Rule::kOneSupplier, Finding::kLoss},
+    Mutation{"mix-suppliers", Rule::kFromTheFirstByte, Finding::kLoss},
+    Mutation{"keep-supplier", Rule::kAnotherSupplier, Finding::kHang},
+    Mutation{"read-late-part", Rule::kNextPartOnly, Finding::kLoss},
+    Mutation{"want-once", Rule::kAskAgain, Finding::kHang},
+    Mutation{"welcome-before-durable", Rule::kDurableFirst, Finding::kLoss},
+    Mutation{"job-before-version", Rule::kVersionBeforeJob, Finding::kLoss},
+    Mutation{"no-comparison", Rule::kCompare, Finding::kLoss},
 };
 
 // A run by the lives that supplied it: its job, and each part of version 0.
@@ -232,17 +226,6 @@ class DeclarationModel {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view argument = argc > 1 ? argv[1] : "";
-  const auto mutation = std::ranges::find_if(kMutations, [&](const NamedMutation& m) {
-    return argument == "--mutation=" + std::string(m.name);
-  });
-  const bool is_mutated = mutation != kMutations.end();
-  if (!argument.empty() && !is_mutated) {
-    std::fprintf(stderr, "declaration_model: unknown argument %s\n", argv[1]);
-    return 2;
-  }
-  const Finding finding =
-      SearchStates(DeclarationModel(is_mutated ? mutation->left_out : Rule::kAll),
-                   "a welcome or a refusal is wrong", "a worker never gets an answer");
-  return finding == (is_mutated ? mutation->finding : Finding::kNone) ? 0 : 1;
+  return pando::model::SearchAsAsked<DeclarationModel>(
+      argc, argv, kMutations, "a welcome or a refusal is wrong", "a worker never gets an answer");
 }

@@ -8,7 +8,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,6 @@
 namespace {
 
 using pando::model::Finding;
-using pando::model::SearchStates;
 
 constexpr int kFiles = 2;
 constexpr int kParts = 2;
@@ -35,18 +33,14 @@ enum class Rule : uint8_t {
   kOneDraftEach,  // a part of another file is appended to the draft at hand
 };
 
-struct NamedMutation {
-  std::string_view name;
-  Rule left_out;
-  Finding finding;
-};
+using Mutation = pando::model::NamedMutation<Rule>;
 constexpr std::array kMutations{
-    NamedMutation{"any-offset", Rule::kInOrder, Finding::kLoss},
-    NamedMutation{"name-at-first-part", Rule::kWholeOnly, Finding::kLoss},
-    NamedMutation{"stored-when-sent", Rule::kAckedOnly, Finding::kLoss},
-    NamedMutation{"no-way-back", Rule::kGoBack, Finding::kHang},
-    NamedMutation{"send-once", Rule::kRepeat, Finding::kHang},
-    NamedMutation{"one-draft-for-all", Rule::kOneDraftEach, Finding::kLoss},
+    Mutation{"any-offset", Rule::kInOrder, Finding::kLoss},
+    Mutation{"name-at-first-part", Rule::kWholeOnly, Finding::kLoss},
+    Mutation{"stored-when-sent", Rule::kAckedOnly, Finding::kLoss},
+    Mutation{"no-way-back", Rule::kGoBack, Finding::kHang},
+    Mutation{"send-once", Rule::kRepeat, Finding::kHang},
+    Mutation{"one-draft-for-all", Rule::kOneDraftEach, Finding::kLoss},
 };
 
 struct State {
@@ -187,21 +181,7 @@ class FilesModel {
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr std::string_view kFlag = "--mutation=";
-  const std::string_view flag = argc > 1 ? argv[1] : "";
-  NamedMutation wanted{"", Rule::kAll, Finding::kNone};
-  if (!flag.empty()) {
-    const auto* found = std::ranges::find_if(kMutations, [&](const NamedMutation& mutation) {
-      return flag.starts_with(kFlag) && flag.substr(kFlag.size()) == mutation.name;
-    });
-    if (found == kMutations.end()) {
-      std::printf("no such mutation: %s\n", argv[1]);
-      return 2;
-    }
-    wanted = *found;
-  }
-  const Finding finding =
-      SearchStates(FilesModel(wanted.left_out), "a file is not what it should be, or is missed",
-                   "a file is never stored");
-  return finding == wanted.finding ? 0 : 1;
+  return pando::model::SearchAsAsked<FilesModel>(argc, argv, kMutations,
+                                                 "a file is not what it should be, or is missed",
+                                                 "a file is never stored");
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,33 @@ Finding SearchStates(const Model& model, const char* broken, const char* hung) {
   std::printf("%zu states\n", reached.states.size());
   if (is_broken || is_hung) std::printf("%s\n", is_broken ? broken : hung);
   return is_broken ? Finding::kLoss : is_hung ? Finding::kHang : Finding::kNone;
+}
+
+// A rule that --mutation=NAME leaves out, and what that causes.
+template <class Rule>
+struct NamedMutation {
+  std::string_view name;
+  Rule left_out;
+  Finding finding;
+};
+
+// The main function of a model: searches it with all rules, or without the one of --mutation=NAME.
+// Returns 0 if it finds what it should. Model(left_out); Rule::kAll: none.
+template <class Model, class Rule, size_t kCount>
+int SearchAsAsked(int argc, char** argv, const std::array<NamedMutation<Rule>, kCount>& mutations,
+                  const char* broken, const char* hung) {
+  const std::string_view argument = argc > 1 ? argv[1] : "";
+  const auto mutation = std::ranges::find_if(mutations, [&](const NamedMutation<Rule>& m) {
+    return argument == "--mutation=" + std::string(m.name);
+  });
+  const bool is_mutated = mutation != mutations.end();
+  if (!argument.empty() && !is_mutated) {
+    std::fprintf(stderr, "%s: unknown argument %s\n", argv[0], argv[1]);
+    return 2;
+  }
+  const Finding finding =
+      SearchStates(Model(is_mutated ? mutation->left_out : Rule::kAll), broken, hung);
+  return finding == (is_mutated ? mutation->finding : Finding::kNone) ? 0 : 1;
 }
 
 }  // namespace pando::model
