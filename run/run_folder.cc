@@ -10,7 +10,10 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +21,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "common/hash.h"
 #include "common/system.h"
@@ -126,14 +130,39 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   }
 }
 
-Result<RunLock> RunLock::Acquire(const std::string& run_dir) {
+namespace {
+
+// Whether a process of this machine is ending: it has no main thread any more, or SIGKILL waits for
+// that to come back from the kernel. Its other threads, and its locks, may stay a moment longer.
+bool IsDying(const std::string& holder) {
+  int pid = 0;
+  if (std::sscanf(holder.c_str(), "process %d on ", &pid) != 1) return false;
+  if (holder != fmt::format("process {} on {}", pid, HostName())) return false;
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("State:") && line.find_first_of("ZX", 6) != std::string::npos) return true;
+    if (!line.starts_with("SigPnd:")) continue;
+    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (SIGKILL - 1) & 1) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<RunLock> RunLock::Acquire(const std::string& run_dir, std::chrono::milliseconds dying_max) {
+  constexpr std::chrono::milliseconds kLookInterval(10);
   const std::string path = run_dir + "/.lock";
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.is_open()) return FileError("open", path, errno);
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  const auto deadline = std::chrono::steady_clock::now() + dying_max;
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FileError("lock", path, errno);
     std::array<char, 256> holder{};
     const bool is_known = pread(fd.get(), holder.data(), holder.size() - 1, 0) > 0;
+    if (is_known && IsDying(holder.data()) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kLookInterval);
+      continue;
+    }
     return AlreadyExists(fmt::format(
         "the run in {} is led by {} already; stop that one first, or take another --run-dir",
         run_dir, is_known ? holder.data() : "another scheduler"));

@@ -98,8 +98,12 @@ class RunFolder {
 // however that ends. Held by the scheduler process; asked for before a folder is emptied.
 class RunLock {
  public:
-  // kAlreadyExists names the holder: process and machine.
-  static Result<RunLock> Acquire(const std::string& run_dir);
+  // How long a process that was killed may take to end: one of its threads may still write.
+  static constexpr std::chrono::milliseconds kDyingMax{10'000};
+  // Waits for a holder that is ending already. kAlreadyExists names the holder: process and
+  // machine.
+  static Result<RunLock> Acquire(const std::string& run_dir,
+                                 std::chrono::milliseconds dying_max = kDyingMax);
 
  private:
   explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}

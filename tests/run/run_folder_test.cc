@@ -2,15 +2,20 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
+#include <tuple>
 
 #include "job/job_file.h"
 #include "tests/data/check_message.h"
@@ -330,6 +335,42 @@ TEST_CASE("of two schedulers of one folder the second one's error names the firs
   }
   CHECK(RunLock::Acquire(temp.path()).ok());
   CHECK_FALSE(RunLock::Acquire(temp.path() + "/none").ok());
+}
+
+TEST_CASE("a lock of a process that is ending is waited for") {
+  TempFolder temp;
+  std::array<int, 2> locked{}, released{};
+  REQUIRE(pipe2(locked.data(), O_CLOEXEC) == 0);
+  REQUIRE(pipe2(released.data(), O_CLOEXEC) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {  // its main thread ends, and another one keeps the process
+    static Result<RunLock> lock = RunLock::Acquire(temp.path());
+    close(released[1]);
+    std::thread([from = released[0]] {
+      char byte = 0;
+      std::ignore = read(from, &byte, 1);
+      _exit(0);
+    }).detach();
+    std::ignore = write(locked[1], lock.ok() ? "+" : "-", 1);
+    syscall(SYS_exit, 0);  // of this thread
+  }
+  close(released[0]);
+  char answer = 0;
+  REQUIRE(read(locked[0], &answer, 1) == 1);
+  REQUIRE(answer == '+');
+  const auto is_zombie = [child] {
+    std::ifstream status("/proc/" + std::to_string(child) + "/status");
+    const std::string text((std::istreambuf_iterator<char>(status)), {});
+    return text.find("State:\tZ") != std::string::npos;
+  };
+  while (!is_zombie()) std::this_thread::yield();
+  CHECK(RunLock::Acquire(temp.path(), std::chrono::milliseconds(0)).status().code() ==
+        StatusCode::kAlreadyExists);
+  std::thread waiting([&] { CHECK(RunLock::Acquire(temp.path()).ok()); });
+  close(released[1]);
+  waiting.join();
+  CHECK(waitpid(child, nullptr, 0) == child);
 }
 
 TEST_CASE("times are written as RFC 3339, and read") {
