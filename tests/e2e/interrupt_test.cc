@@ -249,6 +249,12 @@ TEST_CASE("an interrupted run keeps what it has made: it is resumed with few ste
 TEST_CASE("a run whose scheduler is killed while it ends says what the files say") {
   TrainingRun run({"--snapshot-every", "20"});
   REQUIRE(Becomes([&] { return RowCountIn(run.run_dir) >= 60; }));
+  REQUIRE(Becomes([&] {  // a snapshot is complete
+    Process exported(run.temp.path(), "export",
+                     {"export", run.run_dir, run.temp.path() + "/newest.safetensors"});
+    exported.Await();
+    return exported.exit_code() == kExitCompleted;
+  }));
   const pid_t scheduler = run.children["scheduler"][0];
   kill(scheduler, SIGSTOP);
   run.train.Signal(SIGTERM);
