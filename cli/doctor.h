@@ -14,7 +14,7 @@ namespace pando {
 struct MachineFacts {
   std::string system;           // "Linux 6.1.0 x86_64"
   std::string processor;        // "AMD EPYC 9B14"
-  std::string instruction_set;  // that this build was compiled for: "avx512"
+  std::string instruction_set;  // of the chosen kernels: "x86-64-v4"
   uint32_t core_count = 0;      // that this process may use
   uint32_t numa_node_count = 0;
   uint64_t memory_bytes = 0;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "common/cpu/cpu_level.h"
 #include "common/exit_codes.h"
 #include "common/out_of_memory.h"
 #include "common/output.h"
@@ -20,6 +23,7 @@
 namespace pando {
 namespace {
 
+constexpr const char* kCpuLevelVariable = "PANDO_CPU_LEVEL";
 constexpr const char* kFooter =
     "\n"
     "Start here:      pando train --epochs 3\n"
@@ -89,6 +93,20 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
   return kExitCompleted;
 }
 
+// The commands whose kernels --cpu-level chooses, for their child processes too.
+constexpr auto kComputingCommands =
+    std::to_array({"train", "run", "server", "worker", "node", "resume", "evaluate", "predict",
+                   "verify", "doctor"});
+
+void AddCpuLevelFlag(CLI::App& command, std::string* level) {
+  command
+      .add_option("--cpu-level", *level,
+                  "kernels for x86-64-v2, v3 or v4 (default: the processor's best); part of a "
+                  "worker's kind")
+      ->type_name("LEVEL")
+      ->envname(kCpuLevelVariable);
+}
+
 // The words behind "--" of the two commands that start a program; CLI11 would take them for flags.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   const bool starts_one =
@@ -122,6 +140,9 @@ int Main(int argc, char** argv) {
       {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
       {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
       {"timeline", AddTimelineCommand(app)}};
+  std::string cpu_level;
+  for (const char* name : kComputingCommands)
+    AddCpuLevelFlag(*app.get_subcommand(name), &cpu_level);
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);
@@ -148,6 +169,10 @@ int Main(int argc, char** argv) {
   if (app.get_subcommands().empty()) {
     Say("{}", app.help());
     return kExitUsage;
+  }
+  if (!cpu_level.empty()) {
+    if (Status s = ChooseCpuLevel(cpu_level); !s.ok()) return Report(s);
+    setenv(kCpuLevelVariable, cpu_level.c_str(), /*overwrite=*/1);  // for child processes
   }
   constexpr uint64_t kFilesMin = 40;  // an idle process with its sockets
   const std::string name = app.get_subcommands().front()->get_name();

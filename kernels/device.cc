@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cuda/cuda_ops.h"
 
 namespace pando {
@@ -21,17 +22,7 @@ std::byte* AllocateOnHost(size_t size_bytes) {
 
 }  // namespace
 
-const char* InstructionSet() {
-#if defined(__AVX512F__)
-  return "avx512";
-#elif defined(__AVX2__)
-  return "avx2";
-#elif defined(__SSE2__)
-  return "sse2";
-#else
-  return "generic";
-#endif
-}
+const char* InstructionSet() { return cpu::ChosenOperations().InstructionSet(); }
 
 void UseOnThisThread(Device device) {
   Dispatch(

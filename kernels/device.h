@@ -61,7 +61,7 @@ class OpenedGpu {
   std::unique_ptr<CudaDevice> gpu_;
 };
 
-// The instruction set that the compiler could use on the CPU: "avx512", "avx2", ...
+// What the CPU's kernels are compiled for: "x86-64-v4", ... Between them bits differ.
 const char* InstructionSet();
 // Whether this build has kernels for GPUs.
 bool HasCuda();

@@ -31,9 +31,9 @@ Result CallOnCpu(Result (*operation)(Parameters...), const Arguments&... argumen
 
 // Calls cpu::Name or cuda::Name, in a function with a `device`. A macro because a build without
 // CUDA must not name cuda::Name.
-#define PANDO_CALL(Name, ...)                                    \
-  return Dispatch(                                               \
-      device, [&] { return CallOnCpu(cpu::Name, __VA_ARGS__); }, \
+#define PANDO_CALL(Name, ...)                                                       \
+  return Dispatch(                                                                  \
+      device, [&] { return CallOnCpu(cpu::ChosenOperations().Name, __VA_ARGS__); }, \
       [&](auto& gpu) { return cuda::Name(gpu, __VA_ARGS__); })
 
 // What an operation asks of its arguments besides samples and a valid spec.
@@ -240,7 +240,8 @@ void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, voi
   PANDO_CHECK((batch.bytes == nullptr) == (batch.byte_values == nullptr));
   PANDO_CHECK(batch.moves == nullptr || batch.bytes != nullptr);
   Dispatch(
-      device, [&] { cpu::ImportBatch(batch, channels, static_cast<float*>(x), labels); },
+      device,
+      [&] { cpu::ChosenOperations().ImportBatch(batch, channels, static_cast<float*>(x), labels); },
       [&](auto& gpu) { cuda::ImportBatch(gpu, batch, channels, stored_channels, x, labels); });
 }
 

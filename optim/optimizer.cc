@@ -7,7 +7,8 @@
 #include <optional>
 
 #include "common/check.h"
-#include "common/float_arrays.h"
+#include "common/cpu/cpu_level.h"
+#include "common/cpu/float_arrays.h"
 #include "plan/loss_scale.h"
 
 namespace pando {
@@ -337,7 +338,7 @@ size_t Optimizer::partial_count(ShardRange range) const {
   return of_all + 2 * (factors - of_all);
 }
 
-void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
+void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) const {
   PANDO_CHECK(has_partials() && partials.size() == partial_count(u.range));
   PANDO_CHECK(u.factors.empty());
   const Update counted = Counted(u);
@@ -435,7 +436,7 @@ void Optimizer::MoveLossScale(const Update& u, ShardRange metrics) const {
 
 // ---- the update ---------------------------------------------------------------------------------
 
-void Optimizer::Apply(const Update& u) const {
+void Optimizer::ApplyHere(const Update& u) const {
   const size_t size = u.range.size();
   PANDO_CHECK(u.parameters.size() == size && u.gradient.size() == size);
   PANDO_CHECK(u.parameters_out.size() == size);
@@ -486,5 +487,19 @@ void Optimizer::Apply(const Update& u) const {
   zero({done, u.range.last});
   if (skips_overflows()) u.state_out[StepCountAt(u.range)] = u.state[StepCountAt(u.range)] + 1;
 }
+
+// ---- CPU levels ---------------------------------------------------------------------------------
+
+struct OptimizerLoops {
+  decltype(&Optimizer::MakePartials) make_partials = &Optimizer::MakePartialsHere;
+  decltype(&Optimizer::Apply) apply = &Optimizer::ApplyHere;
+};
+PANDO_AT_EACH_CPU_LEVEL(OptimizerLoops, ChosenLoops)
+
+void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
+  (this->*ChosenLoops().make_partials)(u, partials);
+}
+
+void Optimizer::Apply(const Update& u) const { (this->*ChosenLoops().apply)(u); }
 
 }  // namespace pando

@@ -61,6 +61,7 @@ class Optimizer {
   void Apply(const Update& update) const;
 
  private:
+  friend struct OptimizerLoops;
   struct Piece {  // a run of floats that are treated alike
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
@@ -84,6 +85,9 @@ class Optimizer {
   bool IsSkipped(const Update& update) const {
     return skips_overflows() && update.factors.back() == 0.0f;
   }
+  // MakePartials and Apply at one CPU level.
+  void MakePartialsHere(const Update& update, std::span<float> partials) const;
+  void ApplyHere(const Update& update) const;
   Update Counted(const Update& update) const;
   void Skip(const Update& update) const;
   void MoveLossScale(const Update& update, ShardRange metrics) const;

@@ -12,6 +12,7 @@
 #endif
 
 #include "common/check.h"
+#include "common/cpu/cpu_level.h"
 
 namespace pando {
 namespace {
@@ -246,7 +247,7 @@ ShardCodec::Place ShardCodec::After(const Place& place, const Run& run) const {
   return after;
 }
 
-void ShardCodec::Encode(std::span<const float> floats, std::span<std::byte> encoded) const {
+void ShardCodec::EncodeHere(std::span<const float> floats, std::span<std::byte> encoded) const {
   PANDO_CHECK(floats.size() == float_count_ && encoded.size() == encoded_bytes_);
   Place at = sections_;
   for (const Run& run : runs_) {
@@ -294,15 +295,33 @@ void ShardCodec::Read(std::span<const std::byte> encoded, float* floats, const T
   }
 }
 
-void ShardCodec::Decode(std::span<const std::byte> encoded, std::span<float> floats) const {
+void ShardCodec::DecodeHere(std::span<const std::byte> encoded, std::span<float> floats) const {
   PANDO_CHECK(floats.size() == float_count_);
   if (options_.codec == PayloadCodec::kTopK) std::ranges::fill(floats, 0.0f);
   Read(encoded, floats.data(), [](float& to, float x) { to = x; });
 }
 
-void ShardCodec::AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const {
+void ShardCodec::AddDecodedHere(std::span<const std::byte> encoded, std::span<float> floats) const {
   PANDO_CHECK(floats.size() == float_count_);
   Read(encoded, floats.data(), [](float& to, float x) { to = to + x; });
+}
+
+// At the chosen CPU level.
+struct ShardCodecLoops {
+  decltype(&ShardCodec::Encode) encode = &ShardCodec::EncodeHere;
+  decltype(&ShardCodec::Decode) decode = &ShardCodec::DecodeHere;
+  decltype(&ShardCodec::AddDecoded) add_decoded = &ShardCodec::AddDecodedHere;
+};
+PANDO_AT_EACH_CPU_LEVEL(ShardCodecLoops, ChosenCodec)
+
+void ShardCodec::Encode(std::span<const float> floats, std::span<std::byte> encoded) const {
+  (this->*ChosenCodec().encode)(floats, encoded);
+}
+void ShardCodec::Decode(std::span<const std::byte> encoded, std::span<float> floats) const {
+  (this->*ChosenCodec().decode)(encoded, floats);
+}
+void ShardCodec::AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const {
+  (this->*ChosenCodec().add_decoded)(encoded, floats);
 }
 
 PayloadPlan::PayloadPlan(const PayloadOptions& options, const TensorLayout& layout,

@@ -64,6 +64,7 @@ class ShardCodec {
   std::vector<Section> Sections() const;
 
  private:
+  friend struct ShardCodecLoops;
   struct Run {  // floats of the shard with the same codec
     size_t first = 0;
     size_t count = 0;
@@ -74,6 +75,10 @@ class ShardCodec {
     size_t heads = 0;
     size_t codes = 0;
   };
+  // Encode, Decode and AddDecoded at one CPU level.
+  void EncodeHere(std::span<const float> floats, std::span<std::byte> encoded) const;
+  void DecodeHere(std::span<const std::byte> encoded, std::span<float> floats) const;
+  void AddDecodedHere(std::span<const std::byte> encoded, std::span<float> floats) const;
   Place After(const Place& place, const Run& run) const;
   template <class Take>
   void Read(std::span<const std::byte> encoded, float* floats, const Take& take) const;

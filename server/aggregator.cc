@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/float_arrays.h"
+#include "common/cpu/float_arrays.h"
 #include "common/mutation.h"
 
 namespace pando {

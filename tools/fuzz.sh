@@ -26,7 +26,7 @@ echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return
 cache=
 if command -v ccache >/dev/null; then cache="ccache "; fi
 
-CC="$cache${clang/++/}" CXX="$cache$clang" configure $folder -Dfuzzers=true -Dcuda=disabled \
+CC="$cache${clang/++/}" CXX="$cache$clang" configure $folder -Dfuzzers=true -Dcuda=disabled -Dcpu_arch=native \
   -Dgloo=disabled --buildtype=plain -Doptimization=1 -Db_lundef=false -Db_sanitize=address,undefined \
   -Dcpp_args="['-fsanitize=fuzzer-no-link,float-cast-overflow', '-fno-sanitize-recover=all', '-gline-tables-only', '-D_GLIBCXX_ASSERTIONS']"
 compile $folder "tests/fuzz/fuzz_$name"

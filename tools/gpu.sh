@@ -32,7 +32,7 @@ bundle=$root/.gpu
 archive=$root/.gpu.tar.gz
 
 build_programs() {
-  configure build-gpu --buildtype=release -Dcuda=enabled -Dgpu_archs="${GPU_ARCHS:-90}" -Dcpu_arch=x86-64-v3
+  configure build-gpu --buildtype=release -Dcuda=enabled -Dgpu_archs="${GPU_ARCHS:-90}"
   compile build-gpu "${programs[@]}"
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/float_arrays.h"
+#include "common/cpu/float_arrays.h"
 
 namespace pando {
 

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "common/float_arrays.h"
+#include "common/cpu/float_arrays.h"
 
 namespace pando {
 

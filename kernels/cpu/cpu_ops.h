@@ -1,5 +1,5 @@
 // The CPU's versions of the operations of kernels/ops.h, which documents them. Called by
-// kernels/ops.cc, which has checked the shapes.
+// kernels/ops.cc, which has checked the shapes, through ChosenOperations().
 #pragma once
 
 #include "kernels/ops.h"
@@ -42,5 +42,23 @@ PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
 #undef PANDO_DECLARE
 void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels);
+
+// What these are compiled for: "x86-64-v4".
+const char* InstructionSet();
+
+// Those of one CPU level (common/cpu/cpu_level.h).
+struct Operations {
+  decltype(cpu::InstructionSet)* InstructionSet = cpu::InstructionSet;
+#define PANDO_DECLARE(Name, ...) decltype(cpu::Name)* Name = cpu::Name;
+  PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
+  PANDO_OTHER_OPERATIONS(PANDO_DECLARE)
+#undef PANDO_DECLARE
+#define PANDO_DECLARE(Operation) \
+  decltype(cpu::Operation##ScratchBytes)* Operation##ScratchBytes = cpu::Operation##ScratchBytes;
+  PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
+#undef PANDO_DECLARE
+  decltype(cpu::ImportBatch)* ImportBatch = cpu::ImportBatch;
+};
+const Operations& ChosenOperations();
 
 }  // namespace pando::cpu

@@ -260,7 +260,8 @@ void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
     return run_.outbox.TellNotable(
         now, "mixed-kinds", newcomer.Name(),
         "{} ({}) computes other bits than {} ({}): every gradient still counts exactly "
-        "once, but the weights will depend on which worker computes what",
+        "once, but the weights will depend on which worker computes what (on CPUs, the same "
+        "--cpu-level for all prevents it)",
         newcomer.Name(), newcomer.ready.kind, other->Name(), other->ready.kind);
   }
 }

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "optim/version_maker.h"
+#include "tests/cpu_levels.h"
 #include "tests/golden/optimizer_goldens.h"
 
 namespace pando {
@@ -403,6 +404,36 @@ TEST_CASE("bits do not depend on how the flat vector is cut") {
       const Replica cut = TrainCut(optimizer, layout, cuts);
       CHECK(SameBits(cut.parameters, whole.parameters));
       CHECK(SameBits(cut.state, whole.state));
+    }
+  }
+}
+
+TEST_CASE("bits do not depend on the CPU level, of partial values neither (P36)") {
+  const TensorLayout layout = MixedLayout();
+  const ShardPlan one_shard(layout);
+  const size_t all = layout.float_count();
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{.momentum = 0.9, .clip_norm = 0.5},
+        OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .ema_decay = 0.9},
+        OptimizerOptions{.kind = OptimizerKind::kLamb, .weight_decay = 0.1}}) {
+    CAPTURE(EnumName(options.kind));
+    const Optimizer optimizer(options, layout);
+    const PartialPlan partial_plan(options, layout, one_shard);
+    std::vector<Replica> made;
+    AtEachCpuLevel([&] {
+      Replica replica(FirstParameters(all), optimizer.state_count());
+      replica.state.resize(optimizer.state_floats({0, all}));
+      for (uint64_t step = 0; step < 3; ++step) {
+        replica.Apply(
+            optimizer, {0, all}, RootGradient(step, all, all),
+            {.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.1f, .bias_correction2_sqrt = 0.3f},
+            step == 0, 1.0f / 3, &partial_plan);
+      }
+      made.push_back(std::move(replica));
+    });
+    for (const Replica& replica : made) {
+      CHECK(SameBits(replica.parameters, made.front().parameters));
+      CHECK(SameBits(replica.state, made.front().state));
     }
   }
 }

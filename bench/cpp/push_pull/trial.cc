@@ -15,7 +15,7 @@
 #include "bench/cpp/push_pull/peers.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "common/check.h"
-#include "common/float_arrays.h"
+#include "common/cpu/float_arrays.h"
 #include "common/float_buffer.h"
 #include "common/system.h"
 #include "net/event_loop.h"

@@ -1,0 +1,54 @@
+// CpuLevel: the levels of x86-64 that one program serves (the psABI's x86-64-v2, v3 and v4). Loops
+// that wider registers make faster are compiled once for each; the processor decides at the start
+// which are run. Programs that are built for one instruction set (-Dcpu_arch) have one copy.
+//
+// A source of such loops offers them as a table, a struct whose members' defaults are its
+// functions:
+//
+//   struct Loops { void (*add)(float* out, ...) = Add; };
+//   PANDO_AT_EACH_CPU_LEVEL(Loops, AddLoops)       // AddLoops().add(...)
+//
+// meson.build names the source in cpu_levels. Its copies are linked apart (tools/isolate.sh), so
+// that no inline function of one level becomes that of the whole program. Threads: any.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "common/status.h"
+
+namespace pando {
+
+enum class CpuLevel { kV2, kV3, kV4 };
+
+// "v3": what --cpu-level and PANDO_CPU_LEVEL take.
+std::string ToString(CpuLevel level);
+// The highest level of this processor.
+CpuLevel BestCpuLevel();
+// What is run: the best one where none was chosen.
+CpuLevel ChosenCpuLevel();
+// kInvalidArgument: not a level's name, or this processor or program has not got it.
+Status ChooseCpuLevel(const std::string& name);
+
+// What a source is compiled for.
+#ifndef PANDO_CPU_LEVEL
+#define PANDO_CPU_LEVEL v2
+#endif
+#ifdef PANDO_HAS_CPU_LEVELS
+inline constexpr bool kHasCpuLevels = true;
+#define PANDO_CHOOSE_LEVEL(name) \
+  *std::array{&name##_v2, &name##_v3, &name##_v4}[static_cast<size_t>(ChosenCpuLevel())]
+#else
+inline constexpr bool kHasCpuLevels = false;
+#define PANDO_CHOOSE_LEVEL(name) name##_v2
+#endif
+#define PANDO_JOIN(name, level) name##_##level
+#define PANDO_AT_LEVEL(name, level) PANDO_JOIN(name, level)
+
+// Defines this level's table, and name(), which is the chosen level's.
+#define PANDO_AT_EACH_CPU_LEVEL(Table, name)                     \
+  extern const Table name##_v2, name##_v3, name##_v4;            \
+  constinit const Table PANDO_AT_LEVEL(name, PANDO_CPU_LEVEL){}; \
+  const Table& name() { return PANDO_CHOOSE_LEVEL(name); }
+
+}  // namespace pando
