@@ -28,7 +28,8 @@ from results import Plot, Point, ResultSet, Table, bars
 from systems import SYSTEMS, System
 from workloads import TRAIN_SAMPLES, Workload
 
-LEFT_OUT = ("ddp-compiled", "ddp-nccl")  # of the usual ones: bench/python/peers compares them
+# Of the usual ones: bench/python/peers compares them.
+LEFT_OUT = ("ddp-compiled", "ddp-nccl", "pando-torch", "pando-torch1", "torch")
 ELASTIC_EPOCHS = 30
 RUN_TIME = ("whole run", "s")
 MIB = 1 << 20

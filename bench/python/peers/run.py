@@ -38,6 +38,8 @@ def measure(session: s.Session, workload: Workload, args) -> Iterator[List[Row]]
     rows = [Row(system, point_of(session, system, workload, args.workers)) for system in session.systems]
     for row in rows:
         row.reason = session.reasons.get(row.system.key, "")
+        if args.workers > (row.system.workers_max or args.workers):
+            row.reason = f"is for --workers {row.system.workers_max}"
     for turn in range(args.rounds):
         for row in s.turned([r for r in rows if not r.reason], turn):
             measure_once(session, workload, row, args)
@@ -116,7 +118,7 @@ def run(args) -> int:
     workloads = [WORKLOADS[name] for name in args.workloads.split(",")]
     if args.quick:
         args.rounds, workloads = 1, [s.quick(w, QUICK_STEPS[w.name]) for w in workloads]
-    session = s.Session.of(args, SYSTEMS)
+    session = s.Session.of(args, [x for x in SYSTEMS if args.workers <= (x.workers_max or args.workers)])
     s.check_data(session.place, workloads)
     options: Dict[str, str] = {"rounds": str(args.rounds), "workers": str(args.workers),
                                "quick": str(args.quick).lower()}

@@ -106,17 +106,18 @@ class Session:
         return session
 
     def version(self, system: System) -> str:
+        installed = venvs.version_of(self.place.venvs, system.module) or "unknown" if system.module else ""
         if not system.is_pando():
-            return venvs.version_of(self.place.venvs, system.module) or "unknown"
+            return installed
         done = subprocess.run([self.place.pando, "--version"], capture_output=True, text=True, check=False)
-        return done.stdout.strip() or "unknown"
+        return (done.stdout.strip() or "unknown") + (f" (torch {installed})" if installed else "")
 
     def able(self) -> List[System]:
         return [system for system in self.systems if system.key not in self.reasons]
 
     def layout(self, system: System, workload: Workload) -> str:
         """The quickest one that the system bears for one worker's step; measured once by venv and model."""
-        if system.is_pando():
+        if not system.module:
             return LAYOUTS[0]
         key = (venvs.MODULES[system.module][0], workload.model)
         if key not in self.layouts:

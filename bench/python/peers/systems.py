@@ -14,7 +14,7 @@ from progress import PandoLog, PeerLogs
 from workloads import Workload, pando_flags, write_job
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
-RESTARTS_MAX = 3
+RESTARTS_MAX = 100
 LAYOUTS = ["default", "pictures", "channels_last"]  # channels_last: nothing, pictures alone, weights too
 HOST_NAMES = ["localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"]  # Horovod's unit of failure is a host
 
@@ -40,6 +40,9 @@ class Run:
     def workers_at_start(self) -> int:
         return self.workers - self.absent_workers
 
+    def samples(self, steps: int) -> int:
+        return steps * self.workload.batch * self.workers
+
 
 @dataclass(frozen=True)
 class Command:
@@ -52,33 +55,36 @@ class Command:
 class System:
     key: str
     title: str
-    module: str = ""  # of venvs.MODULES; empty: Pando
+    module: str = ""  # of venvs.MODULES; empty: Pando's own networks
     more: Dict[str, object] = field(default_factory=dict)  # of the trainer's job, or of `pando train`
     gpus_min: int = 0
+    workers_max: int = 0  # 0: any number
     needs_contiguous: bool = False  # gradients, and so weights: no channels_last
 
     def is_pando(self) -> bool:
-        return not self.module
+        return self.module in ("", "pando-torch")
 
     def commands(self, run: Run, place: Place) -> List[Command]:
         shutil.rmtree(run.folder, ignore_errors=True)  # of an earlier call with --keep
         run.folder.mkdir(parents=True)
-        if self.is_pando():
+        if not self.module:
             return [pando_command(self, run, place)]
         job = write_peer_job(self, run, place)
         return LAUNCHERS[self.module](run, place, job)
 
     def log(self, run: Run):
         if self.is_pando():
-            return PandoLog(run.folder / "run", run.workload.batch * run.workers)
+            return PandoLog(run.folder / "run", run.samples(1))
         return PeerLogs(run.folder)
 
     def worker_pids(self, run: Run) -> Dict[int, int]:
-        """Living ones, by rank or start."""
+        """Living ones that train, by rank or start."""
         alive = processes.below(os.getpid())
         if not self.is_pando():
             return {rank: pid for rank, pid in PeerLogs(run.folder).workers().items() if pid in alive}
-        workers = sorted(pid for pid in alive if processes.arguments(pid)[1:2] == ["worker"])
+        training = {path.name for path in run.folder.glob("batches-*") if path.stat().st_size}
+        workers = sorted(pid for pid in alive
+                         if f"batches-{pid}" in training or processes.arguments(pid)[1:2] == ["worker"])
         return dict(enumerate(workers))
 
     def result(self, run: Run) -> Tuple[int, int, dict]:
@@ -100,16 +106,17 @@ class System:
         """None where it can run here."""
         if gpus < self.gpus_min:
             return f"needs {self.gpus_min} GPUs, one for each worker; found {gpus}"
-        if self.is_pando():
-            missing = f"{place.pando} is not there: build it, or name it by --pando"
-            return None if Path(place.pando).exists() else missing
+        if self.is_pando() and not Path(place.pando).exists():
+            return f"{place.pando} is not there: build it, or name it by --pando"
+        if not self.module:
+            return None
         return None if venvs.version_of(place.venvs, self.module) else venvs.reason_of(place.venvs, self.module)
 
 
 def pando_command(system: System, run: Run, place: Place) -> Command:
     flags = [str(word) for pair in system.more.items() for word in pair]
     words = [place.pando, "train", *pando_flags(run.workload, place.data, run.workers, run.workers_at_start()),
-             "--run-dir", str(run.folder / "run"), "--threads", "1", *flags]
+             "--run-dir", str(run.folder / "run"), "--threads", "1", "--max-restarts", str(RESTARTS_MAX), *flags]
     if "allreduce" in flags:
         words += ["--group-restarts", str(RESTARTS_MAX)]
     return Command(words, dict(os.environ))
@@ -118,9 +125,21 @@ def pando_command(system: System, run: Run, place: Place) -> Command:
 def write_peer_job(system: System, run: Run, place: Place) -> Path:
     path = run.folder / "job.json"
     write_job(run.workload, path, folder=str(run.folder), data=str(run.workload.data_folder(place.data)),
-              workers=run.workers, layout=run.layout, elastic=run.is_elastic,
-              **{"compiled": False, "device": "cpu", "zero_stage": 0, **system.more})
+              workers=run.workers, layout=run.layout, elastic=run.is_elastic, restarts_max=RESTARTS_MAX,
+              **{"compiled": False, "plain": False, "device": "cpu", "zero_stage": 0, **system.more})
     return path
+
+
+def pando_torch(run: Run, place: Place, job: Path) -> List[Command]:
+    """`pando run`, which starts the trainer as each worker."""
+    flags = {"--workers": run.workers_at_start(), "--servers": json.loads(job.read_text())["servers"],
+             "--snapshot-every": run.workload.snapshot_every, "--max-restarts": RESTARTS_MAX,
+             "--run-dir": run.folder / "run", "--set": "run.start_timeout_ms=300000"}
+    environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "PYTHONPATH": str(venvs.ROOT / "python"),
+                   "PANDO_LIBRARY": str(Path(place.pando).parents[1] / "embed/libpando_worker.so")}
+    words = [place.pando, "run", *(str(word) for pair in flags.items() for word in pair), "--",
+             str(venvs.python_of(place.venvs, venvs.TORCH)), str(TRAINERS / "pando_torch.py"), str(job)]
+    return [Command(words, environment)]
 
 
 def torchrun(run: Run, place: Place, script: str, job: Path, workers: int) -> List[str]:
@@ -199,13 +218,17 @@ def discovery_script(run: Run) -> str:
     return str(path)
 
 
-LAUNCHERS = {"ddp": ddp, "torchft": torchft, "ray": ray, "deepspeed": deepspeed, "horovod": horovod}
+LAUNCHERS = {"pando-torch": pando_torch, "ddp": ddp, "torchft": torchft, "ray": ray, "deepspeed": deepspeed,
+             "horovod": horovod}
 
 PANDO_CPU = {"--device": "cpu"}
 SYSTEMS = [
     System("pando-ps", "Pando, 2 servers", more={**PANDO_CPU, "--servers": 2}),
     System("pando-ps1", "Pando, 1 server, 1 replica", more={**PANDO_CPU, "--servers": 1, "--replicas": 1}),
     System("pando-allreduce", "Pando, allreduce", more={**PANDO_CPU, "--strategy": "allreduce"}),
+    System("pando-torch", "Pando, PyTorch, 2 servers", "pando-torch", {"servers": 2}),
+    System("pando-torch1", "Pando, PyTorch, 1 server, 1 replica", "pando-torch", {"servers": 1}),
+    System("torch", "PyTorch, one process", "ddp", {"plain": True}, workers_max=1),
     System("ddp", "PyTorch DDP, gloo", "ddp"),
     System("ddp-compiled", "PyTorch DDP, gloo, torch.compile", "ddp", {"compiled": True}),
     System("ddp-nccl", "PyTorch DDP, NCCL", "ddp", {"device": "cuda"}, gpus_min=2),

@@ -32,8 +32,9 @@ STEPS: Dict[str, List[List[str]]] = {
 AFTERWARDS = {TORCH: ("deepspeed",
                       "from deepspeed.ops.op_builder.cpu.comm import ShmCommBuilder; ShmCommBuilder().load()")}
 # What a system needs: its venv, the module to import, the package whose version is reported.
-MODULES = {"ddp": (TORCH, "torch", "torch"), "torchft": (TORCH, "torchft", "torchft-nightly"),
-           "ray": (TORCH, "ray.train.torch", "ray"), "deepspeed": (TORCH, "deepspeed", "deepspeed"),
+MODULES = {"pando-torch": (TORCH, "torch", "torch"), "ddp": (TORCH, "torch", "torch"),
+           "torchft": (TORCH, "torchft", "torchft-nightly"), "ray": (TORCH, "ray.train.torch", "ray"),
+           "deepspeed": (TORCH, "deepspeed", "deepspeed"),
            "horovod": (HOROVOD, "horovod.torch", "horovod")}
 
 

@@ -51,6 +51,7 @@ class Pictures:
             self.train, self.train_labels = self.train[:job.train_limit], self.train_labels[:job.train_limit]
         if job.test_limit:
             self.test, self.test_labels = self.test[:job.test_limit], self.test_labels[:job.test_limit]
+        self.begun = open(Path(job.folder, f"batches-{os.getpid()}"), "ab", buffering=0)  # a byte for each batch
 
     def batch(self, position: int, rank: int) -> Tuple[torch.Tensor, torch.Tensor]:
         """Of the step that begins after `position` samples, the part of worker `rank`."""
@@ -61,7 +62,14 @@ class Pictures:
             self.order = torch.randperm(count, generator=draw).to(self.device)
         first = position % count + rank * self.job.batch
         index = self.order[torch.arange(first, first + self.job.batch, device=self.device) % count]
+        return self.train_batch(index)
+
+    def train_batch(self, index: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        self.begun.write(b".")
         return self.normalised(self.train[index]), self.train_labels[index]
+
+    def test_batch(self, index) -> Tuple[torch.Tensor, torch.Tensor]:
+        return self.normalised(self.test[index]), self.test_labels[index]
 
     def normalised(self, pictures: torch.Tensor) -> torch.Tensor:
         x = pictures.float().sub_(self.mean).div_(self.deviation)
@@ -129,14 +137,12 @@ class StepLog:
 def evaluate(job: SimpleNamespace, pictures: Pictures, model: nn.Module, rank: int, world: int) -> Tuple[int, int]:
     """(correct, tested) of this worker's share; every worker computes equally many batches, as ZeRO 3 needs."""
     share = len(pictures.test_labels) // world
-    test = pictures.test[rank * share:(rank + 1) * share]
-    labels = pictures.test_labels[rank * share:(rank + 1) * share]
-    correct = 0
+    first, correct = rank * share, 0
     model.eval()
     with torch.no_grad():
-        for i in range(0, share, EVALUATION_BATCH):
-            scores = model(pictures.normalised(test[i:i + EVALUATION_BATCH]))
-            correct += int((scores.argmax(1) == labels[i:i + EVALUATION_BATCH]).sum())
+        for i in range(first, first + share, EVALUATION_BATCH):
+            x, labels = pictures.test_batch(slice(i, min(i + EVALUATION_BATCH, first + share)))
+            correct += int((model(x).argmax(1) == labels).sum())
     model.train()
     return correct, share
 

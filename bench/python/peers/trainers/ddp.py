@@ -1,4 +1,6 @@
-"""PyTorch's DistributedDataParallel under torchrun. A death ends the group, which restarts at the checkpoint."""
+"""PyTorch's DistributedDataParallel under torchrun. A death ends the group, which restarts at the checkpoint.
+
+A plain job is one worker, without DistributedDataParallel."""
 import os
 
 import torch
@@ -24,7 +26,7 @@ def train(job, rank: int, world: int, device: str) -> None:
     common.seed(job)
     pictures = common.Pictures(job, device)
     model = common.model_of(job).to(device)
-    replica = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    replica = model if job.plain else DistributedDataParallel(model, gradient_as_bucket_view=True)
     step_model = torch.compile(replica) if job.compiled else replica
     optimizer = common.optimizer_of(job, model.parameters())
     samples, log, steps = restore(job, model, optimizer), common.StepLog(job, rank), 0
