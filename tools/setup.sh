@@ -21,7 +21,7 @@ groups[build]="
   libcurl4-openssl-dev libssl-dev libarchive-dev
   libsqlite3-dev libgloo-dev
   doctest-dev libeigen3-dev"
-groups[test]="git iproute2"
+groups[test]="git iproute2 python3-yaml"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"
 groups[fuzz]="clang-14 libclang-rt-14-dev"
 groups[plots]="python3-matplotlib"
