@@ -24,7 +24,7 @@ bool TakeCpuLevel() {
 }  // namespace
 
 Device TestDevice() {
-  [[maybe_unused]] static const bool has_level = TakeCpuLevel();
+  [[maybe_unused]] static const bool kHasLevel = TakeCpuLevel();
   return {};
 }
 

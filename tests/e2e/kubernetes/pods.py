@@ -1,6 +1,6 @@
 """Plays the pods of deploy/kubernetes in namespaces of this machine (docs/clusters.md).
 
-    tests/e2e/kubernetes_pods.py --pando PROGRAM
+    tests/e2e/kubernetes/pods.py --pando PROGRAM
 
 A pod has a network, address, process tree, root and volumes. Its commands, variables, mounts, probes, user and grace
 period are those of the manifests. All pods restart one by one, a node with three of them is lost, and the number of
@@ -26,7 +26,7 @@ from typing import Any, Callable
 SKIPPED = 77
 DEADLINE_S = 60
 STEPS_BETWEEN = 15  # from the recovery of one fault to the next one
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy/kubernetes"
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy/kubernetes"
 JOB = ["--model", "mnist-cnn", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=2000", "--set",
        "data.synthetic_test_samples=500", "--global-batch", "128", "--optimizer", "adam", "--set",
        "eval.every_epochs=0", "--snapshot-every", "25", "--set", "run.lease_ms=3000", "--steps", "1000000"]
@@ -41,7 +41,7 @@ def skip(reason: str) -> None:
 
 
 try:
-    from kubernetes_manifests import Manifests, container_variables, expand, image_variables
+    from manifests import Manifests, container_variables, expand, image_variables
 except ImportError as missing:
     skip(f"{missing}: install python3-yaml")
 

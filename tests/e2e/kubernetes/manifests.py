@@ -1,4 +1,4 @@
-"""deploy/kubernetes for kubernetes_pods.py: what `kubectl kustomize` makes of it, and a container's variables."""
+"""deploy/kubernetes for pods.py: what `kubectl kustomize` makes of it, and a container's variables."""
 import re
 from pathlib import Path
 from typing import Any
