@@ -1,4 +1,5 @@
 """Runs one system on one workload: watches its progress and memory, and does to it what is due on the way."""
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from venvs import what_failed
 
 LOOK_SECONDS = 0.02
 MEMORY_SECONDS = 0.5
+KILL_RETRY_SECONDS = 0.5
 MIB = 1 << 20
 # Steps are reported a little after they were made: those reported within this time after a kill may be older.
 IN_FLIGHT_SECONDS = 0.25
@@ -23,11 +25,12 @@ class Outcome:
     progress: Progress = field(default_factory=Progress)
     peak_worker_mib: float = 0.0  # resident, of the largest worker
     peak_total_mib: float = 0.0  # of all processes together, shared pages once
-    killed_seconds: Optional[float] = None
+    kills: List[float] = field(default_factory=list)  # seconds of the monotonic clock
     correct: int = 0
     tested: int = 0
     kinds: Dict[str, int] = field(default_factory=dict)  # bytes
     weights: str = ""  # of a run of Pando's
+    batches_begun: Optional[int] = None
     reason: str = ""  # why there are no figures
 
     def images_per_second(self, warm_up_samples: int) -> float:
@@ -40,32 +43,25 @@ class Outcome:
     def accuracy(self) -> float:
         return self.correct / self.tested if self.tested else 0.0
 
-    @property
-    def killed_samples(self) -> int:
-        return self.progress.at(self.killed_seconds)
+    def seconds_to_step(self, killed: float) -> Optional[float]:
+        """From a kill to the next step: the end of the longest pause that begins within IN_FLIGHT_SECONDS."""
+        steps = [seconds for seconds in self.progress.seconds if seconds > killed]
+        pauses = [(end - start, end) for start, end in zip([killed, *steps], steps)
+                  if start <= killed + IN_FLIGHT_SECONDS]
+        return max(pauses)[1] - killed if pauses else None
 
-    def seconds_to_progress(self) -> Optional[float]:
-        """From the kill to new progress: the delay of the samples that IN_FLIGHT_SECONDS bring without a death."""
-        out, killed = self.progress, self.killed_seconds
-        if killed is None or self.killed_samples <= out.samples[0]:
-            return None
-        first = out.samples[len(out.samples) // 20]  # the first steps are slower
-        if self.killed_samples <= first:
-            first = out.samples[0]
-        before = (self.killed_samples - first) / (out.reached(self.killed_samples) - out.reached(first))
-        target = next((n for n in out.samples if n > self.killed_samples + before * IN_FLIGHT_SECONDS), None)
-        return None if target is None else out.reached(target) - killed - (target - self.killed_samples) / before
+    def seconds_between(self, first: int, last: int) -> Optional[float]:
+        """From the first number of samples to the last; None: one was not reached."""
+        start, end = self.progress.reached(first), self.progress.reached(last)
+        return None if start is None or end is None else end - start
 
     def seconds_lost(self, undisturbed: "Outcome") -> Optional[float]:
         """Delay at the last samples that both runs reach, beside a run without a death."""
-        if self.killed_seconds is None:
+        if not self.kills:
             return None
-        target = min(self.progress.last(), undisturbed.progress.last())
-        ends = [run.progress.reached(target) for run in (self, undisturbed)]
-        starts = [run.progress.reached(self.killed_samples) for run in (self, undisturbed)]
-        if None in (*ends, *starts) or target <= self.killed_samples:
-            return None
-        return (ends[0] - starts[0]) - (ends[1] - starts[1])
+        killed, target = self.progress.at(self.kills[0]), min(self.progress.last(), undisturbed.progress.last())
+        seconds = [run.seconds_between(killed, target) for run in (self, undisturbed)]
+        return None if None in seconds or target <= killed else seconds[0] - seconds[1]
 
 
 @dataclass
@@ -76,6 +72,25 @@ class Event:
     is_done: bool = False
 
 
+@dataclass
+class ByTheClock:
+    """The action of an event at the first step: a kill every `kill_every` seconds, until the last step or `seconds`.
+
+    A kill waits until all workers train."""
+    kill_every: float = math.inf
+    seconds: float = math.inf
+    due: float = 0.0  # the next kill
+
+    def __call__(self, watch: "Watch") -> bool:
+        out, now = watch.outcome, time.monotonic()
+        first, target = out.progress.seconds[0], watch.run.samples(watch.run.workload.steps)
+        watch.is_over = out.progress.last() >= target or now >= first + self.seconds
+        self.due = self.due or first + self.kill_every
+        if not watch.is_over and now >= self.due:
+            self.due = now + (self.kill_every if kill_a_worker(watch) else KILL_RETRY_SECONDS)
+        return watch.is_over
+
+
 class Watch:
     """Follows one run until its processes end."""
 
@@ -83,6 +98,7 @@ class Watch:
         self.system, self.run, self.place, self.events = system, run, place, events
         self.log, self.outcome, self.memory_at = system.log(run), Outcome(), 0.0
         self.children: List[subprocess.Popen] = []  # whose end is the run's
+        self.is_over = False  # all that is wanted is known, and what still runs may be killed
 
     def start(self, command: Command) -> subprocess.Popen:
         with open(self.run.folder / "output.log", "ab") as out:
@@ -93,9 +109,9 @@ class Watch:
         return child
 
     def follow(self, time_limit_seconds: float) -> None:
-        """Until all have ended."""
+        """Until all have ended, or it is over."""
         deadline = time.monotonic() + time_limit_seconds
-        while any(child.poll() is None for child in self.children):
+        while not self.is_over and any(child.poll() is None for child in self.children):
             self.log.poll(self.outcome.progress)
             self.look_at_memory()
             for event in self.events:
@@ -119,10 +135,10 @@ class Watch:
 
 def kill_a_worker(watch: Watch) -> bool:
     workers = watch.system.worker_pids(watch.run)
-    if not workers:
+    if len(workers) < watch.run.workers_at_start():
         return False
     os.kill(workers[max(workers)], signal.SIGKILL)
-    watch.outcome.killed_seconds = time.monotonic()
+    watch.outcome.kills.append(time.monotonic())
     return True
 
 
@@ -142,9 +158,9 @@ def execute(system: System, run: Run, place: Place, time_limit_seconds: float, e
 def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
     run, out, undone = watch.run, watch.outcome, [event for event in watch.events if not event.is_done]
     out.correct, out.tested, out.kinds = watch.system.result(run)
-    out.weights = watch.system.weights(run)
-    target = run.workload.steps * run.workload.batch * run.workers
-    if out.reason:
+    out.weights, out.batches_begun = watch.system.weights(run), watch.system.batches_begun(run)
+    target = run.samples(run.workload.steps)
+    if out.reason or watch.is_over:
         return out
     bears_events = watch.events and not watch.system.is_pando()  # a peer's dead or leaving worker has another exit code
     if any(codes) and not (bears_events and out.progress.last() >= target):

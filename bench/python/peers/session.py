@@ -26,7 +26,11 @@ ACCURACY = ("test accuracy", "share")
 WORKER_MEMORY = ("peak resident memory of a worker", "MiB")
 TOTAL_MEMORY = ("peak memory of all processes", "MiB")
 LOST = ("lost to a killed worker, at an equal later step", "s")
-TO_PROGRESS = ("from the kill to new progress", "s")
+KILLED_IMAGES = ("images/s with kills", "images/s")
+TIMES = ("total time with kills by the time without", "times")
+KILLS = ("kills", "kills")
+WASTED = ("computed again or lost, by kill", "steps")
+TO_STEP = ("from a kill to the next step", "s")
 LAYOUT_SECONDS = 2
 
 

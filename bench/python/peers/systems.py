@@ -97,6 +97,11 @@ class System:
         kinds = parts[0]["memory"] if parts else {}
         return sum(p["correct"] for p in parts), sum(p["tested"] for p in parts), kinds
 
+    def batches_begun(self, run: Run) -> Optional[int]:
+        """By all workers, those computed again or lost included; None: not known."""
+        files = list(run.folder.glob("batches-*"))
+        return sum(path.stat().st_size for path in files) if files else None
+
     def weights(self, run: Run) -> str:
         """Names the final weights of a run of Pando's; empty: it did not end, or is a peer's."""
         path = run.folder / "run/summary.json"

@@ -13,8 +13,6 @@ from ray.train.torch import TorchConfig, TorchTrainer
 import common
 import memory_kinds
 
-FAILURES_MAX = 3
-
 
 def report(model, optimizer, step: int, rank: int) -> None:
     """All workers report; the first one's report carries the state."""
@@ -76,7 +74,7 @@ def main() -> None:
         TorchTrainer(train_worker, train_loop_config={"job": sys.argv[1]}, torch_config=TorchConfig(backend="gloo"),
                      scaling_config=ScalingConfig(num_workers=job.workers, use_gpu=False),
                      run_config=RunConfig(name="run", storage_path=str(Path(job.folder, "ray").resolve()),
-                                          failure_config=FailureConfig(max_failures=FAILURES_MAX))).fit()
+                                          failure_config=FailureConfig(max_failures=job.restarts_max))).fit()
         ray.shutdown()
 
 
