@@ -265,13 +265,13 @@ std::string RootCauseText(const ProcessExit& exit) {
 }
 
 std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, Death death) {
-  if (now - started_at_ >= kGoodLife && death != Death::kUnreached) death_count_ = 0;
+  const auto life = death == Death::kUnreached ? TimePoint::duration::zero() : now - started_at_;
+  if (life >= kCalmLife) pause_ = kPauseMin;
+  if (life >= kGoodLife) death_count_ = 0;
   if (death == Death::kOurDoing) return now + kPauseMin;
   if (death_count_ >= restarts_max_) return std::nullopt;
-  auto pause = kPauseMin;
-  for (uint32_t i = 0; i < death_count_ && pause < kPauseMax; ++i) pause *= 2;
   ++death_count_;
-  return now + std::min(pause, kPauseMax);
+  return now + std::exchange(pause_, std::min(2 * pause_, kPauseMax));
 }
 
 Supervisor::Supervisor(Options options)

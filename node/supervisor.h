@@ -114,13 +114,15 @@ std::vector<std::string> LogTail(const std::string& path, size_t line_count_max)
 
 inline constexpr uint32_t kRestartsMaxDefault = 30;
 
-// RestartPolicy: when one process that died may restart. The pause doubles with every death. A life
-// of a minute resets it. Threads: none.
+// RestartPolicy: when one process that died may restart. The pause doubles with every death, so
+// that a process that fails at once is not started all the time. A life of ten seconds resets it.
+// The restarts count until a life of a minute. Threads: none.
 class RestartPolicy {
  public:
   using TimePoint = ProcessGroup::TimePoint;
   static constexpr std::chrono::milliseconds kPauseMin{100};
   static constexpr std::chrono::milliseconds kPauseMax{5000};
+  static constexpr std::chrono::seconds kCalmLife{10};
   static constexpr std::chrono::seconds kGoodLife{60};
 
   explicit RestartPolicy(uint32_t restarts_max) : restarts_max_(restarts_max) {}
@@ -128,7 +130,7 @@ class RestartPolicy {
   enum class Death : uint8_t {
     kOfItsOwn,
     kOurDoing,   // does not count
-    kUnreached,  // it never reached the scheduler: its lifetime does not reset the pause
+    kUnreached,  // it never reached the scheduler: its lifetime resets nothing
   };
   // When to start it again; none: it has died too often.
   std::optional<TimePoint> OnDeath(TimePoint now, Death death);
@@ -136,6 +138,7 @@ class RestartPolicy {
  private:
   uint32_t restarts_max_;
   uint32_t death_count_ = 0;  // without a good life in between
+  std::chrono::milliseconds pause_ = kPauseMin;
   TimePoint started_at_{};
 };
 

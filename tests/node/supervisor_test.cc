@@ -56,7 +56,7 @@ struct Household {
   Supervisor supervisor;
 };
 
-TEST_CASE("pauses double up to five seconds, and a long run resets them") {
+TEST_CASE("pauses double up to five seconds, and a life of ten seconds resets them") {
   RestartPolicy policy(10);
   const RestartPolicy::TimePoint start{};
   policy.OnStart(start);
@@ -67,7 +67,12 @@ TEST_CASE("pauses double up to five seconds, and a long run resets them") {
   }
   CHECK(pauses ==
         std::vector<std::chrono::milliseconds>{100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 5000ms});
-  CHECK(*policy.OnDeath(start + 60s, Death::kOfItsOwn) == start + 60s + 100ms);
+  CHECK(*policy.OnDeath(start + 10s, Death::kUnreached) == start + 15s);
+  CHECK(*policy.OnDeath(start + 10s, Death::kOfItsOwn) == start + 10s + 100ms);
+  policy.OnStart(start + 11s);
+  CHECK(*policy.OnDeath(start + 12s, Death::kOfItsOwn) == start + 12s + 200ms);
+  CHECK_FALSE(policy.OnDeath(start + 70s, Death::kUnreached).has_value());  // the eleventh
+  CHECK(policy.OnDeath(start + 71s, Death::kOfItsOwn).has_value());
 }
 
 TEST_CASE("a minute of waiting for a scheduler is no good life") {
