@@ -8,8 +8,8 @@
 //   struct Loops { void (*add)(float* out, ...) = Add; };
 //   PANDO_AT_EACH_CPU_LEVEL(Loops, AddLoops)       // AddLoops().add(...)
 //
-// meson.build names the source in cpu_levels. Its copies are linked apart (tools/isolate.sh), so
-// that no inline function of one level becomes that of the whole program. Threads: any.
+// The folder's meson.build compiles it for each of cpu_levels. The copies are linked apart
+// (tools/isolate.sh): no inline function of one level then serves the program. Threads: any.
 #pragma once
 
 #include <array>
