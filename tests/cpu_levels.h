@@ -13,7 +13,7 @@ template <class Run>
 void AtEachCpuLevel(Run run) {
   if (!kHasCpuLevels) return run();
   for (int level = 0; level <= static_cast<int>(BestCpuLevel()); ++level) {
-    const std::string name = ToString(static_cast<CpuLevel>(level));
+    const std::string name = EnumName(static_cast<CpuLevel>(level));
     CAPTURE(name);
     REQUIRE(ChooseCpuLevel(name).ok());
     run();

@@ -2,20 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <optional>
 
 namespace pando {
 namespace {
 
-constexpr std::array kNames{"v2", "v3", "v4"};
 constexpr int kNotChosen = -1;
 std::atomic<int> chosen_level = kNotChosen;
 
 }  // namespace
-
-std::string ToString(CpuLevel level) { return kNames[static_cast<size_t>(level)]; }
 
 CpuLevel BestCpuLevel() {
 #ifdef PANDO_HAS_CPU_LEVELS
@@ -35,19 +31,17 @@ CpuLevel ChosenCpuLevel() {
 }
 
 Status ChooseCpuLevel(const std::string& name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found == kNames.end())
-    return InvalidArgument(fmt::format("CPU level '{}': expected v2, v3 or v4", name));
+  const std::optional<CpuLevel> level = ParseEnum<CpuLevel>(name);
+  if (!level) return InvalidArgument(fmt::format("CPU level '{}': expected v2, v3 or v4", name));
   if (!kHasCpuLevels)
     return InvalidArgument(
         fmt::format("CPU level {}: this program was built for one instruction set (-Dcpu_arch); "
                     "build it with -Dcpu_arch=levels",
                     name));
-  const auto level = static_cast<CpuLevel>(found - kNames.begin());
-  if (level > BestCpuLevel())
+  if (*level > BestCpuLevel())
     return InvalidArgument(fmt::format("CPU level {}: this processor has x86-64-{} at most", name,
-                                       ToString(BestCpuLevel())));
-  chosen_level.store(static_cast<int>(level), std::memory_order_relaxed);
+                                       EnumName(BestCpuLevel())));
+  chosen_level.store(static_cast<int>(*level), std::memory_order_relaxed);
   return Status();
 }
 

@@ -13,16 +13,19 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "common/status.h"
+#include "common/text.h"
 
 namespace pando {
 
-enum class CpuLevel { kV2, kV3, kV4 };
+// The names are what --cpu-level and PANDO_CPU_LEVEL take.
+enum class CpuLevel : uint8_t { kV2, kV3, kV4 };
+template <>
+inline constexpr auto kEnumNames<CpuLevel> = std::to_array({"v2", "v3", "v4"});
 
-// "v3": what --cpu-level and PANDO_CPU_LEVEL take.
-std::string ToString(CpuLevel level);
 // The highest level of this processor.
 CpuLevel BestCpuLevel();
 // What is run: the best one where none was chosen.

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <bit>
+#include <string>
 #include <vector>
 
 #include "common/cpu/float_arrays.h"
@@ -27,7 +27,8 @@ TEST_CASE("a level that the processor has not got is named with the one that it 
     CHECK(Contains(ChooseCpuLevel("v2").message(), "-Dcpu_arch=levels"));
   } else if (BestCpuLevel() != CpuLevel::kV4) {
     const std::string error = ChooseCpuLevel("v4").message();
-    CHECK(Contains(error, "CPU level v4: this processor has x86-64-" + ToString(BestCpuLevel())));
+    const std::string best = EnumName(BestCpuLevel());
+    CHECK(Contains(error, "CPU level v4: this processor has x86-64-" + best));
   }
   CHECK(ChosenCpuLevel() == BestCpuLevel());
 }

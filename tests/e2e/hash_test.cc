@@ -125,7 +125,7 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
 TEST_CASE("at a CPU level the weights are those of every machine with it") {
   const std::map<std::string, std::string> hashes{{"v2", "cd1b988f3b3365a03acd50a70656dda8"},
                                                   {"v3", "3a2db63d27774d5ad956eeae870ac98d"}};
-  const std::string best = ToString(BestCpuLevel());
+  const std::string best = EnumName(BestCpuLevel());
   for (const std::string level : {"v2", "v3", "v4"}) {
     CAPTURE(level);
     if (level <= best && kHasCpuLevels) {
