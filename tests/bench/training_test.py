@@ -12,7 +12,7 @@ from scripts_path import options
 import recovery
 import scaling
 import step
-from measure import Programs, Variant, measure_in_turns
+from measure import Programs, Variant, measure_in_turns, running
 from recovery import Commits
 from results import EXIT_UNREACHED, BenchError, Point, ResultSet
 from training import IMAGES, LineTail, StepRows, TrainPlan, Workload, find_workload
@@ -68,6 +68,14 @@ class TurnsTest(unittest.TestCase):
 
 
 class RunsTest(unittest.TestCase):
+    def test_a_process_that_ends_before_it_reads_leaves_the_error_of_the_block(self):
+        with self.assertRaisesRegex(BenchError, "its reason"):
+            with running(["true"], stdin=subprocess.PIPE, text=True) as process:
+                process.wait()
+                process.stdin.write("never read\n")
+                raise BenchError("its reason")
+        self.assertTrue(process.stdin.closed)
+
     def test_a_line_that_is_not_whole_yet_is_taken_when_it_is(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "log"

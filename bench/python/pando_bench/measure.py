@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List
@@ -88,7 +88,8 @@ def running(words: List[str], **options) -> Iterator[subprocess.Popen]:
         stop([process])
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
-                stream.close()
+                with suppress(BrokenPipeError):  # what an ended process has not read; the stream is closed all the same
+                    stream.close()
 
 
 def exit_text(code: int) -> str:
