@@ -109,6 +109,11 @@ Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job);
 Result<SampleShape> ParseShape(const std::string& where, const std::string& text);
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
+inline constexpr const char* kPreloadHelp =
+    "fork the workers from one process that has run PROGRAM up to the run: a killed one is back at "
+    "once";
+// Of a job whose model is a program's.
+void AddPreloadOption(CLI::App& command, JobSource* source);
 void AddJoinOption(CLI::App& command, std::string* endpoint);
 
 // The run that a command is for: its folder, or where its scheduler listens.

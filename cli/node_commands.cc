@@ -371,6 +371,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   auto workers = std::make_shared<std::string>("auto");
   auto keys_folder = std::make_shared<std::string>();
   auto interface = std::make_shared<std::string>();
+  auto is_preloaded = std::make_shared<bool>(false);
   CLI::App& command =
       DeclareCommand(app, "node",
                      "Runs the processes of one machine of a cluster: starts servers and "
@@ -402,16 +403,18 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   AddDataOptions(command, &args->data_path, &args->data_cache);
   AddOption(command, "--log-dir PATH", &args->log_dir,
             "a log file for each process; without it they write to standard error");
+  command.add_flag("--preload", *is_preloaded, kPreloadHelp);
   AddMaxRestartsOption(command, &args->restarts_max);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
   command.prefix_command();
-  return [args, keys_folder, interface, workers, &command, program]() -> Result<int> {
+  return [args, keys_folder, interface, workers, is_preloaded, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
                            ProgramWords(command.remaining(), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
+      args->worker.is_preloaded = *is_preloaded;
     }
     return KeepNode(*args, *keys_folder, *workers);
   };

@@ -203,6 +203,15 @@ void AddVerboseOption(CLI::App& command, bool* is_verbose) {
   command.add_flag("-v,--verbose", *is_verbose, "more lines in the logs");
 }
 
+void AddPreloadOption(CLI::App& command, JobSource* source) {
+  command.add_flag_callback(
+      "--preload",
+      [source] {
+        source->overrides.push_back({.key = "run.preload", .text = "true", .where = "--preload"});
+      },
+      kPreloadHelp);
+}
+
 void AddJoinOption(CLI::App& command, std::string* endpoint) {
   AddOption(command, "--join ENDPOINT", endpoint,
             "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")

@@ -88,6 +88,9 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
     PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(command));
   }
   PANDO_ASSIGN_OR_RETURN(options.run.job, JobFor(options, command));
+  if (options.is_attached && options.run.job.preload)
+    return InvalidArgument("--attach starts no program; leave --preload out");
+  options.run.worker.is_preloaded = options.run.job.preload;
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
@@ -113,6 +116,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
                    "start no workers: programs join by themselves");
   AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
+  AddPreloadOption(command, &options->source);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
   command.prefix_command();

@@ -297,6 +297,7 @@ Result<int> Resume(RunOptions options) {
   if (!is_extended && TellCompleted(folder, options)) return kExitCompleted;
   if (IsExternal(job)) {
     PANDO_ASSIGN_OR_RETURN(options.run.worker, FindProgram(job.command));
+    options.run.worker.is_preloaded = job.preload;
   }
   PANDO_RETURN_IF_ERROR(CheckBeginning(folder, kept, job, plan.data.fingerprint));
   PANDO_RETURN_IF_ERROR(CheckJournal(folder));
@@ -350,6 +351,7 @@ Subcommand AddResumeCommand(CLI::App& app) {
       std::string(kResumeNotes) + kChaosHelp);
   AddOption(command, "RUN_DIR", &options->run.job.run_dir, "the run's folder")->required();
   AddResumeOptions(command, &options->source);
+  AddPreloadOption(command, &options->source);
   AddOption(command, "--run-dir NEW", &options->extended_dir,
             "with --steps or --epochs, which extend the run from its last snapshot: the folder of "
             "the longer run; RUN_DIR stays as it is [RUN_DIR-to-STEPS]");

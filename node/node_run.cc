@@ -48,7 +48,9 @@ class NodeRun {
 
  private:
   Status StartAll();
+  Status Preload();
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
+  std::string LogPath(const std::string& name) const;
   void AwaitEnd();
   void WaitOnce(std::span<const int> fds);
   void Drain();
@@ -115,6 +117,7 @@ Status NodeRun::StartAll() {
     for (const std::string& label : args_.labels) extra.insert(extra.end(), {"--label", label});
     PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
+  if (args_.worker.is_preloaded) PANDO_RETURN_IF_ERROR(Preload());
   for (uint32_t i = 0; i < share.worker_count; ++i) {
     std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
                                    DeviceOfWorker(choice, gpu_count, i)};
@@ -125,6 +128,21 @@ Status NodeRun::StartAll() {
   return Status();
 }
 
+Status NodeRun::Preload() {
+  const bool has_no_log = args_.log_dir.empty();
+  return supervisor_.StartPreloaded(
+      PreloadedSpec(args_.worker, {.name = "preloaded",
+                                   .title = "the preloaded process",
+                                   .log_path = LogPath("preloaded"),
+                                   .keeps_stderr = has_no_log,
+                                   .keeps_stdout = has_no_log,
+                                   .variables = KeysVariables(args_.keys)}));
+}
+
+std::string NodeRun::LogPath(const std::string& name) const {
+  return args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name);
+}
+
 Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>& extra) {
   const char* word = EnumName(role);
   const std::string name = fmt::format("{}-{}", word, index);
@@ -133,7 +151,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
       .title = fmt::format("local {} {}", word, index),  // the scheduler numbers those of all
       .args = {word, "--join", args_.join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
-      .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
+      .log_path = LogPath(name),
       .keeps_stderr = args_.log_dir.empty(),
       .variables = KeysVariables(args_.keys)};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/descriptor.h"
+#include "common/status.h"
 #include "node/supervisor.h"
 
 namespace pando {
@@ -13,11 +17,61 @@ namespace pando {
 struct WorkerProgram {
   std::vector<std::string> command;    // its program's path, and its arguments; empty: none
   std::vector<std::string> variables;  // "NAME=value", for its environment
+  bool is_preloaded = false;           // its workers are forked from one process
 };
 
 // Makes `spec` run the program as a worker of the run at `endpoint`, which it reads in
 // PANDO_SCHEDULER; its rank in PANDO_RANK (empty: any).  REQUIRES: there is a program.
 void RunProgram(const WorkerProgram& program, const std::string& endpoint,
                 std::optional<uint32_t> rank, ProcessSpec* spec);
+// The process that workers are forked from; its log goes where `spec` says.
+ProcessSpec PreloadedSpec(const WorkerProgram& program, ProcessSpec spec);
+
+// Preload: one process of a program that has run its script up to the run, and forks a worker each
+// time that one is asked for (python/pando_train/_preload.py). A worker that died is back without
+// importing anything again. Where none can be forked, workers are started as other processes are.
+//
+// The two talk over a socket whose number is in PANDO_PRELOAD. A request is a packet: the path of
+// the worker's log (empty: the preloaded process's output) and the variables of its environment,
+// with a zero byte between them. An answer is the number of a process, by then a child of this
+// one, in the order of the requests; or "no " and why the program cannot be forked, once.
+//
+// Threads: its group's.
+class Preload {
+ public:
+  using TimePoint = ProcessGroup::TimePoint;
+
+  Preload(ProcessGroup& group, ProcessSpec spec);
+
+  Status Start();
+  // Asks for a worker, which joins the group in a later Look.
+  Status StartWorker(const ProcessSpec& worker);
+  // Takes answers, and starts the process again when its pause is over. Returns the first error of
+  // a start.
+  Status Look(TimePoint now);
+  // Whether it was the preloaded process.
+  bool OnExit(const ProcessExit& exit);
+  // The process ends, and is not started again.
+  void Retire();
+
+  int fd() const { return line_.get(); }  // readable: Look has an answer; -1: none comes
+  TimePoint next_due() const { return start_at_; }
+
+ private:
+  struct Request {
+    ProcessSpec worker;
+    uint64_t key = 0;
+  };
+  Status OnAnswer(std::string_view answer);
+  Status StartOpen();
+
+  ProcessGroup& group_;
+  ProcessSpec spec_;
+  RestartPolicy policy_;
+  UniqueFd line_;            // closed: there is no process to ask
+  bool is_retired_ = false;  // no later life
+  TimePoint start_at_ = TimePoint::max();
+  std::deque<Request> open_;  // asked for, and not answered
+};
 
 }  // namespace pando

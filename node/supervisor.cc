@@ -20,6 +20,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "node/program_process.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -148,6 +149,10 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
   if (pid == 0) Exec(plan);
   if (pid < 0)
     return Internal(fmt::format("cannot start {}: {}", spec.title, std::strerror(errno)));
+  return Adopt(spec, pid, key);
+}
+
+Status ProcessGroup::Adopt(const ProcessSpec& spec, pid_t pid, uint64_t key) {
   // By number: glibc 2.36 declares pidfd_open() without C linkage.
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pid_fd.is_open()) {  // too many open files: the child's end would not be noticed
@@ -160,6 +165,24 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
   }
   children_.push_back({.spec = spec, .pid = pid, .key = key, .pid_fd = std::move(pid_fd)});
   return Status();
+}
+
+void ProcessGroup::BecomeReaper() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  is_reaper_ = true;
+}
+
+// What a dead child has left behind. Ours are reaped when their descriptor has been seen.
+void ProcessGroup::ReapOrphans() const {
+  const auto is_ours = [this](pid_t pid) {
+    return std::ranges::any_of(children_, [&](const Child& child) { return child.pid == pid; });
+  };
+  siginfo_t dead{};
+  while (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid != 0 &&
+         !is_ours(dead.si_pid)) {
+    waitpid(dead.si_pid, nullptr, 0);
+    dead = {};
+  }
 }
 
 bool ProcessGroup::IsRunning(const std::string& name) const { return Pid(name).has_value(); }
@@ -196,6 +219,7 @@ bool ProcessGroup::Wait(TimePoint deadline, std::span<const int> fds) {
     children_.erase(children_.begin() + static_cast<ptrdiff_t>(i));
   }
   for (const Child& child : dead) Reap(child);
+  if (is_reaper_) ReapOrphans();
   return ready > 0;
 }
 
@@ -277,8 +301,19 @@ std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, De
 Supervisor::Supervisor(Options options)
     : options_(std::move(options)), group_([this](const ProcessExit& exit) { OnExit(exit); }) {}
 
+Supervisor::~Supervisor() = default;
+
+Status Supervisor::StartPreloaded(const ProcessSpec& spec) {
+  preload_ = std::make_unique<Preload>(group_, spec);
+  return preload_->Start();
+}
+
+Status Supervisor::StartLife(const ProcessSpec& spec) {
+  return preload_ && spec.is_forked ? preload_->StartWorker(spec) : group_.Start(spec);
+}
+
 Status Supervisor::Start(const ProcessSpec& spec, Role role) {
-  PANDO_RETURN_IF_ERROR(group_.Start(spec));
+  PANDO_RETURN_IF_ERROR(StartLife(spec));
   Kept kept{.spec = spec, .role = role, .policy = RestartPolicy(options_.restarts_max)};
   kept.policy.OnStart(Clock::now());
   kept_.insert_or_assign(spec.name, std::move(kept));
@@ -288,7 +323,9 @@ Status Supervisor::Start(const ProcessSpec& spec, Role role) {
 void Supervisor::SetSpec(const ProcessSpec& spec) { kept_.at(spec.name).spec = spec; }
 
 bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
-  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), fds);
+  std::vector<int> watched(fds.begin(), fds.end());
+  if (preload_) watched.push_back(preload_->fd());
+  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), watched);
   RunDue(Clock::now());
   return has_happened || Clock::now() < deadline;
 }
@@ -301,14 +338,19 @@ void Supervisor::AwaitExits(ShutdownSignal& shutdown, TimePoint deadline, const 
 }
 
 Supervisor::TimePoint Supervisor::NextDue() const {
-  TimePoint next = TimePoint::max();
+  TimePoint next = preload_ ? preload_->next_due() : TimePoint::max();
   for (const auto& [name, kept] : kept_) {
     next = std::min({next, kept.restart_at.value_or(next), kept.resume_at.value_or(next)});
   }
   return next;
 }
 
+void Supervisor::NoteStart(Status status) {
+  if (!status.ok() && start_status_.ok()) start_status_ = std::move(status);
+}
+
 void Supervisor::RunDue(TimePoint now) {
+  if (preload_) NoteStart(preload_->Look(now));
   for (auto& [name, kept] : kept_) {
     if (kept.resume_at && now >= *kept.resume_at) {
       kept.resume_at.reset();
@@ -317,12 +359,12 @@ void Supervisor::RunDue(TimePoint now) {
     if (!kept.restart_at || now < *kept.restart_at || is_retired_) continue;
     kept.restart_at.reset();
     kept.policy.OnStart(now);
-    Status status = group_.Start(kept.spec);
-    if (!status.ok() && start_status_.ok()) start_status_ = std::move(status);
+    NoteStart(StartLife(kept.spec));
   }
 }
 
 void Supervisor::OnExit(const ProcessExit& exit) {
+  if (preload_ && preload_->OnExit(exit)) return;
   if (options_.on_exit) options_.on_exit(exit);
   const auto it = kept_.find(exit.spec.name);
   PANDO_CHECK(it != kept_.end());
@@ -398,6 +440,7 @@ void Supervisor::Inject(const ChaosAct& act) {
 
 void Supervisor::Retire() {
   is_retired_ = true;
+  if (preload_) preload_->Retire();
   std::erase_if(kept_, [](const auto& entry) { return entry.second.restart_at.has_value(); });
   group_.SignalAll(SIGCONT);
 }

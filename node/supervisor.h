@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -32,6 +33,7 @@ struct ProcessSpec {
   bool keeps_stdout = false;      // and standard output: what a program of the user's prints
   std::string program = "/proc/self/exe";   // another one gets its path as its name
   int inherited_fd = -1;                    // stays open in the child, under the same number
+  bool is_forked = false;                   // from the preloaded process, if there is one
   std::vector<std::string> variables = {};  // "NAME=value", beside this process's own
 };
 
@@ -75,6 +77,10 @@ class ProcessGroup {
   ~ProcessGroup();
 
   Status Start(const ProcessSpec& spec);
+  // Takes a process in that a child has forked and left to this process, which is its reaper.
+  Status Adopt(const ProcessSpec& spec, pid_t pid, uint64_t key);
+  // From here on, processes whose parent ends become children of this one.
+  void BecomeReaper();
   size_t running_count() const { return children_.size(); }
   bool IsRunning(const std::string& name) const;
   std::optional<pid_t> Pid(const std::string& name) const;
@@ -98,9 +104,11 @@ class ProcessGroup {
   };
   const Child* Find(const std::string& name) const;
   void Reap(const Child& child);
+  void ReapOrphans() const;
 
   OnExit on_exit_;
   std::vector<Child> children_;
+  bool is_reaper_ = false;
   OomKills oom_kills_{ReadCgroup().oom_kill_count};
 };
 
@@ -142,6 +150,8 @@ class RestartPolicy {
   TimePoint started_at_{};
 };
 
+class Preload;
+
 // Threads: one, as ProcessGroup. Owns: the processes.
 class Supervisor {
  public:
@@ -161,7 +171,10 @@ class Supervisor {
     std::function<void(const ProcessExit&)> on_restart;
   };
   explicit Supervisor(Options options);
+  ~Supervisor();
 
+  // Workers with is_forked are forked from the process of this program (node/program_process.h).
+  Status StartPreloaded(const ProcessSpec& spec);
   // Starts the process. A process that exits with 0 is not restarted. Any other is, unless Retire
   // was called.
   Status Start(const ProcessSpec& spec, Role role);
@@ -199,6 +212,8 @@ class Supervisor {
     std::optional<TimePoint> resume_at;   // it is stopped until then
     uint64_t killed_us = 0;               // when we killed it, while its end is not seen
   };
+  Status StartLife(const ProcessSpec& spec);
+  void NoteStart(Status status);
   void OnExit(const ProcessExit& exit);
   void Bury(const ProcessExit& exit);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
@@ -208,6 +223,7 @@ class Supervisor {
 
   const Options options_;
   ProcessGroup group_;
+  std::unique_ptr<Preload> preload_;  // null: none
   std::map<std::string, Kept> kept_;  // by name
   bool is_retired_ = false;
   std::optional<ProcessExit> root_cause_;

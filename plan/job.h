@@ -224,6 +224,7 @@ struct Job {
   std::string name;                  // of the run folder; empty: model-dataset-time
   std::string run_dir;               // empty: runs/NAME
   std::vector<std::string> command;  // run.command: what a worker of an external model runs
+  bool preload = false;              // its workers are forked from one process
   uint64_t log_every_steps = 1;      // rows of metrics.csv
   std::string timeline;              // trace file of what every process does; empty: none
   std::string timeline_steps;        // "A:B": of these steps alone; empty: of all

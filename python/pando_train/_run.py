@@ -20,6 +20,7 @@ from ._hooks import Hooks
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
+from ._preload import fork_workers
 from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
 from ._tensors import TensorTable, clean_name
@@ -207,8 +208,9 @@ class Run:
         """Joins the run and hooks the module."""
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
-        library = lib.load_library()
         device = find_device(self.table)
+        fork_workers()
+        library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
         if not endpoint:
             self._own_run = OwnRun()

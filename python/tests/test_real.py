@@ -31,6 +31,12 @@ def find_children(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def find_preloaded(pid):
+    """The first child with this variable; the workers forked from it, which inherit it, come behind."""
+    return next(child for child in find_children(pid)
+                if b"PANDO_PRELOAD=" in Path(f"/proc/{child}/environ").read_bytes())
+
+
 def is_gone(pid):
     """No such process any more, or only its exit status is left."""
     try:
@@ -92,6 +98,38 @@ class BitsTest(RealCase):
         summary = json.loads((self.folder / "cut" / "summary.json").read_text())
         self.assertEqual(summary["weights_hash"], expected["weights_hash"])
         self.assertEqual(summary["generation"], 1)
+
+
+class PreloadTest(RealCase):
+    def test_forked_workers_make_the_same_weights_and_write_their_own_logs(self):
+        expected, _ = self.run_program("plain", ["--workers", "1", "--servers", "1"], ["vit", STEPS, 0])
+        flags = ["--preload", "--workers", "2", "--servers", "2", "--snapshot-every", "5", "--chaos", KILLS]
+        summary, text = self.run_program("forked", flags, ["vit", STEPS, 2])
+        self.assertEqual(summary["weights_hash"], expected["weights_hash"])
+        self.assertNotIn("--preload", text)
+        logs = self.folder / "forked" / "logs"
+        self.assertEqual((logs / "preloaded.log").read_text(), "")
+
+    def test_the_preloaded_process_is_killed_and_its_workers_go_on(self):
+        expected, _ = self.run_program("plain", ["--workers", "1", "--servers", "1"], ["mlp", 400, 0])
+        command = [PROGRAM, "run", "--run-dir", str(self.folder / "cut"), "--workers", "2", "--servers", "1",
+                   "--preload", sys.executable, SCRIPT, "mlp", "400", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.folder,
+                              text=True) as process:
+            metrics = self.folder / "cut" / "metrics.csv"
+            wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 2)
+            os.kill(find_preloaded(process.pid), signal.SIGKILL)
+            text = process.communicate(timeout=120)[0]
+        self.assertEqual(process.returncode, 0, text)
+        self.assertIn("--preload: the preloaded process ended with signal 9 (SIGKILL)", text)
+        summary = json.loads((self.folder / "cut" / "summary.json").read_text())
+        self.assertEqual(summary["weights_hash"], expected["weights_hash"])
+
+    def test_a_script_with_threads_is_started_as_without_preload(self):
+        flags = ["--preload", "--workers", "1", "--servers", "1"]
+        _, text = self.run_program("threads", flags, ["mlp", STEPS, 0, -1, "thread"])
+        self.assertIn("--preload: workers are started, not forked: the script has threads before run.loader(): "
+                      "of the script", text)
 
 
 class FailureTest(RealCase):

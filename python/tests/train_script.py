@@ -1,14 +1,19 @@
-"""What a user's script does, with one of the tests' networks: train_script.py NETWORK STEPS LOADER_WORKERS [FAIL_AT]
+"""What a user's script does, with one of the tests' networks.
+
+train_script.py NETWORK STEPS LOADER_WORKERS [FAIL_AT [thread]]
 
 The network with a batch norm weighs its classes.
 """
 import sys
+import threading
 
 from networks import CLASS_WEIGHTS, MAKERS, Pictures
 from support import F, pando
 
 name, steps, loader_workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fail_at = int(sys.argv[4]) if len(sys.argv) > 4 else None
+if sys.argv[5:] == ["thread"]:
+    threading.Thread(target=threading.Event().wait, name="of the script", daemon=True).start()
 
 pando.seed(1)
 model = MAKERS[name]()

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "common/exit_codes.h"
@@ -200,6 +201,66 @@ TEST_CASE("once retired, nothing is started again and what is stopped goes on") 
   household.Await([&] { return household.supervisor.running_count() == 0; });
   CHECK(household.supervisor.kept_count() == 0);
   CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+// Forks as python/pando_train/_preload.py does: a process whose parent has ended.
+constexpr const char* kForking =
+    "while [ $(dd bs=4096 count=1 2>/dev/null <&$PANDO_PRELOAD | wc -c) -gt 0 ]; do\n"
+    "  echo -n $(sleep 600 >/dev/null & echo $!) >&$PANDO_PRELOAD; echo forked; done; echo over";
+
+// A household with a preloaded process, and a worker that is to be forked from it. If it is started
+// as any other, its log has "started".
+struct PreloadedHousehold : Household {
+  explicit PreloadedHousehold(const std::string& script) {
+    ProcessSpec preloaded = ShellSpec("preloaded", script);
+    preloaded.program = "/bin/bash";
+    REQUIRE(supervisor.StartPreloaded(preloaded).ok());
+    ProcessSpec worker = ShellSpec("worker-0", "echo started; exec sleep 600");
+    worker.is_forked = true;
+    REQUIRE(supervisor.Start(worker, Role::kWorker).ok());
+  }
+  bool HasStarted() { return ReadLog("worker-0") == "started\n"; }
+};
+
+TEST_CASE("a worker is forked, and forked again when it was killed") {
+  PreloadedHousehold household(kForking);
+  Supervisor& supervisor = household.supervisor;
+  household.Await([&] { return supervisor.Running().contains("worker-0"); });
+  supervisor.Signal("worker-0", SIGKILL);
+  household.Await([&] { return household.exits.size() == 1; });
+  CHECK(household.exits[0].signal == SIGKILL);
+  CHECK(household.notes.size() == 1);
+  household.Await([&] { return household.ReadLog("preloaded") == "forked\nforked\n"; });
+  household.Await([&] { return supervisor.Running().contains("worker-0"); });
+  CHECK_FALSE(household.HasStarted());
+  supervisor.Retire();
+  household.Await([&] { return supervisor.running_count() == 1; });
+  CHECK(household.ReadLog("preloaded") == "forked\nforked\nover\n");
+  CHECK(household.exits.size() == 1);
+}
+
+TEST_CASE("where a preloaded process cannot fork, or ends, workers are started") {
+  for (const char* script : {"echo -n no threads >&$PANDO_PRELOAD", "exit 3", "kill -9 $$"}) {
+    CAPTURE(script);
+    PreloadedHousehold household(script);
+    household.Await([&] { return household.HasStarted(); });
+    CHECK(household.exits.empty());
+    CHECK(household.supervisor.kept_count() == 1);
+    CHECK_FALSE(household.supervisor.root_cause().has_value());
+  }
+}
+
+TEST_CASE("a preloaded process that was killed comes back") {
+  PreloadedHousehold household("echo $$; " + std::string(kForking));
+  Supervisor& supervisor = household.supervisor;
+  household.Await([&] { return supervisor.Running().contains("worker-0"); });
+  kill(household.ReadPid("preloaded"), SIGKILL);
+  const auto lives = [&] { return std::ranges::count(household.ReadLog("preloaded"), '\n'); };
+  household.Await([&] { return lives() == 3; });  // its number, "forked", its number
+  supervisor.Signal("worker-0", SIGKILL);
+  household.Await([&] { return household.ReadLog("preloaded").ends_with("forked\n"); });
+  household.Await([&] { return supervisor.Running().contains("worker-0"); });
+  CHECK_FALSE(household.HasStarted());
 }
 
 TEST_CASE("two children that the memory limit ends at once are both its own") {

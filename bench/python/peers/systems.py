@@ -142,7 +142,7 @@ def pando_torch(run: Run, place: Place, job: Path) -> List[Command]:
              "--run-dir": run.folder / "run", "--set": "run.start_timeout_ms=300000"}
     environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "PYTHONPATH": str(venvs.ROOT / "python"),
                    "PANDO_LIBRARY": str(Path(place.pando).parents[1] / "embed/libpando_worker.so")}
-    words = [place.pando, "run", *(str(word) for pair in flags.items() for word in pair), "--",
+    words = [place.pando, "run", "--preload", *(str(word) for pair in flags.items() for word in pair), "--",
              str(venvs.python_of(place.venvs, venvs.TORCH)), str(TRAINERS / "pando_torch.py"), str(job)]
     return [Command(words, environment)]
 

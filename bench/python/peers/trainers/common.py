@@ -51,7 +51,7 @@ class Pictures:
             self.train, self.train_labels = self.train[:job.train_limit], self.train_labels[:job.train_limit]
         if job.test_limit:
             self.test, self.test_labels = self.test[:job.test_limit], self.test_labels[:job.test_limit]
-        self.begun = open(Path(job.folder, f"batches-{os.getpid()}"), "ab", buffering=0)  # a byte for each batch
+        self.begun = None  # this process's file: a byte for each batch
 
     def batch(self, position: int, rank: int) -> Tuple[torch.Tensor, torch.Tensor]:
         """Of the step that begins after `position` samples, the part of worker `rank`."""
@@ -65,6 +65,8 @@ class Pictures:
         return self.train_batch(index)
 
     def train_batch(self, index: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        if self.begun is None:  # not before: a preloaded process forks the workers
+            self.begun = open(Path(self.job.folder, f"batches-{os.getpid()}"), "ab", buffering=0)
         self.begun.write(b".")
         return self.normalised(self.train[index]), self.train_labels[index]
 

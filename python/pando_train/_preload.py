@@ -1,0 +1,104 @@
+"""The process of `pando run --preload`: it has run the script up to the run, and forks each worker.
+
+node/program_process.h says what it and the process that started it tell each other.
+"""
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import List, Optional
+
+import torch
+
+from ._launch import LIBC, PR_SET_PDEATHSIG
+
+VARIABLE = "PANDO_PRELOAD"
+REQUEST_BYTES_MAX = 1 << 20
+
+
+def fork_workers() -> None:
+    """In the preloaded process: forks workers until it is to end, which it does here. Returns in each worker.
+
+    Returns at once in a process that was not preloaded.
+    """
+    number = os.environ.pop(VARIABLE, None)
+    if number is None:
+        return
+    with socket.socket(fileno=int(number)) as line:
+        reason = why_not_forked()
+        if reason:
+            line.send(f"no {reason}".encode())
+            raise SystemExit(0)
+        gc.freeze()  # so that a worker's collector copies no page of this process
+        supervisor = os.getppid()
+        while True:
+            request = line.recv(REQUEST_BYTES_MAX)
+            if not request:
+                raise SystemExit(0)
+            if fork_worker(line, supervisor, os.fsdecode(request).split("\0")):
+                return
+
+
+def why_not_forked() -> Optional[str]:
+    """What of this process a fork would not have."""
+    if torch.cuda.is_initialized():
+        return "the script uses a GPU before run.loader(), and CUDA survives no fork"
+    if torch.get_num_threads() > 1:
+        return f"pando.join(threads={torch.get_num_threads()}), and OpenMP's threads survive no fork"
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    return f"the script has threads before run.loader(): {', '.join(others)}" if others else None
+
+
+def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> bool:
+    """Whether this is the worker. `supervisor` gets its number once it is a child of it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        middle = os.getpid()
+        if leave_worker(writer):
+            os._exit(0)
+        os.close(reader)
+        os.close(writer)
+        become_worker(middle, supervisor, request)
+        return True
+    os.close(writer)
+    worker = os.read(reader, 32)
+    os.close(reader)
+    os.waitpid(middle, 0)
+    if not worker:
+        raise OSError("cannot fork a worker: too many processes, or too little memory")
+    line.send(worker)
+    return False
+
+
+def leave_worker(writer: int) -> bool:
+    """Forks, and writes the child's number. Whether this is the parent, or there is no child."""
+    try:
+        worker = os.fork()
+    except OSError:
+        return True
+    if worker:
+        os.write(writer, str(worker).encode())
+    return worker != 0
+
+
+def become_worker(middle: int, supervisor: int, request: List[str]) -> None:
+    """Takes the environment and the log of a worker that `supervisor` has started."""
+    while os.getppid() == middle:
+        time.sleep(0.001)
+    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != supervisor:
+        os._exit(1)
+    os.setpgid(0, 0)
+    log, *variables = request
+    os.environ.update(variable.split("=", 1) for variable in variables)
+    if log:
+        number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(number, 1)
+        os.dup2(number, 2)
+        os.close(number)
