@@ -90,8 +90,15 @@ Status ChooseFolder(const RunFolder& from, const std::string& wanted_dir, uint64
 
 // Copies what a run goes on from, and its rows so far.
 Status CopyState(const RunFolder& from, const RunFolder& to) {
-  for (const char* name : {"scheduler.db", "scheduler.db-wal", "metrics.csv", "events.jsonl",
-                           "init.safetensors", "engines.json", "snapshots"}) {
+  std::vector<std::string> names{"scheduler.db", "scheduler.db-wal", "metrics.csv",
+                                 "events.jsonl", "init.safetensors", "engines.json",
+                                 "snapshots"};
+  std::error_code unlisted;  // then TensorBoard lacks the beginning
+  for (const fs::directory_entry& entry : fs::directory_iterator(from.path(), unlisted)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kTensorBoardPrefix)) names.push_back(name);
+  }
+  for (const std::string& name : names) {
     const fs::path source = fs::path(from.path()) / name;
     std::error_code error;
     if (fs::exists(source, error))

@@ -46,6 +46,10 @@ void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
   RunFolder::Open(folder).DropKeys();
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with(kTensorBoardPrefix))
+      fs::remove(entry.path(), ignored);
+  }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
   }

@@ -4,6 +4,7 @@
 //   logs/NAME.log      standard output and error of each process
 //   metrics.csv        a row per run.log_every steps, and per evaluation
 //   events.jsonl       what happened, one JSON object per line
+//   events.out.tfevents.*  the curves, for TensorBoard
 //   summary.json       the result, written last
 //   final.safetensors  the weights
 //   best.safetensors   those of the best test accuracy (snapshot.best)
@@ -36,6 +37,9 @@ namespace pando {
 
 // Fills in run.name and run.dir where they are empty.
 void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
+
+// Of the files that TensorBoard reads (run/tensorboard_file.h).
+inline constexpr std::string_view kTensorBoardPrefix = "events.out.tfevents.";
 
 class RunFolder {
  public:

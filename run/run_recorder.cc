@@ -180,12 +180,12 @@ void ProgressLine::Write(std::string_view text) {
   }
 }
 
-RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics,
-                         EventsFile events)
+RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, Files files)
     : plan_(&plan),
       folder_(std::move(folder)),
-      metrics_(std::move(metrics)),
-      events_(std::move(events)),
+      metrics_(std::move(files.metrics)),
+      events_(std::move(files.events)),
+      curves_(std::move(files.curves)),
       summary_(MakeSummary(plan)) {
   summary_.run_dir = folder_.path();
 }
@@ -193,7 +193,9 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
   PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
-  return RunRecorder(plan, std::move(folder), std::move(metrics), std::move(events));
+  PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
+  return RunRecorder(plan, std::move(folder),
+                     {std::move(metrics), std::move(events), std::move(curves)});
 }
 
 Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
@@ -202,7 +204,9 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
   PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
                          MetricsFile::Reopen(folder, &last, plan.job.evaluated_on()));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
-  RunRecorder recorder(plan, std::move(folder), std::move(metrics), std::move(events));
+  PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
+  RunRecorder recorder(plan, std::move(folder),
+                       {std::move(metrics), std::move(events), std::move(curves)});
   recorder.TakeOver(state, last);
   return recorder;
 }
@@ -298,6 +302,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
   row.gpu_memory_mb = gpu_memory_mb_;
   row.gpu_percent = gpu_percent_;
   Heed(metrics_.Append(row));
+  curves_.Append(row);
 }
 
 // Steps are reported in batches, and waits with the heartbeats: a window is longer than both.
@@ -345,12 +350,14 @@ void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
 void RunRecorder::AppendEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   const uint64_t step = evaluation.version.value();
-  Heed(metrics_.Append(EvaluationRow{
+  const EvaluationRow row{
       .step = step,
       .epoch = EpochAfter(step, plan_->steps),
       .elapsed_seconds = ElapsedSeconds(),
       .test_accuracy = evaluation.accuracy(),
-      .test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count)}));
+      .test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count)};
+  Heed(metrics_.Append(row));
+  curves_.Append(row);
 }
 
 void RunRecorder::OnFault(const FaultRecord& fault) {
@@ -425,6 +432,7 @@ int RunRecorder::Conclude(const char* status, const Status& failure) {
   summary_.wall_seconds = ElapsedSeconds();
   if (!first.ok()) spdlog::error("{}", first.message());
   Heed(events_.Append(summary_.status, {{"text", summary_.failure}}));
+  curves_.End(summary_.status == kStatusCompleted);
   summary_.missing_rows = MissingRows();
   summary_.data_stall_share = DataStallShare();
   if (Status s = folder_.WriteSummary(summary_); !s.ok()) {

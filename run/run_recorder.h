@@ -1,7 +1,8 @@
 // RunRecorder keeps the run folder of a run and tells people how it goes: progress line,
-// metrics.csv, events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the
-// serial trainer. Threads: none. Rows that a full disk does not take are held and tried again;
-// those that it never takes are counted in the summary, and cost nothing else.
+// metrics.csv, events.jsonl, TensorBoard's file, final.safetensors, summary.json. Used by the
+// scheduler process and the serial trainer. Threads: none. Rows that a full disk does not take are
+// held and tried again; those that it never takes are counted in the summary, and cost nothing
+// else.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "proto/messages.h"
 #include "run/run_folder.h"
 #include "run/summary.h"
+#include "run/tensorboard_file.h"
 #include "scheduler/journal.h"
 
 namespace pando {
@@ -123,7 +125,12 @@ class RunRecorder {
   int Conclude(const char* status, const Status& failure);
 
  private:
-  RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
+  struct Files {
+    MetricsFile metrics;
+    EventsFile events;
+    TensorBoardFile curves;
+  };
+  RunRecorder(const JobPlan& plan, RunFolder folder, Files files);
   void TakeOver(const SchedulerState& state, const MetricsFile::Last& last);
   void AppendEvaluation(const EvaluationSummary& evaluation);
   void EndWith(Version version);
@@ -145,6 +152,7 @@ class RunRecorder {
   RunFolder folder_;
   MetricsFile metrics_;
   EventsFile events_;
+  TensorBoardFile curves_;
   ProgressLine progress_;
   Summary summary_;
   Status weights_status_;      // of an earlier life's final weights

@@ -1,4 +1,5 @@
 """Run: this process's part in training a module."""
+import csv
 import ctypes
 import errno
 import math
@@ -146,6 +147,22 @@ class Run:
             raise PandoError(f"cannot save {path}: the module does not hold the final weights. Call run.save after "
                              "the loop; `pando export RUN_DIR` writes those of a run in progress")
         write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
+
+    def metrics(self) -> List[Dict[str, Optional[float]]]:
+        """The rows of the run's metrics.csv so far (docs/run-folder.md), by the names of its columns.
+
+        None where a row has no value. For pandas: `pandas.DataFrame(run.metrics())`. Raises PandoError if the
+        run's folder is not on this machine, or the loop has not begun.
+        """
+        if self.facts is None:
+            raise PandoError("run.metrics() was called before the loop: the run has no rows yet")
+        path = os.path.join(self.facts.run_dir, "metrics.csv")
+        try:
+            with open(path, newline="", encoding="utf-8") as file:
+                return [{name: float(text) if text else None for name, text in row.items()}
+                        for row in csv.DictReader(file)]
+        except OSError as error:
+            raise PandoError(f"cannot read {path} ({error.strerror}): it is on the scheduler's machine") from error
 
     def leave(self) -> None:
         """Leaves the run in order: other workers take over, and the loop ends. A run of its only worker stops."""

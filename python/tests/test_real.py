@@ -100,6 +100,23 @@ class BitsTest(RealCase):
         self.assertEqual(summary["generation"], 1)
 
 
+class MetricsTest(RealCase):
+    def test_a_loop_reads_the_rows_of_its_run(self):
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, ROOT)
+        run = pando.join(make_picture_mlp(), Pictures(), pando.SGD(lr=0.1), steps=6, global_batch=8)
+        with self.assertRaisesRegex(pando.PandoError, "was called before the loop"):
+            run.metrics()
+        for x, y in run.loader():
+            with run.micro_batch() as mb:
+                loss = F.cross_entropy(run.table.module(x), y)
+                loss.backward()
+                mb.log(loss=loss)
+        rows = run.metrics()
+        self.assertEqual([row["step"] for row in rows], [1, 2, 3, 4, 5, 6])
+        self.assertTrue(all(row["loss"] > 0 and row["test_loss"] is None for row in rows))
+
+
 class PreloadTest(RealCase):
     def test_forked_workers_make_the_same_weights_and_write_their_own_logs(self):
         expected, _ = self.run_program("plain", ["--workers", "1", "--servers", "1"], ["vit", STEPS, 0])
