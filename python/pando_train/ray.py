@@ -1,0 +1,423 @@
+"""PandoTrainer: a run whose processes are actors of a Ray cluster (docs/clusters.md#ray).
+
+fit() runs in the driver. It starts an actor for each process of the run, and starts each one that dies again, alone.
+An actor starts its process as a child, which the kernel ends with the actor.
+"""
+import csv
+import functools
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+
+from ._launch import end_with_parent, find_program
+from .errors import PandoError, RunFailed
+
+try:
+    import ray
+    from ray import cloudpickle
+    from ray.train import Checkpoint, Result, RunConfig, ScalingConfig
+    from ray.util.metrics import Gauge
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+except ImportError as missing:
+    raise ImportError(f"pando_train.ray needs Ray ({missing}): run `pip install 'ray[train]'`") from missing
+
+POLL_S = 1.0  # between looks at draining nodes and at the progress
+DEATHS_MAX = 30  # of one process within a minute
+CLOSE_TIMEOUT_S = 10
+COMPLETED, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit codes of the program pando
+DEFAULTS = {"run.start_timeout_ms": 86_400_000}  # an autoscaler may need long for the first nodes
+GAUGES = {"step": "Completed steps", "loss": "Loss of the step", "images_per_second": "Samples per second"}
+LOOP = "train_loop.pickle"
+RUN_LOOP = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """How an actor starts its process."""
+    role: str
+    arguments: Tuple[str, ...]  # of the program pando; none: the process runs the pickled loop
+    files: Dict[str, bytes] = field(default_factory=dict)  # of its private folder: keys, the loop
+    endpoint: str = ""
+
+
+class Process:
+    """The actor of one process of the run. A second thread answers while run() waits."""
+
+    def __init__(self, name: str, folder_name: str):
+        self._name = name
+        self._folder = Path(tempfile.gettempdir(), f"{folder_name}-{name}")
+        self._child: Optional[subprocess.Popen] = None
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def node(self) -> str:
+        """The id of the actor's Ray node."""
+        return ray.get_runtime_context().get_node_id()
+
+    def run(self, spec: Spec) -> int:
+        """Starts the process and waits for its end: its exit code, or minus the signal that ended it."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        for name, content in spec.files.items():
+            with open(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(content)
+        command = [find_program(), *spec.arguments]
+        if not spec.arguments:
+            command = [sys.executable, "-c", RUN_LOOP, str(self._folder / LOOP)]
+        elif spec.role == "server":  # the replicas of a shard are on two nodes
+            command += ["--label", f"host={self.node()}"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                       "PANDO_SCHEDULER": spec.endpoint, "PANDO_RANK": "", "PANDO_KEYS": str(self._folder)}
+        self._child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
+        try:
+            return self._child.wait()
+        finally:
+            self._child = None
+            shutil.rmtree(self._folder)
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the process, as soon as that has started."""
+        while self._child is None:
+            time.sleep(POLL_S / 10)
+        self._child.send_signal(number)
+
+
+@dataclass(eq=False)
+class Member:
+    """A process of the run, and the actor that it has now."""
+    name: str
+    spec: Spec
+    resources: Dict[str, float]
+    place: Any  # Ray's scheduling strategy
+    actor: Any = None
+    node: Any = None  # reference to its node's id, ready once the actor has started
+    end: Any = None  # reference to the process's exit code; None: not started
+    start_at: float = 0.0
+    is_leaving: bool = False
+    deaths: Deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
+
+    def has_started(self) -> bool:
+        return self.actor is not None and self.end is not None and bool(ray.wait([self.node], timeout=0)[0])
+
+    def find_node(self) -> Optional[str]:
+        """The id of the node that it is on. None: it has not started, or its actor is lost."""
+        try:
+            return ray.get(self.node) if self.has_started() else None
+        except ray.exceptions.RayActorError:
+            return None
+
+    def read_end(self) -> Optional[int]:
+        """Waits for the exit code. None: the actor is lost. Raises PandoError if the process could not be started."""
+        try:
+            return ray.get(self.end)
+        except ray.exceptions.RayTaskError as error:
+            raise PandoError(f"{self.name} cannot be started: {error.cause}") from error
+        except ray.exceptions.RayActorError:
+            ray.kill(self.actor)
+            self.actor = None
+            return None
+
+
+class Run:
+    """The actors of one run, from its start to its end. Threads: the driver's alone."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._folder_name = f"pando-{secrets.token_hex(8)}"  # of the actors, in each machine's temporary folder
+        self._members: List[Member] = []  # the scheduler is the first one
+        self._groups: List[Any] = []
+        self._counts: Dict[str, int] = {}  # by role
+        self._gauges = {column: Gauge(f"pando_{column}", text, tag_keys=("run",)) for column, text in GAUGES.items()}
+
+    def add(self, spec: Spec, resources: Dict[str, float], place: Any = None) -> None:
+        """Adds a process. Without a place it gets a placement group for itself, as soon as the cluster has room."""
+        number = self._counts[spec.role] = self._counts.get(spec.role, -1) + 1
+        place = place or PlacementGroupSchedulingStrategy(self.add_group([resources]))
+        self._members.append(Member(f"{spec.role}-{number}", spec, resources, place))
+
+    def add_group(self, bundles: List[Dict[str, float]]) -> Any:
+        """A placement group that lasts as long as the run."""
+        self._groups.append(placement_group(bundles, strategy="SPREAD"))
+        return self._groups[-1]
+
+    def watch(self) -> int:
+        """Keeps the processes running until the scheduler ends: its exit code."""
+        while True:
+            for member in self._members:
+                if member.end is None and time.monotonic() >= member.start_at:
+                    self._start(member)
+            members = {member.end: member for member in self._members if member.end is not None}
+            for member in map(members.get, ray.wait(list(members), timeout=POLL_S)[0]):
+                code = member.read_end()
+                if member is self._members[0] and code in (COMPLETED, FAILED, INTERRUPTED):
+                    return code
+                self._note_end(member, code)
+            self._leave_draining_nodes()
+            row = read_last_row(self._folder / "run" / "metrics.csv")
+            for column in self._gauges.keys() & row.keys():
+                self._gauges[column].set(float(row[column]), {"run": self._folder.name})
+
+    def await_loops(self) -> Optional[PandoError]:
+        """Waits for what loops do after the run's end. Returns the error of one that fails then."""
+        error = None
+        for member in [member for member in self._members if not member.spec.arguments and member.has_started()]:
+            if member.read_end() != COMPLETED:
+                error = PandoError(f"{member.name} failed after the run had completed: its messages are above")
+        return error
+
+    def close(self) -> None:
+        """Ends all actors and their processes."""
+        started = [member for member in self._members if member.has_started()]
+        for member in started:
+            member.actor.send.remote(signal.SIGKILL)
+        ray.wait([member.end for member in started], num_returns=max(len(started), 1), timeout=CLOSE_TIMEOUT_S)
+        for actor in filter(None, (member.actor for member in self._members)):
+            ray.kill(actor)
+        for group in self._groups:
+            remove_placement_group(group)
+
+    def _start(self, member: Member) -> None:
+        if member.actor is None:
+            actor = ray.remote(Process).options(name=f"{self._folder.name}/{member.name}", max_concurrency=2,
+                                                scheduling_strategy=member.place, **actor_options(member.resources))
+            try:
+                member.actor = actor.remote(member.name, self._folder_name)
+            except ValueError:  # the dead actor still has the name
+                member.start_at = time.monotonic() + POLL_S
+                return
+        member.node = member.actor.node.remote()
+        member.end = member.actor.run.remote(member.spec)
+        # A scheduler that died alone continues without the flag, with the members that it finds.
+        member.spec = replace(member.spec, arguments=tuple(w for w in member.spec.arguments if w != "--resume"))
+
+    def _note_end(self, member: Member, code: Optional[int]) -> None:
+        reason = "its actor is lost" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
+        now = time.monotonic()
+        if code == BAD_INPUT:
+            raise PandoError(f"{member.name} ended with a bad flag, key or input: its messages are above")
+        if code == COMPLETED or member.is_leaving:
+            say(f"{member.name} has left the run")
+            self._members.remove(member)
+            return
+        if len(member.deaths) == DEATHS_MAX and now - member.deaths[0] < 60:
+            raise PandoError(f"{member.name} died more than {DEATHS_MAX} times within a minute ({reason}): its "
+                             "messages are above")
+        is_repeated = member.deaths and now - member.deaths[-1] < 60
+        member.end, member.start_at = None, now + (POLL_S if is_repeated or code == FAILED else 0)
+        member.deaths.append(now)
+        say(f"{member.name} has ended ({reason}), and is started again")
+
+    def _leave_draining_nodes(self) -> None:
+        """Moves the processes of nodes that Ray drains. Others take over their work first."""
+        draining = find_draining_nodes()
+        for member in [member for member in self._members[1:] if draining and not member.is_leaving]:
+            if member.find_node() in draining:
+                say(f"{member.name} leaves a node that Ray drains")
+                member.is_leaving = True
+                self.add(member.spec, member.resources)
+                member.actor.send.remote(signal.SIGTERM)
+
+
+class PandoTrainer:
+    """Trains on a Ray cluster. Any process may die; the final weights are those of a run without faults."""
+
+    def __init__(self, train_loop: Union[Callable[..., Any], str, os.PathLike], *,
+                 train_loop_config: Optional[Dict[str, Any]] = None, scaling_config: Optional[ScalingConfig] = None,
+                 run_config: Optional[RunConfig] = None, num_servers: int = 2,
+                 resources_per_server: Optional[Dict[str, float]] = None, settings: Optional[Dict[str, Any]] = None):
+        """`train_loop`: a function that calls pando.join and trains (docs/pytorch.md), or the path of a job file.
+
+        It gets `train_loop_config`, if that is given. With `num_workers=(2, 8)` the run starts with 2 workers and
+        takes up to 8 while the cluster has room. `settings`: keys of the job file, {"snapshot.every": 100}.
+        """
+        self._job = find_job(train_loop, train_loop_config)
+        self._loop = b"" if self._job else pickle_loop(train_loop, train_loop_config)
+        self._worker_resources, self._workers = read_scaling(scaling_config or ScalingConfig())
+        self._server_resources = resources_per_server or {"CPU": 1}
+        self._server_count = check_count("num_servers", num_servers)
+        self._run_config = run_config or RunConfig()
+        self._settings = {**DEFAULTS, **(settings or {})}
+
+    def fit(self) -> Result:
+        """Trains to the end. Raises RunFailed if the run fails more than max_failures times.
+
+        A fit() with the name and storage path of a run that has not ended continues it.
+        """
+        folder = make_folder(self._run_config)
+        keys = make_keys(folder / "keys")
+        if not ray.is_initialized():
+            ray.init()
+        failures_left = self._run_config.failure_config.max_failures  # negative: no limit
+        while True:
+            code, error = self._run_once(folder, keys)
+            path = folder / "run" / "summary.json"
+            summary = json.loads(path.read_text()) if path.exists() else {}
+            if code == COMPLETED:
+                return make_result(folder, summary, error)
+            if code == INTERRUPTED:
+                raise PandoError(f"the run in {folder} was stopped after {summary.get('steps')} steps: call fit() "
+                                 "with the same name and storage_path to continue it")
+            cause = summary.get("failure") or "the scheduler failed: its messages are above"
+            if failures_left == 0:
+                raise RunFailed(cause)
+            say(f"the run continues from its last snapshot, after a failure: {cause}")
+            failures_left -= 1
+
+    def _run_once(self, folder: Path, keys: Dict[str, bytes]) -> Tuple[int, Optional[PandoError]]:
+        """The scheduler's exit code, and an error after the end of the run."""
+        run = Run(folder)
+        try:
+            self._add_processes(run, folder, keys)
+            code = run.watch()
+            return code, run.await_loops() if code == COMPLETED else None
+        except KeyboardInterrupt:
+            subprocess.run([find_program(), "stop", folder / "run", "--keys", folder / "keys"], check=False)
+            raise
+        finally:
+            run.close()
+
+    def _add_processes(self, run: Run, folder: Path, keys: Dict[str, bytes]) -> None:
+        endpoint = choose_endpoint()
+        # The scheduler stays with the driver, on the node that has the run's folder.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        run.add(Spec("scheduler", self._scheduler_arguments(folder, endpoint)), {}, here)
+        servers = run.add_group([self._server_resources] * self._server_count)
+        while not servers.wait(10):
+            say(f"waiting for nodes with room for {self._server_count} servers of {self._server_resources}")
+        for i in range(self._server_count):
+            run.add(Spec("server", ("server", "--join", endpoint), keys), self._server_resources,
+                    PlacementGroupSchedulingStrategy(servers, placement_group_bundle_index=i))
+        arguments = ("worker", "--join", endpoint) if self._job else ()
+        for _ in range(self._workers[1]):
+            run.add(Spec("worker", arguments, {**keys, LOOP: self._loop}, endpoint), self._worker_resources)
+
+    def _scheduler_arguments(self, folder: Path, endpoint: str) -> Tuple[str, ...]:
+        run_dir = folder / "run"
+        words = ["scheduler", "--bind", endpoint, "--keys", str(folder / "keys"), "--run-dir", str(run_dir),
+                 "--workers", str(self._workers[0]), "--servers", str(self._server_count)]
+        words += [f"--set={key}={json.dumps(value).strip(chr(34))}" for key, value in self._settings.items()]
+        if (run_dir / "scheduler.db").exists():  # the run has begun, and a program's model is in its job
+            return (*words, "--resume", str(self._job or run_dir / "job.toml"))
+        return (*words, str(self._job)) if self._job else (*words, "--model", "external", "--dataset", "external")
+
+
+def say(text: str) -> None:
+    print(f"pando: {text}", file=sys.stderr, flush=True)
+
+
+def find_draining_nodes() -> Dict[str, int]:
+    """The ids of the nodes that Ray drains. Ray Train asks in the same way, since no public function has them."""
+    return ray._private.state.state.get_draining_nodes()
+
+
+def actor_options(bundle: Dict[str, float]) -> Dict[str, Any]:
+    """The options of an actor that takes the whole bundle."""
+    return {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0), "memory": bundle.get("memory"),
+            "resources": {key: value for key, value in bundle.items() if key not in ("CPU", "GPU", "memory")}}
+
+
+def check_count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PandoError(f"{name} is {value!r}: give a whole number from 1 on")
+    return value
+
+
+def read_scaling(scaling: Any) -> Tuple[Dict[str, float], Tuple[int, int]]:
+    """What a worker takes, and the least and the largest number of workers."""
+    if not isinstance(scaling, ScalingConfig):
+        raise PandoError(f"scaling_config is a {type(scaling).__name__}: pass a ray.train.ScalingConfig")
+    count = scaling.num_workers
+    low, high = count if isinstance(count, tuple) else (count, count)
+    check_count("num_workers of ScalingConfig", low)
+    bundle = dict(scaling.resources_per_worker or ({"GPU": 1} if scaling.use_gpu else {"CPU": 1}))
+    if scaling.accelerator_type:
+        bundle[f"accelerator_type:{scaling.accelerator_type}"] = 0.001
+    return bundle, (low, high)
+
+
+def find_job(train_loop: Any, config: Any) -> Optional[Path]:
+    """The job file, or None for a function."""
+    if callable(train_loop):
+        return None
+    if not isinstance(train_loop, (str, os.PathLike)) or not Path(train_loop).is_file():
+        raise PandoError(f"train_loop is {train_loop!r}: pass a function that calls pando.join and trains, or the path "
+                         "of a job file (`pando train ... --dry-run > job.toml` writes one)")
+    if config is not None:
+        raise PandoError("train_loop_config is for a function, and train_loop is a job file: use settings=")
+    return Path(train_loop).resolve()
+
+
+def pickle_loop(train_loop: Callable[..., Any], config: Any) -> bytes:
+    try:
+        return cloudpickle.dumps(train_loop if config is None else functools.partial(train_loop, config))
+    except Exception as error:
+        raise PandoError(f"train_loop cannot be sent to the workers ({error}): build the model, and open files and "
+                         "connections, inside the function") from error
+
+
+def make_folder(config: RunConfig) -> Path:
+    storage = str(config.storage_path)
+    if "://" in storage or config.storage_filesystem is not None:
+        raise PandoError(f"storage_path is {storage}: the run's folder is on the driver's node, so give RunConfig the "
+                         "path of a local or mounted folder")
+    folder = Path(storage).expanduser().resolve() / config.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise PandoError(f"cannot write to {folder} ({error.strerror}): give RunConfig another storage_path") from error
+    return folder
+
+
+def make_keys(folder: Path) -> Dict[str, bytes]:
+    """Makes the run's keys, if it has none yet. Returns the files of servers and workers."""
+    if not folder.exists():
+        subprocess.run([find_program(), "keys", "new", folder], stdout=subprocess.DEVNULL, check=True)
+    return {name: (folder / name).read_bytes() for name in ("member.key", "admin.pub")}
+
+
+def choose_endpoint() -> str:
+    """An address of this node with two free ports: for the scheduler, and for the snapshots."""
+    host = ray.util.get_node_ip_address()
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind((host, 0))
+            port = first.getsockname()[1]
+            if port < 65535 and second.connect_ex((host, port + 1)) != 0:
+                return f"tcp://{host}:{port}"
+
+
+def read_last_row(path: Path) -> Dict[str, str]:
+    """The newest step in metrics.csv; nothing before the first one."""
+    try:
+        with path.open("rb") as file:
+            names = file.readline().decode()
+            file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode().split("\n")[-2::-1]
+    except OSError:
+        return {}
+    rows = csv.DictReader([names, *lines])
+    return next((row for row in rows if row["loss"]), {})
+
+
+def make_result(folder: Path, summary: Dict[str, Any], error: Optional[PandoError]) -> Result:
+    """Ray's Result. The checkpoint has the weights as final.safetensors."""
+    import pandas
+    checkpoint = folder / "checkpoint"
+    checkpoint.mkdir(exist_ok=True)
+    shutil.copyfile(folder / "run" / "final.safetensors", checkpoint / "final.safetensors")
+    metrics = {key: value for key, value in summary.items() if isinstance(value, (int, float, str))}
+    return Result(metrics=metrics, checkpoint=Checkpoint.from_directory(checkpoint), error=error, path=str(folder),
+                  metrics_dataframe=pandas.read_csv(folder / "run" / "metrics.csv"))

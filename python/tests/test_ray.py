@@ -1,0 +1,181 @@
+"""pando_train.ray with a fake Ray: whole runs with real processes, and what each mistake prints."""
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from fake_ray import NODE, FakeRay, RunConfig, ScalingConfig
+from support import ROOT, pando
+
+PROGRAM = os.environ.get("PANDO_PROGRAM", str(ROOT / "build" / "cli" / "pando"))
+LIBRARY = os.environ.get("PANDO_LIBRARY", str(ROOT / "build" / "embed" / "libpando_worker.so"))
+IS_BUILT = os.path.exists(PROGRAM) and os.path.exists(LIBRARY)
+STEPS, SNAPSHOT_EVERY = 400, 50
+FLAGS = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", str(STEPS), "--set",
+         "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=200", "--snapshot-every",
+         str(SNAPSHOT_EVERY)]
+DEADLINE_S = 60
+
+
+def train(config):
+    """A train loop: it stops at a step that the configuration may name."""
+    sys.path.insert(0, config["tests"])
+    from networks import MAKERS, Pictures
+    from support import F
+    pando.seed(1)
+    model = MAKERS["mlp"]()
+    run = pando.join(model, Pictures(), pando.SGD(lr=0.1), steps=20, global_batch=16, micro_batches=4)
+    for x, y in run.loader():
+        with run.micro_batch() as mb:
+            if mb.step == config["fail_at"]:
+                raise ValueError("the forty-second picture is upside down")
+            F.cross_entropy(model(x), y).backward()
+
+
+class RayCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.ray = FakeRay()
+        for patch in (self.ray.install(), mock.patch.dict(os.environ, PANDO_PROGRAM=PROGRAM, PANDO_LIBRARY=LIBRARY)):
+            patch.start()
+            self.addCleanup(patch.stop)
+        sys.modules.pop("pando_train.ray", None)
+        self.module = importlib.import_module("pando_train.ray")
+        self.addCleanup(sys.modules.pop, "pando_train.ray", None)
+
+    def make_trainer(self, loop, workers=2, max_failures=0, **options):
+        config = RunConfig(storage_path=str(self.folder / "results"))
+        config.failure_config.max_failures = max_failures
+        return self.module.PandoTrainer(loop, scaling_config=ScalingConfig(workers), run_config=config, **options)
+
+    def make_job(self):
+        text = subprocess.run([PROGRAM, "train", *FLAGS, "--dry-run"], capture_output=True, text=True, check=True)
+        (self.folder / "job.toml").write_text(text.stdout)
+        return self.folder / "job.toml"
+
+
+class ErrorTest(RayCase):
+    def assert_fails(self, text, make):
+        with self.assertRaisesRegex(pando.PandoError, text):
+            make()
+
+    def test_every_mistake_is_named(self):
+        cases = {
+            "train_loop is 7: pass a function": lambda: self.make_trainer(7),
+            "no-job.toml'.*the path of a job file": lambda: self.make_trainer("no-job.toml"),
+            "train_loop_config is for a function": lambda: self.make_trainer(__file__, train_loop_config={}),
+            "cannot be sent to the workers": lambda: self.make_trainer(lambda: None),  # the fake uses plain pickle
+            "num_workers of ScalingConfig is 0: give a whole number": lambda: self.make_trainer(train, 0),
+            "num_workers of ScalingConfig is 'all'": lambda: self.make_trainer(train, "all"),
+            "num_servers is 0": lambda: self.make_trainer(train, num_servers=0),
+            "scaling_config is a int": lambda: self.module.PandoTrainer(train, scaling_config=4),
+        }
+        for text, make in cases.items():
+            with self.subTest(text):
+                self.assert_fails(text, make)
+
+    def test_storage_that_cannot_be_written(self):
+        (self.folder / "results").write_text("a file")
+        self.assert_fails("cannot write to .*results.run .*: give RunConfig another storage_path",
+                          self.make_trainer(train).fit)
+
+    def test_storage_elsewhere(self):
+        trainer = self.module.PandoTrainer(train, run_config=RunConfig(storage_path="s3://bucket/results"))
+        self.assert_fails("s3://bucket/results.*a local or mounted folder", trainer.fit)
+
+    def test_no_ray(self):
+        sys.modules.pop("pando_train.ray")
+        with mock.patch.dict(sys.modules, {"ray": None}):
+            with self.assertRaisesRegex(ImportError, "pip install 'ray"):
+                importlib.import_module("pando_train.ray")
+
+
+class PartsTest(RayCase):
+    def test_last_row(self):
+        path = self.folder / "metrics.csv"
+        self.assertEqual(self.module.read_last_row(path), {})
+        for text, step in (("step,loss\n", None), ("step,loss\n1,0.5\n", "1"), ("step,loss\n1,0.5\n1,\n", "1"),
+                           ("step,loss\n1,0.5\n2,0.", "1"), ("step,loss\n" + "7,0.5\n" * 5000, "7")):
+            path.write_text(text)
+            self.assertEqual(self.module.read_last_row(path).get("step"), step, text[:40])
+
+    def test_options_of_an_actor(self):
+        options = self.module.actor_options({"CPU": 2, "GPU": 1, "memory": 5, "disk": 3})
+        self.assertEqual(options, {"num_cpus": 2, "num_gpus": 1, "memory": 5, "resources": {"disk": 3}})
+
+
+@unittest.skipUnless(IS_BUILT, "the library is not built")
+class FitTest(RayCase):
+    def start(self, trainer):
+        """fit() in a thread. The returned function waits for its result."""
+        results = []
+        thread = threading.Thread(target=lambda: results.append(trainer.fit()))
+        thread.start()
+
+        def finish():
+            thread.join(DEADLINE_S)
+            return results[0]
+        return finish
+
+    def wait_for_step(self, step):
+        path = self.folder / "results" / "run" / "run" / "metrics.csv"
+        deadline = time.monotonic() + DEADLINE_S
+        while int(self.module.read_last_row(path).get("step", 0)) < step:
+            self.assertLess(time.monotonic(), deadline, f"step {step} is not reached")
+            time.sleep(0.02)
+
+    def expected_hash(self, job):
+        run_dir = self.folder / "serial"
+        subprocess.run([PROGRAM, "train", job, "--serial", "--run-dir", run_dir], capture_output=True, check=True)
+        return json.loads((run_dir / "summary.json").read_text())["weights_hash"]
+
+    def test_dead_actors_and_processes_are_started_again_alone(self):
+        job = self.make_job()
+        finish = self.start(self.make_trainer(str(job), (1, 2)))
+        self.wait_for_step(20)
+        self.ray.actors["worker-0"].lose()
+        self.wait_for_step(60)
+        self.ray.actors["server-1"].lose()
+        self.wait_for_step(100)
+        os.kill(self.ray.actors["scheduler-0"].instance._child.pid, signal.SIGKILL)
+        result = finish()
+        self.assertEqual(result.metrics["weights_hash"], self.expected_hash(job))
+        self.assertEqual((result.metrics["steps"], result.metrics["rollbacks"]), (STEPS, 0))
+        self.assertTrue(Path(result.checkpoint, "final.safetensors").exists())
+        self.assertIn("pando_step", self.ray.gauges)
+
+    def test_a_draining_node_is_left_in_order(self):
+        job = self.make_job()
+        finish = self.start(self.make_trainer(str(job)))
+        self.wait_for_step(20)
+        self.ray.draining[NODE] = 0
+        while not {"worker-3", "server-3"} <= self.ray.actors.keys():
+            time.sleep(0.02)
+        self.ray.draining.clear()
+        result = finish()
+        self.assertEqual(result.metrics["weights_hash"], self.expected_hash(job))
+        self.assertEqual(result.metrics["rollbacks"], 0)
+
+    def test_a_train_loop(self):
+        config = {"tests": str(ROOT / "python" / "tests"), "fail_at": None}
+        result = self.make_trainer(train, train_loop_config=config).fit()
+        self.assertEqual((result.metrics["steps"], result.error), (20, None))
+
+    def test_an_error_of_the_loop_ends_the_run_after_the_last_retry(self):
+        config = {"tests": str(ROOT / "python" / "tests"), "fail_at": 7}
+        with self.assertRaisesRegex(pando.RunFailed, "ValueError: the forty-second picture is upside down"):
+            self.make_trainer(train, max_failures=1, train_loop_config=config).fit()
+
+
+if __name__ == "__main__":
+    unittest.main()
