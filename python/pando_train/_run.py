@@ -203,8 +203,9 @@ class Run:
             self._is_waiting = True
             yield batch
             if self._is_waiting:
-                raise PandoError("the loop took a batch and did not call run.micro_batch(): each batch is work of the "
-                                 "run, and no other process computes it")
+                raise PandoError("the loop took a batch and did not call run.micro_batch() before it took the next: "
+                                 "each batch is work of the run, and no other process computes it. A loader that "
+                                 "fetches ahead, as those of Lightning and Accelerate do, cannot read run.loader()")
             if not (self.hooks.can_finish or self.exchange.is_abandoned or self._is_over):
                 raise PandoError("a micro-batch ended without a gradient: call loss.backward() within "
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")

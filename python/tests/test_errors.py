@@ -26,6 +26,19 @@ class LoopErrorTest(FakeCase):
     def test_no_micro_batch(self):
         self.assert_fails("did not call run.micro_batch", lambda run, model, batch: None)
 
+    def test_a_loader_that_fetches_ahead(self):
+        def fetch_ahead(batches):
+            current = next(batches)
+            for following in batches:
+                yield current
+                current = following
+            yield current
+        model = make_mlp()
+        with self.assertRaisesRegex(pando.PandoError, "fetches ahead"):
+            for batch in fetch_ahead(self.join(model).loader()):
+                train_step(self.run_, model, batch)
+        self.assertRegex(self.fake.failure, "fetches ahead")
+
     def test_two_micro_batches_for_one_batch(self):
         def body(run, model, batch):
             train_step(run, model, batch)
