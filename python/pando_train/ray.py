@@ -15,17 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from ._launch import end_with_parent, find_program
 from .errors import PandoError, RunFailed
 
 try:
+    import pandas  # as ray.train
     import ray
-    from ray import cloudpickle
     from ray.train import Checkpoint, Result, RunConfig, ScalingConfig
     from ray.util.metrics import Gauge
     from ray.util.placement_group import placement_group, remove_placement_group
@@ -36,10 +35,11 @@ except ImportError as missing:
 POLL_S = 1.0  # between looks at draining nodes and at the progress
 DEATHS_MAX = 30  # of one process within a minute
 CLOSE_TIMEOUT_S = 10
+START_TIMEOUT_MS = 86_400_000  # an autoscaler may need long for the first nodes
 COMPLETED, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit codes of the program pando
-DEFAULTS = {"run.start_timeout_ms": 86_400_000}  # an autoscaler may need long for the first nodes
 GAUGES = {"step": "Completed steps", "loss": "Loss of the step", "images_per_second": "Samples per second"}
 LOOP = "train_loop.pickle"
+say = functools.partial(print, "pando:", file=sys.stderr, flush=True)
 RUN_LOOP = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
 
 
@@ -106,15 +106,12 @@ class Member:
     end: Any = None  # reference to the process's exit code; None: not started
     start_at: float = 0.0
     is_leaving: bool = False
-    deaths: Deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
-
-    def has_started(self) -> bool:
-        return self.actor is not None and self.end is not None and bool(ray.wait([self.node], timeout=0)[0])
+    deaths: List[float] = field(default_factory=list)  # in the last minute
 
     def find_node(self) -> Optional[str]:
-        """The id of the node that it is on. None: it has not started, or its actor is lost."""
+        """The id of its actor's node. None: the actor has not started, or is lost."""
         try:
-            return ray.get(self.node) if self.has_started() else None
+            return ray.get(self.node) if self.end is not None and ray.wait([self.node], timeout=0)[0] else None
         except ray.exceptions.RayActorError:
             return None
 
@@ -148,12 +145,11 @@ class Run:
         self._members.append(Member(f"{spec.role}-{number}", spec, resources, place))
 
     def add_group(self, bundles: List[Dict[str, float]]) -> Any:
-        """A placement group that lasts as long as the run."""
         self._groups.append(placement_group(bundles, strategy="SPREAD"))
         return self._groups[-1]
 
     def watch(self) -> int:
-        """Keeps the processes running until the scheduler ends: its exit code."""
+        """Keeps the processes running until the scheduler ends, and returns its exit code."""
         while True:
             for member in self._members:
                 if member.end is None and time.monotonic() >= member.start_at:
@@ -162,24 +158,26 @@ class Run:
             for member in map(members.get, ray.wait(list(members), timeout=POLL_S)[0]):
                 code = member.read_end()
                 if member is self._members[0] and code in (COMPLETED, FAILED, INTERRUPTED):
+                    if code == COMPLETED:
+                        self._await_loops()
                     return code
                 self._note_end(member, code)
             self._leave_draining_nodes()
-            row = read_last_row(self._folder / "run" / "metrics.csv")
+            path = self._folder / "run" / "metrics.csv"
+            row = read_last_row(path) if path.exists() else {}
             for column in self._gauges.keys() & row.keys():
                 self._gauges[column].set(float(row[column]), {"run": self._folder.name})
 
-    def await_loops(self) -> Optional[PandoError]:
-        """Waits for what loops do after the run's end. Returns the error of one that fails then."""
-        error = None
-        for member in [member for member in self._members if not member.spec.arguments and member.has_started()]:
+    def _await_loops(self) -> None:
+        """Waits until the loops have returned. Raises PandoError if one fails after the end of the run."""
+        for member in [member for member in self._members if not member.spec.arguments and member.find_node()]:
             if member.read_end() != COMPLETED:
-                error = PandoError(f"{member.name} failed after the run had completed: its messages are above")
-        return error
+                raise PandoError(f"{member.name} failed after the end of the run in {self._folder}, which has the "
+                                 "final weights: its messages are above")
 
     def close(self) -> None:
         """Ends all actors and their processes."""
-        started = [member for member in self._members if member.has_started()]
+        started = [member for member in self._members if member.actor and member.find_node()]
         for member in started:
             member.actor.send.remote(signal.SIGKILL)
         ray.wait([member.end for member in started], num_returns=max(len(started), 1), timeout=CLOSE_TIMEOUT_S)
@@ -204,24 +202,23 @@ class Run:
 
     def _note_end(self, member: Member, code: Optional[int]) -> None:
         reason = "its actor is lost" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
-        now = time.monotonic()
         if code == BAD_INPUT:
             raise PandoError(f"{member.name} ended with a bad flag, key or input: its messages are above")
         if code == COMPLETED or member.is_leaving:
             say(f"{member.name} has left the run")
             self._members.remove(member)
             return
-        if len(member.deaths) == DEATHS_MAX and now - member.deaths[0] < 60:
-            raise PandoError(f"{member.name} died more than {DEATHS_MAX} times within a minute ({reason}): its "
-                             "messages are above")
-        is_repeated = member.deaths and now - member.deaths[-1] < 60
-        member.end, member.start_at = None, now + (POLL_S if is_repeated or code == FAILED else 0)
-        member.deaths.append(now)
+        now = time.monotonic()
+        member.deaths = [death for death in member.deaths if death > now - 60] + [now]
+        if len(member.deaths) > DEATHS_MAX:
+            raise PandoError(f"{member.name} died {len(member.deaths)} times in a minute: its messages are above")
+        member.end, member.start_at = None, now + (0 if code is None else POLL_S)
         say(f"{member.name} has ended ({reason}), and is started again")
 
     def _leave_draining_nodes(self) -> None:
         """Moves the processes of nodes that Ray drains. Others take over their work first."""
-        draining = find_draining_nodes()
+        # Ray Train asks in the same way: no public function names these nodes.
+        draining = ray._private.state.state.get_draining_nodes()
         for member in [member for member in self._members[1:] if draining and not member.is_leaving]:
             if member.find_node() in draining:
                 say(f"{member.name} leaves a node that Ray drains")
@@ -239,8 +236,8 @@ class PandoTrainer:
                  resources_per_server: Optional[Dict[str, float]] = None, settings: Optional[Dict[str, Any]] = None):
         """`train_loop`: a function that calls pando.join and trains (docs/pytorch.md), or the path of a job file.
 
-        It gets `train_loop_config`, if that is given. With `num_workers=(2, 8)` the run starts with 2 workers and
-        takes up to 8 while the cluster has room. `settings`: keys of the job file, {"snapshot.every": 100}.
+        It gets `train_loop_config`, if given. With `num_workers=(2, 8)` the run starts with 2 workers and takes up to 8
+        while the cluster has room. `settings`: keys of the job file, {"snapshot.every": 100}.
         """
         self._job = find_job(train_loop, train_loop_config)
         self._loop = b"" if self._job else pickle_loop(train_loop, train_loop_config)
@@ -248,7 +245,7 @@ class PandoTrainer:
         self._server_resources = resources_per_server or {"CPU": 1}
         self._server_count = check_count("num_servers", num_servers)
         self._run_config = run_config or RunConfig()
-        self._settings = {**DEFAULTS, **(settings or {})}
+        self._settings = {"run.start_timeout_ms": START_TIMEOUT_MS, **(settings or {})}
 
     def fit(self) -> Result:
         """Trains to the end. Raises RunFailed if the run fails more than max_failures times.
@@ -261,27 +258,23 @@ class PandoTrainer:
             ray.init()
         failures_left = self._run_config.failure_config.max_failures  # negative: no limit
         while True:
-            code, error = self._run_once(folder, keys)
-            path = folder / "run" / "summary.json"
-            summary = json.loads(path.read_text()) if path.exists() else {}
+            code = self._run_once(folder, keys)
             if code == COMPLETED:
-                return make_result(folder, summary, error)
+                return make_result(folder)
             if code == INTERRUPTED:
-                raise PandoError(f"the run in {folder} was stopped after {summary.get('steps')} steps: call fit() "
-                                 "with the same name and storage_path to continue it")
-            cause = summary.get("failure") or "the scheduler failed: its messages are above"
+                raise PandoError(f"the run in {folder} was stopped: fit() with this name and storage_path continues it")
+            cause = json.loads((folder / "run" / "summary.json").read_text())["failure"]
             if failures_left == 0:
                 raise RunFailed(cause)
             say(f"the run continues from its last snapshot, after a failure: {cause}")
             failures_left -= 1
 
-    def _run_once(self, folder: Path, keys: Dict[str, bytes]) -> Tuple[int, Optional[PandoError]]:
-        """The scheduler's exit code, and an error after the end of the run."""
+    def _run_once(self, folder: Path, keys: Dict[str, bytes]) -> int:
+        """The scheduler's exit code."""
         run = Run(folder)
         try:
             self._add_processes(run, folder, keys)
-            code = run.watch()
-            return code, run.await_loops() if code == COMPLETED else None
+            return run.watch()
         except KeyboardInterrupt:
             subprocess.run([find_program(), "stop", folder / "run", "--keys", folder / "keys"], check=False)
             raise
@@ -290,8 +283,7 @@ class PandoTrainer:
 
     def _add_processes(self, run: Run, folder: Path, keys: Dict[str, bytes]) -> None:
         endpoint = choose_endpoint()
-        # The scheduler stays with the driver, on the node that has the run's folder.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)  # has the folder
         run.add(Spec("scheduler", self._scheduler_arguments(folder, endpoint)), {}, here)
         servers = run.add_group([self._server_resources] * self._server_count)
         while not servers.wait(10):
@@ -313,15 +305,6 @@ class PandoTrainer:
         return (*words, str(self._job)) if self._job else (*words, "--model", "external", "--dataset", "external")
 
 
-def say(text: str) -> None:
-    print(f"pando: {text}", file=sys.stderr, flush=True)
-
-
-def find_draining_nodes() -> Dict[str, int]:
-    """The ids of the nodes that Ray drains. Ray Train asks in the same way, since no public function has them."""
-    return ray._private.state.state.get_draining_nodes()
-
-
 def actor_options(bundle: Dict[str, float]) -> Dict[str, Any]:
     """The options of an actor that takes the whole bundle."""
     return {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0), "memory": bundle.get("memory"),
@@ -338,8 +321,7 @@ def read_scaling(scaling: Any) -> Tuple[Dict[str, float], Tuple[int, int]]:
     """What a worker takes, and the least and the largest number of workers."""
     if not isinstance(scaling, ScalingConfig):
         raise PandoError(f"scaling_config is a {type(scaling).__name__}: pass a ray.train.ScalingConfig")
-    count = scaling.num_workers
-    low, high = count if isinstance(count, tuple) else (count, count)
+    low, high = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers,) * 2
     check_count("num_workers of ScalingConfig", low)
     bundle = dict(scaling.resources_per_worker or ({"GPU": 1} if scaling.use_gpu else {"CPU": 1}))
     if scaling.accelerator_type:
@@ -361,7 +343,7 @@ def find_job(train_loop: Any, config: Any) -> Optional[Path]:
 
 def pickle_loop(train_loop: Callable[..., Any], config: Any) -> bytes:
     try:
-        return cloudpickle.dumps(train_loop if config is None else functools.partial(train_loop, config))
+        return ray.cloudpickle.dumps(train_loop if config is None else functools.partial(train_loop, config))
     except Exception as error:
         raise PandoError(f"train_loop cannot be sent to the workers ({error}): build the model, and open files and "
                          "connections, inside the function") from error
@@ -370,8 +352,7 @@ def pickle_loop(train_loop: Callable[..., Any], config: Any) -> bytes:
 def make_folder(config: RunConfig) -> Path:
     storage = str(config.storage_path)
     if "://" in storage or config.storage_filesystem is not None:
-        raise PandoError(f"storage_path is {storage}: the run's folder is on the driver's node, so give RunConfig the "
-                         "path of a local or mounted folder")
+        raise PandoError(f"storage_path is {storage}: give RunConfig the path of a local or mounted folder")
     folder = Path(storage).expanduser().resolve() / config.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -401,23 +382,19 @@ def choose_endpoint() -> str:
 
 def read_last_row(path: Path) -> Dict[str, str]:
     """The newest step in metrics.csv; nothing before the first one."""
-    try:
-        with path.open("rb") as file:
-            names = file.readline().decode()
-            file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
-            lines = file.read().decode().split("\n")[-2::-1]
-    except OSError:
-        return {}
-    rows = csv.DictReader([names, *lines])
-    return next((row for row in rows if row["loss"]), {})
+    with path.open("rb") as file:
+        names = file.readline().decode()
+        file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
+        lines = file.read().decode().split("\n")[-2::-1]
+    return next((row for row in csv.DictReader([names, *lines]) if row["loss"]), {})
 
 
-def make_result(folder: Path, summary: Dict[str, Any], error: Optional[PandoError]) -> Result:
+def make_result(folder: Path) -> Result:
     """Ray's Result. The checkpoint has the weights as final.safetensors."""
-    import pandas
+    summary = json.loads((folder / "run" / "summary.json").read_text())
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir(exist_ok=True)
     shutil.copyfile(folder / "run" / "final.safetensors", checkpoint / "final.safetensors")
     metrics = {key: value for key, value in summary.items() if isinstance(value, (int, float, str))}
-    return Result(metrics=metrics, checkpoint=Checkpoint.from_directory(checkpoint), error=error, path=str(folder),
+    return Result(metrics=metrics, checkpoint=Checkpoint.from_directory(checkpoint), error=None, path=str(folder),
                   metrics_dataframe=pandas.read_csv(folder / "run" / "metrics.csv"))
