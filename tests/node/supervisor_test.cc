@@ -254,6 +254,7 @@ TEST_CASE("a preloaded process that was killed comes back") {
   PreloadedHousehold household("echo $$; " + std::string(kForking));
   Supervisor& supervisor = household.supervisor;
   household.Await([&] { return supervisor.Running().contains("worker-0"); });
+  household.Await([&] { return household.ReadLog("preloaded").ends_with("forked\n"); });
   kill(household.ReadPid("preloaded"), SIGKILL);
   const auto lives = [&] { return std::ranges::count(household.ReadLog("preloaded"), '\n'); };
   household.Await([&] { return lives() == 3; });  // its number, "forked", its number
