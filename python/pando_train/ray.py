@@ -5,6 +5,7 @@ An actor starts its process as a child, which the kernel ends with the actor.
 """
 import csv
 import functools
+import itertools
 import json
 import os
 import secrets
@@ -48,6 +49,7 @@ class Spec:
     """How an actor starts its process."""
     role: str
     arguments: Tuple[str, ...]  # of the program pando; none: the process runs the pickled loop
+    first_arguments: Tuple[str, ...] = ()  # further ones at the first start
     files: Dict[str, bytes] = field(default_factory=dict)  # of its private folder: keys, the loop
     endpoint: str = ""
 
@@ -73,7 +75,7 @@ class Process:
         for name, content in spec.files.items():
             with open(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(content)
-        command = [find_program(), *spec.arguments]
+        command = [find_program(), *spec.arguments, *spec.first_arguments]
         if not spec.arguments:
             command = [sys.executable, "-c", RUN_LOOP, str(self._folder / LOOP)]
         elif spec.role == "server":  # the replicas of a shard are on two nodes
@@ -163,8 +165,7 @@ class Run:
                     return code
                 self._note_end(member, code)
             self._leave_draining_nodes()
-            path = self._folder / "run" / "metrics.csv"
-            row = read_last_row(path) if path.exists() else {}
+            row = read_last_row(self._folder / "run" / "metrics.csv")
             for column in self._gauges.keys() & row.keys():
                 self._gauges[column].set(float(row[column]), {"run": self._folder.name})
 
@@ -197,21 +198,21 @@ class Run:
                 return
         member.node = member.actor.node.remote()
         member.end = member.actor.run.remote(member.spec)
-        # A scheduler that died alone continues without the flag, with the members that it finds.
-        member.spec = replace(member.spec, arguments=tuple(w for w in member.spec.arguments if w != "--resume"))
+        if member.spec.first_arguments:  # a scheduler that died alone continues with the members that it finds
+            job = str(self._folder / "run" / "job.toml")  # has the model of a program
+            member.spec = replace(member.spec, arguments=(*member.spec.arguments, job), first_arguments=())
 
     def _note_end(self, member: Member, code: Optional[int]) -> None:
         reason = "its actor is lost" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
-        if code == BAD_INPUT:
-            raise PandoError(f"{member.name} ended with a bad flag, key or input: its messages are above")
         if code == COMPLETED or member.is_leaving:
             say(f"{member.name} has left the run")
             self._members.remove(member)
             return
         now = time.monotonic()
         member.deaths = [death for death in member.deaths if death > now - 60] + [now]
-        if len(member.deaths) > DEATHS_MAX:
-            raise PandoError(f"{member.name} died {len(member.deaths)} times in a minute: its messages are above")
+        if code == BAD_INPUT or len(member.deaths) > DEATHS_MAX:
+            raise PandoError(f"{member.name} died {len(member.deaths)} times in a minute, the last time with {reason}: "
+                             "its messages are above")
         member.end, member.start_at = None, now + (0 if code is None else POLL_S)
         say(f"{member.name} has ended ({reason}), and is started again")
 
@@ -256,18 +257,16 @@ class PandoTrainer:
         keys = make_keys(folder / "keys")
         if not ray.is_initialized():
             ray.init()
-        failures_left = self._run_config.failure_config.max_failures  # negative: no limit
-        while True:
+        for failures in itertools.count():
             code = self._run_once(folder, keys)
             if code == COMPLETED:
                 return make_result(folder)
             if code == INTERRUPTED:
                 raise PandoError(f"the run in {folder} was stopped: fit() with this name and storage_path continues it")
             cause = json.loads((folder / "run" / "summary.json").read_text())["failure"]
-            if failures_left == 0:
+            if failures == self._run_config.failure_config.max_failures:  # negative: no limit
                 raise RunFailed(cause)
             say(f"the run continues from its last snapshot, after a failure: {cause}")
-            failures_left -= 1
 
     def _run_once(self, folder: Path, keys: Dict[str, bytes]) -> int:
         """The scheduler's exit code."""
@@ -284,25 +283,25 @@ class PandoTrainer:
     def _add_processes(self, run: Run, folder: Path, keys: Dict[str, bytes]) -> None:
         endpoint = choose_endpoint()
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)  # has the folder
-        run.add(Spec("scheduler", self._scheduler_arguments(folder, endpoint)), {}, here)
+        run.add(self._make_scheduler(folder / "run", endpoint), {}, here)
         servers = run.add_group([self._server_resources] * self._server_count)
         while not servers.wait(10):
             say(f"waiting for nodes with room for {self._server_count} servers of {self._server_resources}")
         for i in range(self._server_count):
-            run.add(Spec("server", ("server", "--join", endpoint), keys), self._server_resources,
+            run.add(Spec("server", ("server", "--join", endpoint), files=keys), self._server_resources,
                     PlacementGroupSchedulingStrategy(servers, placement_group_bundle_index=i))
         arguments = ("worker", "--join", endpoint) if self._job else ()
         for _ in range(self._workers[1]):
-            run.add(Spec("worker", arguments, {**keys, LOOP: self._loop}, endpoint), self._worker_resources)
+            run.add(Spec("worker", arguments, (), {**keys, LOOP: self._loop}, endpoint), self._worker_resources)
 
-    def _scheduler_arguments(self, folder: Path, endpoint: str) -> Tuple[str, ...]:
-        run_dir = folder / "run"
-        words = ["scheduler", "--bind", endpoint, "--keys", str(folder / "keys"), "--run-dir", str(run_dir),
+    def _make_scheduler(self, run_dir: Path, endpoint: str) -> Spec:
+        words = ["scheduler", "--bind", endpoint, "--keys", str(run_dir.with_name("keys")), "--run-dir", str(run_dir),
                  "--workers", str(self._workers[0]), "--servers", str(self._server_count)]
         words += [f"--set={key}={json.dumps(value).strip(chr(34))}" for key, value in self._settings.items()]
-        if (run_dir / "scheduler.db").exists():  # the run has begun, and a program's model is in its job
-            return (*words, "--resume", str(self._job or run_dir / "job.toml"))
-        return (*words, str(self._job)) if self._job else (*words, "--model", "external", "--dataset", "external")
+        first = (str(self._job),) if self._job else ("--model", "external", "--dataset", "external")
+        if (run_dir / "scheduler.db").exists():  # all processes of an earlier fit() are gone
+            first = (str(self._job or run_dir / "job.toml"), "--resume")
+        return Spec("scheduler", tuple(words), first)
 
 
 def actor_options(bundle: Dict[str, float]) -> Dict[str, Any]:
@@ -382,7 +381,7 @@ def choose_endpoint() -> str:
 
 def read_last_row(path: Path) -> Dict[str, str]:
     """The newest step in metrics.csv; nothing before the first one."""
-    with path.open("rb") as file:
+    with open(path if path.exists() else os.devnull, "rb") as file:
         names = file.readline().decode()
         file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode().split("\n")[-2::-1]

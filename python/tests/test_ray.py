@@ -18,7 +18,7 @@ from support import ROOT, pando
 PROGRAM = os.environ.get("PANDO_PROGRAM", str(ROOT / "build" / "cli" / "pando"))
 LIBRARY = os.environ.get("PANDO_LIBRARY", str(ROOT / "build" / "embed" / "libpando_worker.so"))
 IS_BUILT = os.path.exists(PROGRAM) and os.path.exists(LIBRARY)
-STEPS, SNAPSHOT_EVERY = 400, 50
+STEPS, SNAPSHOT_EVERY, LOOP_STEPS = 400, 50, 200
 FLAGS = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", str(STEPS), "--set",
          "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=200", "--snapshot-every",
          str(SNAPSHOT_EVERY)]
@@ -32,7 +32,7 @@ def train(config):
     from support import F
     pando.seed(1)
     model = MAKERS["mlp"]()
-    run = pando.join(model, Pictures(), pando.SGD(lr=0.1), steps=20, global_batch=16, micro_batches=4)
+    run = pando.join(model, Pictures(), pando.SGD(lr=0.1), steps=LOOP_STEPS, global_batch=16, micro_batches=4)
     for x, y in run.loader():
         with run.micro_batch() as mb:
             if mb.step == config["fail_at"]:
@@ -166,10 +166,13 @@ class FitTest(RayCase):
         self.assertEqual(result.metrics["weights_hash"], self.expected_hash(job))
         self.assertEqual(result.metrics["rollbacks"], 0)
 
-    def test_a_train_loop(self):
+    def test_a_train_loop_whose_scheduler_dies(self):
         config = {"tests": str(ROOT / "python" / "tests"), "fail_at": None}
-        result = self.make_trainer(train, train_loop_config=config).fit()
-        self.assertEqual((result.metrics["steps"], result.error), (20, None))
+        finish = self.start(self.make_trainer(train, train_loop_config=config))
+        self.wait_for_step(20)
+        self.ray.actors["scheduler-0"].lose()
+        metrics = finish().metrics
+        self.assertEqual((metrics["steps"], metrics["rollbacks"]), (LOOP_STEPS, 0))
 
     def test_an_error_of_the_loop_ends_the_run_after_the_last_retry(self):
         config = {"tests": str(ROOT / "python" / "tests"), "fail_at": 7}
