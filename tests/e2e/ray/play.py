@@ -177,7 +177,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["job", "loop"])
     parser.add_argument("--speed", type=int, metavar="ROUNDS")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=9000)
     options = parser.parse_args()
     if importlib.util.find_spec("ray") is None:
         print(f"SKIPPED: {sys.executable} has no Ray: pip install 'ray[train]' torch", file=sys.stderr)
