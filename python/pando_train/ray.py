@@ -71,6 +71,7 @@ class Process:
 
     def run(self, spec: Spec) -> int:
         """Starts the process and waits for its end: its exit code, or minus the signal that ended it."""
+        self._child = None
         self._folder.mkdir(mode=0o700, exist_ok=True)
         for name, content in spec.files.items():
             with open(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -86,11 +87,10 @@ class Process:
         try:
             return self._child.wait()
         finally:
-            self._child = None
             shutil.rmtree(self._folder)
 
     def send(self, number: int) -> None:
-        """Sends a signal to the process, as soon as that has started."""
+        """Sends a signal to the process, as soon as that has started. Does nothing once it has ended."""
         while self._child is None:
             time.sleep(POLL_S / 10)
         self._child.send_signal(number)

@@ -101,6 +101,12 @@ class ErrorTest(RayCase):
 
 
 class PartsTest(RayCase):
+    def test_a_signal_to_a_process_that_has_ended_does_not_wait(self):
+        process = self.module.Process("worker-0", self.folder.name)
+        with mock.patch.object(self.module, "find_program", lambda: "true"):
+            self.assertEqual(process.run(self.module.Spec("worker", ("worker",))), 0)
+        process.send(signal.SIGKILL)
+
     def test_last_row(self):
         path = self.folder / "metrics.csv"
         self.assertEqual(self.module.read_last_row(path), {})
