@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -93,11 +95,7 @@ Status CopyState(const RunFolder& from, const RunFolder& to) {
   std::vector<std::string> names{"scheduler.db", "scheduler.db-wal", "metrics.csv",
                                  "events.jsonl", "init.safetensors", "engines.json",
                                  "snapshots"};
-  std::error_code unlisted;  // then TensorBoard lacks the beginning
-  for (const fs::directory_entry& entry : fs::directory_iterator(from.path(), unlisted)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kTensorBoardPrefix)) names.push_back(name);
-  }
+  std::ranges::move(FindTensorBoardFiles(from.path()), std::back_inserter(names));
   for (const std::string& name : names) {
     const fs::path source = fs::path(from.path()) / name;
     std::error_code error;

@@ -46,10 +46,7 @@ void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
   RunFolder::Open(folder).DropKeys();
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().starts_with(kTensorBoardPrefix))
-      fs::remove(entry.path(), ignored);
-  }
+  for (const std::string& name : FindTensorBoardFiles(folder)) fs::remove(folder / name, ignored);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
   }
@@ -114,6 +111,16 @@ std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::str
   parts.tm_year -= 1900;
   parts.tm_mon -= 1;
   return std::chrono::system_clock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(ms);
+}
+
+std::vector<std::string> FindTensorBoardFiles(const std::string& run_dir) {
+  std::vector<std::string> names;
+  std::error_code unlisted;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir, unlisted)) {
+    std::string name = entry.path().filename();
+    if (name.starts_with(kTensorBoardPrefix)) names.push_back(std::move(name));
+  }
+  return names;
 }
 
 void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {

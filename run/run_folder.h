@@ -27,6 +27,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/atomic_file.h"
 #include "common/status.h"
@@ -40,6 +41,8 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
 
 // Of the files that TensorBoard reads (run/tensorboard_file.h).
 inline constexpr std::string_view kTensorBoardPrefix = "events.out.tfevents.";
+// Their names in a run folder; none of a folder that cannot be listed.
+std::vector<std::string> FindTensorBoardFiles(const std::string& run_dir);
 
 class RunFolder {
  public:
