@@ -247,6 +247,8 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
        "for both or for none"},
       {!is_external && (IsDeclared(job_) || !job_.eval_sums.empty()),
        "model.tensors and eval.sums are of an external model, but {model.name}; leave them out"},
+      {!is_external && (job_.preload || !job_.command.empty()),
+       "run.command and run.preload are of an external model, but {model.name}; leave them out"},
       {is_external && job_.strategy != Strategy::kParameterServers,
        "{model.name} trains with servers, but {run.strategy}; give ps"},
       {is_external && job_.parameter_residency != ParameterResidency::kAll,
