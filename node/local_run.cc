@@ -37,7 +37,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kScheduler = "scheduler";
-constexpr const char* kPreloaded = "preloaded";
 // From the request to stop until the rest is killed: a second on the user's watch, with a margin.
 constexpr std::chrono::milliseconds kStopGrace{800};
 // The scheduler of a run that has begun first stores a snapshot: LastSnapshot::kPatience, and more.
@@ -287,11 +286,9 @@ Status LocalRun::StartNodes() {
 Status LocalRun::StartPrograms() {
   const uint32_t count = args_.attach_file.empty() ? args_.job.workers : 0;
   if (count > 0 && args_.worker.is_preloaded) {
-    PANDO_RETURN_IF_ERROR(supervisor_.StartPreloaded(
-        PreloadedSpec(args_.worker, {.name = kPreloaded,
-                                     .title = "the preloaded process",
-                                     .log_path = folder_.LogPath(kPreloaded),
-                                     .variables = KeysVariables(keys_)})));
+    PANDO_RETURN_IF_ERROR(supervisor_.StartPreloaded(PreloadedSpec(
+        args_.worker,
+        {.log_path = folder_.LogPath(kPreloadedName), .variables = KeysVariables(keys_)})));
   }
   for (uint32_t rank = 0; rank < count; ++rank)
     PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {}));

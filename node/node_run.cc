@@ -131,9 +131,7 @@ Status NodeRun::StartAll() {
 Status NodeRun::Preload() {
   const bool has_no_log = args_.log_dir.empty();
   return supervisor_.StartPreloaded(
-      PreloadedSpec(args_.worker, {.name = "preloaded",
-                                   .title = "the preloaded process",
-                                   .log_path = LogPath("preloaded"),
+      PreloadedSpec(args_.worker, {.log_path = LogPath(kPreloadedName),
                                    .keeps_stderr = has_no_log,
                                    .keeps_stdout = has_no_log,
                                    .variables = KeysVariables(args_.keys)}));

@@ -24,6 +24,7 @@ struct WorkerProgram {
 // PANDO_SCHEDULER; its rank in PANDO_RANK (empty: any).  REQUIRES: there is a program.
 void RunProgram(const WorkerProgram& program, const std::string& endpoint,
                 std::optional<uint32_t> rank, ProcessSpec* spec);
+inline constexpr const char* kPreloadedName = "preloaded";  // and of its log
 // The process that workers are forked from; its log goes where `spec` says.
 ProcessSpec PreloadedSpec(const WorkerProgram& program, ProcessSpec spec);
 

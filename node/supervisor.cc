@@ -323,9 +323,13 @@ Status Supervisor::Start(const ProcessSpec& spec, Role role) {
 void Supervisor::SetSpec(const ProcessSpec& spec) { kept_.at(spec.name).spec = spec; }
 
 bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
-  std::vector<int> watched(fds.begin(), fds.end());
-  if (preload_) watched.push_back(preload_->fd());
-  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), watched);
+  std::vector<int> watched;
+  if (preload_) {
+    watched.assign(fds.begin(), fds.end());
+    watched.push_back(preload_->fd());
+    fds = watched;
+  }
+  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), fds);
   RunDue(Clock::now());
   return has_happened || Clock::now() < deadline;
 }
