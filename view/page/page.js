@@ -1,0 +1,197 @@
+// The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
+import { forgetColors, makeCharts } from "./charts.js";
+import { confirmFirst, find, keyed, make, setText } from "./dom.js";
+import { renderComparison, renderHeader, renderTabs } from "./header.js";
+import { renderPanels } from "./panels.js";
+import { Run } from "./run.js";
+
+const RENDER_MS = 500;  // at most two drawings a second
+const RETRY_MS = 5000;  // where the browser does not connect again itself
+const LOG_MS = 2000;
+const NOTICE_MS = 8000;
+
+let runs = [];
+let selected = null;  // null: all runs
+let connection = "lost";
+let timer = null;
+let renderedAt = -RENDER_MS;
+const view = { byTime: false, isLog: false, isSmooth: true, zoom: null };
+const charts = makeCharts(view, redraw);
+
+// ---- the stream -----------------------------------------------------------------------------------
+function connect() {
+  const stream = new EventSource("/api/stream");
+  stream.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
+  stream.addEventListener("update", (event) => onUpdate(JSON.parse(event.data)));
+  stream.onopen = () => { connection = "live"; renderSoon(); };
+  stream.onerror = () => {
+    connection = "lost";
+    renderSoon();
+    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS);
+  };
+}
+
+function onHello(hello) {
+  setText(find("version"), hello.version ?? "");
+  const isFirst = runs.length === 0;
+  runs = (hello.runs ?? []).map((info) => {
+    const known = runs.find((run) => run.id === info.run);
+    known?.learn(info, hello.columns);
+    return known ?? new Run(info, hello.columns);
+  });
+  if (isFirst) selectByAddress();
+  else if (!runs.includes(selected)) selected = runs.length === 1 ? runs[0] : null;
+  renderNow();
+}
+
+function onUpdate(update) {
+  runs.find((run) => run.id === update.run)?.apply(update);
+  renderSoon();
+}
+
+function renderConnection() {
+  const shown = selected ? [selected] : runs;
+  const isEnded = shown.length > 0 && shown.every((run) => run.isEnded);
+  const state = isEnded ? "ended" : connection;
+  const texts = { live: "live", ended: "ended",
+    lost: runs.length === 0 ? "connecting" : "connection lost" };
+  find("connection").dataset.state = state;
+  setText(find("connection"), texts[state]);
+}
+
+// ---- drawing --------------------------------------------------------------------------------------
+function renderSoon() {
+  timer ??= setTimeout(renderNow, Math.max(0, renderedAt + RENDER_MS - performance.now()));
+}
+
+function renderNow() {
+  clearTimeout(timer);
+  timer = null;
+  if (document.hidden) return;
+  renderedAt = performance.now();
+  renderConnection();
+  renderTabs(runs, selected, select);
+  for (const part of document.querySelectorAll(".one-run")) part.hidden = !selected && runs.length > 0;
+  find("all-runs").hidden = Boolean(selected) || runs.length === 0;
+  find("zoom-reset").hidden = view.zoom === null;
+  if (selected) {
+    renderHeader(selected);
+    renderPanels(selected, { openLog, drain });
+    document.title = `${selected.name}: ${find("step").textContent} – pando`;
+  } else {
+    renderComparison(runs, select);
+    document.title = "pando";
+  }
+  for (const chart of charts) chart.show(selected ? [selected] : runs);
+}
+
+// After a change of how the charts look.
+function redraw() {
+  for (const chart of charts) chart.isDirty = true;
+  renderNow();
+}
+
+// ---- what the user chooses ------------------------------------------------------------------------
+function select(run) {
+  selected = run;
+  view.zoom = null;
+  history.replaceState(null, "", run ? `#run-${run.id}` : "#all");
+  redraw();
+}
+
+function selectByAddress() {
+  const named = runs.find((run) => location.hash === `#run-${run.id}`);
+  selected = named ?? (runs.length === 1 ? runs[0] : null);
+}
+
+function listen() {
+  for (const input of document.querySelectorAll("input[name=x]")) {
+    input.onchange = () => {
+      view.byTime = input.value === "time";
+      view.zoom = null;
+      redraw();
+    };
+  }
+  for (const input of document.querySelectorAll("input[name=loss-scale]")) {
+    input.onchange = () => { view.isLog = input.value === "log"; redraw(); };
+  }
+  find("smooth").onchange = (event) => { view.isSmooth = event.target.checked; redraw(); };
+  find("zoom-reset").onclick = () => { view.zoom = null; redraw(); };
+  find("snapshot").onclick = () => control("snapshot", { run: selected.id });
+  find("stop").onclick = () => stop(selected);
+  find("log-name").onchange = () => loadLog();
+  find("log-dialog").onclose = () => clearInterval(log.timer);
+  document.addEventListener("visibilitychange", renderNow);
+  addEventListener("scroll", renderSoon, { passive: true });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    forgetColors();
+    redraw();
+  });
+}
+
+// ---- control --------------------------------------------------------------------------------------
+function drain(run, node) {
+  const question = `Drain ${node.name} of ${run.name}? Others take over its work, then it leaves.`;
+  confirmFirst(question, "Drain", () =>
+    control("drain", { run: run.id, node: String(node.name).replaceAll(" ", "-") }));
+}
+
+function stop(run) {
+  const question = `Stop ${run.name}? It stores a snapshot and ends; pando resume continues it.`;
+  confirmFirst(question, "Stop the run", () => control("stop", { run: run.id }));
+}
+
+async function control(path, body) {
+  try {
+    const answer = await fetch(`/api/${path}`, { method: "POST", body: JSON.stringify(body),
+      headers: { "Content-Type": "application/json", "X-Pando": "1" } });
+    const reply = await answer.json().catch(() => ({}));
+    notice(reply.text ?? reply.error ?? `The answer has status ${answer.status}.`, answer.ok);
+  } catch {
+    notice(`No answer to ${path}: the connection is lost.`, false);
+  }
+}
+
+let noticeTimer = null;
+function notice(text, isGood) {
+  clearTimeout(noticeTimer);
+  setText(find("notice"), text);
+  find("notice").dataset.state = isGood ? "good" : "bad";
+  find("notice").hidden = false;
+  noticeTimer = setTimeout(() => { find("notice").hidden = true; }, NOTICE_MS);
+}
+
+// ---- logs -----------------------------------------------------------------------------------------
+const log = { run: null, timer: null };
+
+function openLog(run, name) {
+  log.run = run;
+  setText(find("log"), "");
+  keyed(find("log-name"), run.logs, (own) => own, (own) => make("option", { value: own }, own), () => {});
+  find("log-name").value = name;
+  if (!find("log-dialog").open) find("log-dialog").showModal();
+  clearInterval(log.timer);
+  log.timer = setInterval(() => { if (!document.hidden && !log.run.isEnded) loadLog(); }, LOG_MS);
+  loadLog();
+}
+
+async function loadLog() {
+  const [own, name] = [log.run, find("log-name").value];
+  let text;
+  try {
+    const query = new URLSearchParams({ run: own.id, name });
+    const answer = await fetch(`/api/log?${query}`);
+    text = await answer.text();
+  } catch {
+    text = "The log cannot be read: the connection is lost.";
+  }
+  if (own !== log.run || name !== find("log-name").value) return;  // another one was chosen meanwhile
+  const box = find("log");
+  const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 20;
+  setText(box, text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, "") || "The log is empty.");
+  if (isAtEnd) box.scrollTop = box.scrollHeight;
+}
+
+listen();
+connect();
+renderNow();

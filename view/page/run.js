@@ -1,0 +1,176 @@
+// Run: what the page knows of one run, from the updates of the stream. Nothing here draws.
+import { finite, milliseconds } from "./format.js";
+
+export const ROWS_MAX = 4000;
+const EVENTS_MAX = 1000;
+const FAULTS_MAX = 1000;
+const FAULT_KEYS = ["action", "target", "step", "injected_ms", "detected_ms", "detected_by",
+  "recovered_ms"];
+const BUSY_PHASES = ["gathering", "training"];
+const ENDED_PHASES = ["completed", "interrupted", "failed"];
+
+// Half of `rowsMax` rows, evenly spread over the steps, if there are more than `rowsMax`. The newest
+// stays. The first cell of a row is its step.
+export function thin(rows, rowsMax) {
+  if (rows.length <= rowsMax) return rows;
+  const [first, newest] = [rows[0][0], rows.at(-1)];
+  const width = (newest[0] - first) / (rowsMax / 2);
+  let last = -1;
+  return rows.filter((row) => {
+    const before = last;
+    last = Math.floor((row[0] - first) / width);
+    return last > before || row === newest;
+  });
+}
+
+export class Run {
+  constructor(info, columns) {
+    this.learn(info, columns);
+    this.clear();
+    this.status = null;
+    this.statusError = "";
+    this.nodes = [];  // the last ones known: a scheduler that restarts does not answer
+    this.strips = [];
+    this.logs = [];
+    this.isKnown = false;  // no update yet
+    this.version = 0;  // of what the charts show
+  }
+
+  learn(info, columns) {
+    this.info = info;
+    this.columns = columns ?? [];  // of metrics.csv
+  }
+
+  clear() {
+    this.rows = [];
+    this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss]
+    this.events = [];
+    this.faults = [];
+    this.summary = null;
+  }
+
+  apply(update) {
+    this.isKnown = true;
+    if (update.replace) this.clear();
+    if (update.replace || update.rows?.length || update.evaluations?.length) ++this.version;
+    this.setStatus(update.status ?? null, update.status_error);
+    if (update.summary) this.summary = update.summary;
+    if (update.strips) this.strips = update.strips;
+    if (update.logs) this.logs = update.logs;
+    this.addRows(update.rows ?? []);
+    this.addEvaluations(update.evaluations ?? []);
+    this.addEvents(update.events ?? []);
+    for (const fault of this.status?.faults ?? []) this.addFault(fault);
+    for (const fault of update.summary?.faults ?? []) this.addFault(fault);
+  }
+
+  setStatus(status, error) {
+    this.status = status;
+    this.statusError = status ? "" : error ?? "";
+    if (!status) return;
+    this.nodes = Array.isArray(status.nodes) ? status.nodes : [];
+    if (BUSY_PHASES.includes(status.phase)) this.summary = null;  // `pando resume` goes on
+  }
+
+  addRows(rows) {
+    const elapsed = this.columns.indexOf("elapsed_seconds");
+    for (const cells of rows) {
+      const row = cells.map(finite);
+      const before = this.rows.at(-1);
+      if (row[0] == null || (before && row[0] <= before[0])) continue;
+      row[elapsed] ??= before?.[elapsed] ?? 0;
+      this.rows.push(row);
+    }
+    this.rows = thin(this.rows, ROWS_MAX);
+  }
+
+  // Of a version that is evaluated again the last row counts.
+  addEvaluations(evaluations) {
+    for (const cells of evaluations) {
+      const row = cells.map(finite);
+      if (row[0] == null) continue;
+      const at = this.evaluations.findLastIndex((known) => known[0] <= row[0]);
+      const isAgain = at >= 0 && this.evaluations[at][0] === row[0];
+      this.evaluations.splice(isAgain ? at : at + 1, isAgain ? 1 : 0, row);
+    }
+    this.evaluations = thin(this.evaluations, ROWS_MAX);
+  }
+
+  addEvents(events) {
+    for (const event of events) {
+      if (event?.event === "fault") this.addFault(event.details);
+      else if (event) this.events.push(event);
+    }
+    this.events = this.events.slice(-EVENTS_MAX);
+  }
+
+  // The same fault comes again once more of it is known.
+  addFault(fault) {
+    if (finite(fault?.detected_ms) === null && finite(fault?.injected_ms) === null) return;
+    const isEqual = (a, b) => finite(a) !== null && a === b;
+    const known = this.faults.findLast((other) => other.target === fault.target &&
+      (isEqual(other.detected_ms, fault.detected_ms) || isEqual(other.injected_ms, fault.injected_ms)));
+    if (known && FAULT_KEYS.every((key) => (fault[key] ?? known[key]) === known[key])) return;
+    ++this.version;
+    if (!known) this.faults = [...this.faults, { ...fault }].slice(-FAULTS_MAX);
+    else for (const key of FAULT_KEYS) known[key] = fault[key] ?? known[key];
+  }
+
+  // ---- what is shown -----------------------------------------------------------------------------
+  get id() { return this.info.run; }
+  get name() { return String(this.info.name || this.info.folder || `run ${this.id}`); }
+  get model() { return this.status?.model ?? this.summary?.model ?? this.info.model ?? ""; }
+  get dataset() { return this.status?.dataset ?? this.summary?.dataset ?? this.info.dataset ?? ""; }
+  get evaluatedOn() { return this.info.evaluated_on || "test"; }
+  get isEnded() { return Boolean(this.summary); }
+
+  get phase() {
+    if (this.summary) return ENDED_PHASES.find((p) => p === this.summary.status) ?? "ended";
+    if (this.status) return this.status.phase || "unknown";
+    return this.isKnown ? "no answer" : "connecting";
+  }
+
+  // The newest value of a column of metrics.csv.
+  newest(column) {
+    return this.rows.at(-1)?.[this.columns.indexOf(column)] ?? null;
+  }
+
+  get step() {
+    return finite(this.status?.step) ?? finite(this.summary?.steps) ?? this.newest("step");
+  }
+
+  get stepCount() {
+    const ofJob = /^\s*steps\s*=\s*(\d+)/m.exec(this.info.job ?? "");
+    return finite(this.status?.step_count) ?? (ofJob && Number(ofJob[1]) > 0 ? Number(ofJob[1]) : null);
+  }
+
+  get secondsLeft() {
+    const stepMs = this.newest("step_ms");
+    if (this.phase !== "training" || !stepMs || this.stepCount === null) return null;
+    return Math.max(0, this.stepCount - this.step) * stepMs / 1000;
+  }
+
+  // The values of a column are zero where a program's model does not report it.
+  isUnreported(values) {
+    return this.model === "external" && values.every((value) => !value);
+  }
+}
+
+// ---- faults ---------------------------------------------------------------------------------------
+// From the detection until the run had recovered; null: not yet.
+export function recoveryMs(fault) {
+  const isKnown = finite(fault.recovered_ms) !== null && finite(fault.detected_ms) !== null;
+  return isKnown ? Math.max(0, fault.recovered_ms - fault.detected_ms) : null;
+}
+
+export function noticedText(fault) {
+  if (finite(fault.detected_ms) === null) return "not noticed yet";
+  const by = fault.detected_by ? `by ${fault.detected_by}` : "yes";
+  if (finite(fault.injected_ms) === null) return by;
+  return `${by}, after ${milliseconds(Math.max(0, fault.detected_ms - fault.injected_ms))}`;
+}
+
+export function recoveredText(fault) {
+  const ms = recoveryMs(fault);
+  return ms === null ? "not recovered yet" : `after ${milliseconds(ms)}`;
+}
