@@ -8,6 +8,7 @@
 #     plots   Matplotlib, for the plots of `pando bench report`
 #     fuzz    clang with libFuzzer, for tools/fuzz.sh: only if it is named
 #     torch   Debian's PyTorch, for the tests of python/: only if it is named
+#     view    Chromium and Prometheus, for the tests of `pando view`: only if it is named
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -27,6 +28,7 @@ groups[fuzz]="clang-14 libclang-rt-14-dev"
 groups[plots]="python3-matplotlib"
 # Without a BLAS library torch multiplies matrices at a twentieth of the speed.
 groups[torch]="python3-torch python3-torchvision libopenblas0-serial"
+groups[view]="chromium prometheus"
 
 case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 [ $# -gt 0 ] || set -- build test lint plots
@@ -34,7 +36,7 @@ case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 packages=()
 for group in "$@"; do
   [ -n "${groups[$group]:-}" ] ||
-    die "unknown group '$group': expected build, test, lint, plots, fuzz or torch"
+    die "unknown group '$group': expected build, test, lint, plots, fuzz, torch or view"
   read -r -d '' -a more <<<"${groups[$group]}" || true
   packages+=("${more[@]}")
 done
