@@ -1,0 +1,231 @@
+"""Drives the page of `pando view` in a headless Chromium beside a real run with faults (docs/testing.md).
+
+    tests/e2e/view/page_test.py PANDO [--screenshots FOLDER]
+
+A server and the scheduler are killed, a worker is drained, and the page stops the run. Then it opens the ended run
+again, beside one of 100,000 steps. FOLDER gets pictures of the page: light, dark and on a phone. Exit code 77: there
+is no Chromium.
+"""
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Optional, Union
+
+from chromium import Chromium, Page, find_chromium
+from viewed_run import ViewedRun
+
+SKIPPED = 77
+SERVER_KILLED_AT, SCHEDULER_KILLED_AT = 1000, 2500  # steps
+CHAOS = f"kill server 0 at step {SERVER_KILLED_AT}; kill scheduler at step {SCHEDULER_KILLED_AT}"
+STEPS_BETWEEN = 200
+NODES = {"worker 0", "worker 1", "server 0", "server 1"}
+CHARTS = ["loss", "accuracy", "lr", "speed"]
+LONG_RUN_STEPS = 100_000
+LONG_RUN_EVALUATED_EVERY = 1000
+POINTS_MIN, POINTS_MAX = 500, 4000  # of the long run's curves: the page thins its rows
+RECEIVED_BYTES_MAX = 5_000_000
+# A bound against hanging. The aim is 1 s; this test does not measure on a quiet machine.
+FIRST_PAINT_MS_MAX = 10_000
+DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
+
+STATE = "document.getElementById('connection')?.dataset.state"
+STEP = r"Number(document.getElementById('step').textContent.match(/\d[\d,]*/)?.[0].replaceAll(',', ''))"
+NODES_SHOWN = "[...document.querySelectorAll('#cluster tr[data-node]')].map(row => row.dataset.node)"
+STRIPS_SHOWN = "[...document.querySelectorAll('#strips [data-strip]')].map(strip => strip.dataset.strip)"
+FAULTS_SHOWN = """[...document.querySelectorAll('#faults [data-fault]')].map(
+    fault => [fault.dataset.fault + ' ' + fault.textContent, Number(fault.dataset.recoveredMs)])"""
+FIRST_PAINT_MS = """performance.getEntriesByType('paint').filter(
+    entry => entry.name == 'first-contentful-paint').map(entry => entry.startTime)[0]"""
+LONGEST_TASK_MS = """new Promise(done => {
+  new PerformanceObserver(list => done(Math.max(...list.getEntries().map(task => task.duration))))
+      .observe({type: 'longtask', buffered: true});
+  setTimeout(() => done(0), 1000);  // without long tasks the observer is never called
+})"""
+
+
+class Watcher:
+    """A page that shows a run, and what a reader sees on it."""
+
+    def __init__(self, run: ViewedRun, page: Page):
+        self.run, self.page = run, page
+
+    def wait(self, is_done: Union[str, Callable[[], Any]], what: str) -> None:
+        """Until an expression of the page or a function's result is true."""
+        try:
+            self.run.wait(lambda: self.page.evaluate(is_done) if isinstance(is_done, str) else is_done(), what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nthe page has {self.describe()}") from error
+
+    def describe(self) -> str:
+        text = self.page.evaluate("document.body.innerText")
+        return f"the errors {self.page.errors} and the text\n{text[:4000]}"
+
+    def step(self) -> int:
+        return self.page.evaluate(STEP) or 0
+
+    def points(self) -> list[int]:
+        """Of each chart; 0: it has none, or it is missing."""
+        ids = json.dumps([f"chart-{name}" for name in CHARTS])
+        return self.page.evaluate(f"{ids}.map(id => Number(document.getElementById(id)?.dataset.points || 0))")
+
+    def has_recovered(self, node: str) -> bool:
+        return any(node in text and recovered_ms and recovered_ms > 0
+                   for text, recovered_ms in self.page.evaluate(FAULTS_SHOWN))
+
+    def is_live(self) -> bool:
+        return self.page.evaluate(STATE) == "live"
+
+    def go_on(self) -> None:
+        """The run makes steps, and the page shows them."""
+        step = self.step() + STEPS_BETWEEN
+        self.wait(lambda: self.is_live() and self.step() >= step, f"the page is live and shows step {step}")
+
+    def order(self, action: str, **body: Any) -> None:
+        """Sends it as the page's buttons do."""
+        status, answer = self.page.evaluate(f"""fetch('/api/{action}', {{
+            method: 'POST', headers: {{'Content-Type': 'application/json', 'X-Pando': '1'}},
+            body: {json.dumps(json.dumps(body))}}}).then(async answer => [answer.status, await answer.json()])""")
+        assert status == 200 and answer.get("text"), f"{action}: {status} {answer}"
+
+    def check_phone(self) -> None:
+        self.page.set_viewport(*PHONE, is_phone=True)
+        self.page.await_frames()
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE[0], f"on a phone of {PHONE[0]} pixels the page has a width of {width}"
+        self.page.set_viewport(*DESKTOP)
+
+    def check_costs(self, what: str) -> None:
+        assert not self.page.errors, f"the console of {what} has errors:\n" + "\n".join(self.page.errors)
+        self.wait(f"{FIRST_PAINT_MS} > 0", "the page is painted")
+        first_paint_ms = self.page.evaluate(FIRST_PAINT_MS)
+        longest_task_ms = self.page.evaluate(LONGEST_TASK_MS)
+        print(f"{what}: first paint after {first_paint_ms:.0f} ms, {self.page.received_bytes} bytes received, "
+              f"longest task {longest_task_ms:.0f} ms, points {self.points()}", flush=True)
+        assert first_paint_ms <= FIRST_PAINT_MS_MAX, f"first paint after {first_paint_ms} ms"
+        assert 0 < self.page.received_bytes <= RECEIVED_BYTES_MAX, f"{self.page.received_bytes} bytes received"
+
+    def take_screenshots(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for scheme in ("light", "dark"):
+            self.page.set_color_scheme(scheme)
+            self.page.take_screenshot(folder / f"page-{scheme}.png")
+        self.page.set_color_scheme("light")
+        self.page.set_viewport(*PHONE, is_phone=True)
+        self.page.take_screenshot(folder / "page-phone.png")
+        self.page.set_viewport(*DESKTOP)
+
+
+def watch_start(watcher: Watcher) -> None:
+    watcher.wait(watcher.is_live, "the page is live")
+    step = watcher.step()
+    assert step < SCHEDULER_KILLED_AT, f"the page was opened at step {step}, after the faults: let them come later"
+    address = watcher.page.evaluate("location.href")
+    assert "token" not in address, f"the token stays in the address: {address}"
+    watcher.wait(lambda: set(watcher.page.evaluate(NODES_SHOWN)) >= NODES, "the cluster has all processes")
+    watcher.wait(lambda: set(watcher.page.evaluate(STRIPS_SHOWN)) >= NODES, "each process has a strip")
+    watcher.wait(lambda: min(watcher.points()) > 0, "each chart has points")
+    first = watcher.points()
+    watcher.wait(lambda: all(now > before for now, before in zip(watcher.points(), first)), "the curves grow")
+
+
+def watch_faults(watcher: Watcher) -> None:
+    for node in ("server 0", "scheduler"):
+        watcher.wait(lambda: watcher.has_recovered(node), f"{node} is a fault with its recovery time")
+        watcher.go_on()
+        print(f"step {watcher.step()}: {node} was killed and has recovered", flush=True)
+    watcher.wait(lambda: set(watcher.page.evaluate(NODES_SHOWN)) >= NODES, "all processes are in the cluster again")
+
+
+def watch_orders(watcher: Watcher) -> None:
+    watcher.run.command("drain", watcher.run.run_dir, "worker-1")
+    watcher.wait(lambda: "worker 1" not in watcher.page.evaluate(NODES_SHOWN), "the drained worker leaves")
+    watcher.go_on()
+    print(f"step {watcher.step()}: worker 1 is drained", flush=True)
+    log = watcher.page.evaluate("fetch('/api/log?run=0&name=worker-0').then(async answer => [answer.status, "
+                                "answer.headers.get('Content-Type'), await answer.text()])")
+    assert log[0] == 200 and log[1].startswith("text/plain"), f"the log of worker 0: {log}"
+    watcher.order("snapshot", run=0)
+    watcher.wait("document.getElementById('evaluations').textContent.trim() != ''", "the evaluations are shown")
+    watcher.wait("document.getElementById('job').textContent.includes('global_batch')", "the job is shown")
+
+
+def watch_end(watcher: Watcher) -> None:
+    watcher.run.may_end.add("train")
+    watcher.order("stop", run=0)
+    watcher.run.await_end()
+    watcher.wait(f"{STATE} == 'ended'", "the page shows the end")
+    watcher.wait("document.getElementById('confusion').textContent.trim() != ''", "the confusion matrix is shown")
+
+
+def make_long_run(run_dir: Path, long_dir: Path) -> None:
+    """A copy of an ended run, with the metrics of 100,000 steps."""
+    shutil.copytree(run_dir, long_dir, ignore=shutil.ignore_patterns("snapshots", "*.safetensors", "*.db*"))
+    header = (run_dir / "metrics.csv").read_text().split("\n")[0]
+    with (long_dir / "metrics.csv").open("w") as rows:
+        rows.write(header + "\n")
+        for step in range(1, LONG_RUN_STEPS + 1):
+            epoch, elapsed_s, accuracy = step / 15, step / 200, step / (step + 1000)
+            rows.write(f"{step},{epoch:.6g},{2.3 / (1 + step / 500):.6g},{accuracy:.6g},0.001,{25000 + step % 997}.25,"
+                       f"25600.5,{elapsed_s:.3f},5.125,0.010,0.250,0.0,0.0,,\n")
+            if step % LONG_RUN_EVALUATED_EVERY == 0:
+                rows.write(f"{step},{epoch:.6g},,,,,,{elapsed_s:.3f},,,,,,{accuracy:.6g},0.25\n")
+
+
+def view_ended_runs(run: ViewedRun, browser: Chromium, steps: int) -> None:
+    """Two in one page: a long one and the one that was stopped."""
+    long_dir = run.folder / "long"
+    make_long_run(run.run_dir, long_dir)
+    watcher = Watcher(run, browser.open(run.start_viewer("long-viewer", long_dir, run.run_dir)))
+    watcher.wait(f"{STATE} == 'ended'", "the page shows the end")
+    watcher.wait(lambda: min(watcher.points()) > 0, "each chart has points")
+    points = watcher.points()[0]
+    assert POINTS_MIN <= points <= POINTS_MAX, f"{points} points for {LONG_RUN_STEPS} steps"
+    watcher.check_costs(f"{LONG_RUN_STEPS} steps")
+    tabs = watcher.page.evaluate("document.getElementById('run-tabs').childElementCount")
+    assert tabs >= 2, f"two runs have {tabs} tabs"
+    watcher.page.evaluate("[...document.querySelectorAll('#run-tabs button, #run-tabs a')][1].click()")
+    watcher.wait(lambda: watcher.step() == steps, f"the second run's tab shows step {steps}")
+    assert not watcher.page.errors, f"the console has errors: {watcher.page.errors}"
+
+
+def play(run: ViewedRun, browser: Chromium, screenshots: Optional[Path]) -> None:
+    run.start_training("--chaos", CHAOS)
+    watcher = Watcher(run, browser.open(run.start_viewer("viewer", run.run_dir)))
+    watcher.page.set_viewport(*DESKTOP)
+    watch_start(watcher)
+    watch_faults(watcher)
+    watcher.check_phone()
+    if screenshots:
+        watcher.take_screenshots(screenshots)
+    watch_orders(watcher)
+    watch_end(watcher)
+    watcher.check_costs("a run with faults")
+    steps, _ = run.weights()
+    view_ended_runs(run, browser, steps)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pando", type=os.path.abspath)
+    parser.add_argument("--screenshots", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    if find_chromium() is None:
+        print("SKIPPED: there is no Chromium: tools/setup.sh view installs it", file=sys.stderr)
+        return SKIPPED
+    with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        run = ViewedRun(options.pando, folder)
+        try:
+            with Chromium(folder / "browser") as browser:
+                play(run, browser, options.screenshots)
+        finally:
+            run.kill_all()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
