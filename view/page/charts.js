@@ -198,8 +198,7 @@ class Chart {
   }
 
   xRange(low, high) {
-    if (low === null || high === null) return [0, 1];
-    return low === high ? [low - 1, high + 1] : [low, high];
+    return low === null ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
   }
 
   series({ color: own, width, alpha, dash, hasDots }) {

@@ -7,8 +7,7 @@ import { Run } from "./run.js";
 
 const RENDER_MS = 500;  // at most two drawings a second
 const RETRY_MS = 5000;  // where the browser does not connect again itself
-const LOG_MS = 2000;
-const NOTICE_MS = 8000;
+const [LOG_MS, NOTICE_MS] = [2000, 8000];
 
 let runs = [];
 let selected = null;  // null: all runs

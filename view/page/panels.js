@@ -33,6 +33,7 @@ function renderCluster(run, actions) {
   const nodes = run.isEnded ? [] : [...run.nodes].sort((a, b) =>
     (order[a.role] ?? 3) - (order[b.role] ?? 3) || (a.rank ?? 0) - (b.rank ?? 0));
   setText(find("cluster-note"), clusterText(run, nodes));
+  find("cluster").hidden = nodes.length === 0;
   find("cluster").classList.toggle("stale", !run.status);
   keyed(find("cluster").tBodies[0], nodes, (node) => `${run.id} ${node.name}`,
     (node) => makeNodeRow(run, node, actions), (row, node) => fillNodeRow(row, run, node));
@@ -40,7 +41,7 @@ function renderCluster(run, actions) {
 
 function clusterText(run, nodes) {
   if (run.isEnded) return "The run has ended: no process is left.";
-  if (!run.status) return `No scheduler answers. ${run.statusError}${nodes.length ? " Last known:" : ""}`;
+  if (!run.status) return ["No scheduler answers", run.statusError].filter(Boolean).join(": ");
   const has = (role) => nodes.filter((node) => node.role === role).length;
   const hosts = new Set(nodes.map((node) => node.host)).size;
   const snapshot = run.status.snapshots?.at?.(-1)?.version;
@@ -69,7 +70,7 @@ function fillNodeRow(row, run, node) {
   name.disabled = !run.logs.includes(logName(node));
   setText(badge, node.health ?? "unknown");
   badge.dataset.state = { ready: "good", suspect: "bad" }[node.health] ?? "warn";
-  drain.hidden = !run.info.can_control || Boolean(node.draining) || node.health === "leaving";
+  drain.hidden = !run.info.can_control || !run.status || Boolean(node.draining) || node.health === "leaving";
   const waits = format.finite(node.waiting_ms) === null ? "" : ` for ${format.milliseconds(node.waiting_ms)}`;
   const replicas = [node.primaries, node.backups, node.syncing].map((n) => n ?? 0).join(" / ");
   const lines = Object.entries(node.lines ?? {}).filter(([, n]) => n > 0).map(([kind, n]) => `${kind} ${n}`);
@@ -84,7 +85,7 @@ function fillNodeRow(row, run, node) {
 const kindOf = (activity) => ACTIVITIES.find(([, words]) => words.test(activity)) ?? ACTIVITIES.at(-1);
 
 function renderStrips(run) {
-  const end = Math.max(0, ...run.strips.flatMap(({ spans }) => (spans ?? []).map((span) => span[1] || 0)));
+  const end = Math.max(0, ...run.strips.map(({ spans }) => spans?.at(-1)?.[1] ?? 0));
   find("strips-card").hidden = run.strips.length === 0;
   if (find("strips-legend").children.length === 0) makeStripsLegend();
   keyed(find("strips"), run.strips, (strip) => `${run.id} ${strip.name}`,

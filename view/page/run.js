@@ -140,6 +140,7 @@ export class Run {
   }
 
   get stepCount() {
+    if (this.phase === "completed") return this.step;  // it may have stopped early
     const ofJob = /^\s*steps\s*=\s*(\d+)/m.exec(this.info.job ?? "");
     return finite(this.status?.step_count) ?? (ofJob && Number(ofJob[1]) > 0 ? Number(ofJob[1]) : null);
   }
