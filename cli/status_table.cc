@@ -42,81 +42,121 @@ std::string DoingText(const nlohmann::json& node) {
   return doing;
 }
 
+StatusNode ParseNode(const nlohmann::json& node) {
+  return {.name = node.value("name", ""),
+          .host = node.value("host", ""),
+          .process_id = node.value("pid", 0),
+          .step = node.value("step", uint64_t{0}),
+          .doing = DoingText(node),
+          .lines = LinesText(node),
+          .silent_ms = node.value("silent_ms", int64_t{0}),
+          .is_ready = node.value("health", "ready") == "ready"};
+}
+
 // Columns are as wide as their widest text.
-std::string NodeLines(const nlohmann::json& nodes) {
+std::string NodeLines(const std::vector<StatusNode>& nodes) {
   constexpr std::string_view kLines = "LINES";
   size_t doing_width = kDoingWidthMin, lines_width = kLines.size();
-  for (const nlohmann::json& node : nodes) {
-    doing_width = std::max(doing_width, DoingText(node).size());
-    lines_width = std::max(lines_width, LinesText(node).size());
+  for (const StatusNode& node : nodes) {
+    doing_width = std::max(doing_width, node.doing.size());
+    lines_width = std::max(lines_width, node.lines.size());
   }
   std::string text = fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<{}} {:<{}} {}\n", "NODE", "HOST",
                                  "PID", "STEP", "DOING", doing_width, kLines, lines_width, "HEARD");
-  for (const nlohmann::json& node : nodes) {
-    text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<{}} {:<{}} {} ms ago\n",
-                        node.value("name", ""), node.value("host", ""), node.value("pid", 0),
-                        node.value("step", uint64_t{0}), DoingText(node), doing_width,
-                        LinesText(node), lines_width, node.value("silent_ms", int64_t{0}));
+  for (const StatusNode& node : nodes) {
+    text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<{}} {:<{}} {} ms ago\n", node.name,
+                        node.host, node.process_id, node.step, node.doing, doing_width, node.lines,
+                        lines_width, node.silent_ms);
   }
   return text;
 }
 
-std::string FaultLine(const nlohmann::json& fault) {
+StatusFault ParseFault(const nlohmann::json& fault) {
   std::string text = fmt::format("{:<12} {} at step {}", fault.value("target", ""),
                                  fault.value("action", ""), fault.value("step", uint64_t{0}));
   const double detected_ms = Ms(fault, "detected_ms");
   const double recovered_ms = Ms(fault, "recovered_ms");
-  if (detected_ms < 0) return text + ", not noticed yet\n";
+  if (detected_ms < 0) return {.text = text + ", not noticed yet"};
   text += fmt::format(", noticed by {}", fault.value("detected_by", ""));
   if (const double injected_ms = Ms(fault, "injected_ms"); injected_ms >= 0)
     text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
-  if (recovered_ms < 0) return text + ", not recovered yet\n";
-  return text + fmt::format(", recovered after {:.0f} ms\n", recovered_ms - detected_ms);
+  if (recovered_ms < 0) return {.text = text + ", not recovered yet"};
+  text += fmt::format(", recovered after {:.0f} ms", recovered_ms - detected_ms);
+  return {.text = text, .is_over = true};
 }
 
-std::string FaultLines(const nlohmann::json& faults) {
+std::string FaultLines(const std::vector<StatusFault>& faults) {
   if (faults.empty()) return "";
   const size_t left_out = faults.size() - std::min(faults.size(), kFaultLinesMax);
   std::string text =
       left_out == 0 ? "FAULTS\n" : fmt::format("FAULTS ({} earlier ones)\n", left_out);
-  for (size_t i = left_out; i < faults.size(); ++i) text += FaultLine(faults[i]);
+  for (size_t i = left_out; i < faults.size(); ++i) text += faults[i].text + "\n";
   return text;
 }
 
-std::string MakeTable(const nlohmann::json& status) {
-  std::string text = fmt::format(
-      "{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
-      status.value("dataset", ""), status.value("phase", ""), status.value("step", uint64_t{0}),
-      status.value("step_count", uint64_t{0}), status.value("view", uint64_t{0}));
-  if (status.contains("waiting_for")) {
-    text += fmt::format("{}: {}\n", status.value("phase", "") == "gathering" ? "here" : "waits",
-                        status["waiting_for"].get<std::string>());
+std::string WaitText(const nlohmann::json& status) {
+  if (!status.contains("waiting_for")) return "";
+  return fmt::format("{}: {}", status.value("phase", "") == "gathering" ? "here" : "waits",
+                     status["waiting_for"].get<std::string>());
+}
+
+std::string EvaluationText(const nlohmann::json& status) {
+  const auto evaluation = status.find("evaluation");
+  if (evaluation == status.end()) return "";
+  return fmt::format(
+      "evaluated: version {}, {} accuracy {:.2f} %", evaluation->value("version", uint64_t{0}),
+      evaluation->value("evaluated_on", "test"), 100 * evaluation->value("accuracy", 0.0));
+}
+
+std::string VerificationText(const nlohmann::json& status) {
+  const auto verification = status.find("verification");
+  if (verification == status.end()) return "";
+  return fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice",
+                     verification->value("agreed", uint64_t{0}),
+                     verification->value("unverified", uint64_t{0}));
+}
+
+RunStatus MakeStatus(const nlohmann::json& answer) {
+  RunStatus status{.model = answer.value("model", ""),
+                   .dataset = answer.value("dataset", ""),
+                   .phase = answer.value("phase", ""),
+                   .step = answer.value("step", uint64_t{0}),
+                   .step_count = answer.value("step_count", uint64_t{0}),
+                   .view = answer.value("view", uint64_t{0}),
+                   .clock_us = answer.value("clock_us", uint64_t{0}),
+                   .waits = WaitText(answer),
+                   .evaluated = EvaluationText(answer),
+                   .verified = VerificationText(answer)};
+  for (const nlohmann::json& node : answer["nodes"]) status.nodes.push_back(ParseNode(node));
+  if (const auto faults = answer.find("faults"); faults != answer.end()) {
+    for (const nlohmann::json& fault : *faults) status.faults.push_back(ParseFault(fault));
   }
-  text += NodeLines(status["nodes"]);
-  if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
-    text += fmt::format(
-        "evaluated: version {}, {} accuracy {:.2f} %\n", evaluation->value("version", uint64_t{0}),
-        evaluation->value("evaluated_on", "test"), 100 * evaluation->value("accuracy", 0.0));
-  }
-  if (const auto verification = status.find("verification"); verification != status.end()) {
-    text += fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice\n",
-                        verification->value("agreed", uint64_t{0}),
-                        verification->value("unverified", uint64_t{0}));
-  }
-  if (const auto faults = status.find("faults"); faults != status.end())
-    text += FaultLines(*faults);
-  return text;
+  return status;
 }
 
 }  // namespace
 
-std::optional<std::string> StatusTable(const std::string& answer) {
+std::optional<RunStatus> ParseStatus(const std::string& answer) {
   try {
     const nlohmann::json status = nlohmann::json::parse(answer);
-    if (status.is_object() && status.contains("nodes")) return MakeTable(status);
+    if (status.is_object() && status.contains("nodes")) return MakeStatus(status);
   } catch (const nlohmann::json::exception&) {
   }
   return std::nullopt;
+}
+
+std::optional<std::string> StatusTable(const std::string& answer) {
+  const std::optional<RunStatus> status = ParseStatus(answer);
+  if (!status) return std::nullopt;
+  std::string text =
+      fmt::format("{} on {}: {}, step {} of {}, view {}\n", status->model, status->dataset,
+                  status->phase, status->step, status->step_count, status->view);
+  if (!status->waits.empty()) text += status->waits + "\n";
+  text += NodeLines(status->nodes);
+  for (const std::string& line : {status->evaluated, status->verified}) {
+    if (!line.empty()) text += line + "\n";
+  }
+  return text + FaultLines(status->faults);
 }
 
 }  // namespace pando
