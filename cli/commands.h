@@ -44,6 +44,7 @@ Subcommand AddDataCommand(CLI::App& app);
 Subcommand AddDoctorCommand(CLI::App& app);
 Subcommand AddBenchCommand(CLI::App& app);
 Subcommand AddTimelineCommand(CLI::App& app);
+Subcommand AddTopCommand(CLI::App& app);
 
 // ---- how a subcommand is declared ---------------------------------------------------------------
 

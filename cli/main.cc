@@ -139,7 +139,7 @@ int Main(int argc, char** argv) {
       {"models", AddModelsCommand(app)},       {"model", AddModelCommand(app)},
       {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
       {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
-      {"timeline", AddTimelineCommand(app)}};
+      {"timeline", AddTimelineCommand(app)},   {"top", AddTopCommand(app)}};
   std::string cpu_level;
   for (const char* name : kComputingCommands)
     AddCpuLevelFlag(*app.get_subcommand(name), &cpu_level);

@@ -407,6 +407,20 @@ bool IsMetricsRow(std::string_view text) {
 
 }  // namespace
 
+std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
+  constexpr std::streamoff kTailBytes = 16 << 10;  // 100 rows and more: evaluations are among them
+  std::ifstream file(folder.MetricsPath(), std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return std::nullopt;
+  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+  std::optional<MetricsRow> newest;
+  for (std::string line;
+       std::getline(file, line) && !file.eof();) {  // a torn last line is left out
+    if (const std::optional<MetricsRow> row = ParseStepRow(line)) newest = row;
+  }
+  return newest;
+}
+
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder, std::string_view evaluated_on) {
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
   MetricsFile metrics(std::move(file));

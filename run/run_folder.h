@@ -144,6 +144,9 @@ struct EvaluationRow {
   double test_loss = 0;
 };
 
+// The newest step's row of metrics.csv; none where the folder has none. Reads the file's end alone.
+std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder);
+
 // PatientRows appends rows to a file, and holds those that a full disk does not take until it does.
 // Threads: none.
 class PatientRows {

@@ -20,7 +20,7 @@ groups[build]="
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libxxhash-dev zlib1g-dev libturbojpeg0-dev libpng-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev
-  libsqlite3-dev libgloo-dev
+  libsqlite3-dev libgloo-dev libncurses-dev
   doctest-dev libeigen3-dev"
 groups[test]="git iproute2 python3-yaml"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"

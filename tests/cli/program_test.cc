@@ -28,13 +28,17 @@ std::vector<std::string> Tiny(std::vector<std::string> more) {
 TEST_CASE("version and help succeed") {
   CHECK(Pando({"--version"}).output == std::string("pando ") + PandoVersion() + "\n");
   for (const char* command : {"train", "scheduler", "server", "worker", "status", "export",
-                              "evaluate", "verify", "plan", "timeline"}) {
+                              "evaluate", "verify", "plan", "timeline", "top"}) {
     const Outcome outcome = Pando({command, "--help"});
     CHECK(outcome.exit_code == kExitCompleted);
     CHECK(outcome.output.find("Example") != std::string::npos);
     CHECK(outcome.output.find("Exit codes") != std::string::npos);
   }
   CHECK(Pando({}).exit_code == kExitUsage);
+}
+
+TEST_CASE("top without a terminal names the command that needs none") {
+  CheckUsageError({"top", "runs/first"}, "pando status prints the same once");
 }
 
 TEST_CASE("every flag of the table is a flag of train") {

@@ -1,0 +1,246 @@
+// `pando top`: a run in a terminal, asked for twice a second. cli/top_screen says what is shown.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/top_screen.h"
+#include "common/clock.h"
+#include "common/exit_codes.h"
+#include "net/client.h"
+#include "node/shutdown.h"
+// Its macros have short names: after all others, and functions instead where it has them.
+#define NCURSES_NOMACROS
+#include <ncurses.h>
+
+namespace pando {
+namespace {
+
+constexpr Micros kLookInterval = std::chrono::milliseconds(500);
+constexpr Micros kOrderLookInterval = std::chrono::milliseconds(100);  // while an order is open
+constexpr Micros kOrderMax = std::chrono::seconds(60);  // as --timeout of pando drain
+constexpr short kYellow = 1, kRed = 2;                  // pairs of colors
+// Attributes and pair of colors, by TopStyle. A terminal without colors shows the attributes.
+constexpr std::array<std::pair<attr_t, short>, 6> kPens{{{A_NORMAL, 0},
+                                                         {A_BOLD, 0},
+                                                         {A_UNDERLINE, 0},
+                                                         {A_REVERSE, 0},
+                                                         {A_BOLD, kYellow},
+                                                         {A_BOLD, kRed}}};
+
+// Owns the terminal's mode, which is as before once this is gone. One at a time. Threads: one.
+class Terminal {
+ public:
+  Terminal();
+  Terminal(const Terminal&) = delete;
+  ~Terminal();
+
+  bool is_open() const { return screen_ != nullptr; }  // false: ncurses does not know it
+  // REQUIRES for all below: is_open().
+  TopSize Size();  // follows a change of the window
+  void Draw(const std::vector<TopLine>& lines);
+  int TakeKey() { return getch(); }  // a key of ncurses; ERR where none waits
+
+ private:
+  SCREEN* screen_;
+};
+
+Terminal::Terminal() : screen_(newterm(nullptr, stdout, stdin)) {
+  if (!is_open()) return;
+  std::signal(SIGABRT, [](int) { endwin(); });  // a failed PANDO_CHECK leaves a usable terminal
+  cbreak();
+  noecho();
+  keypad(stdscr, TRUE);
+  nodelay(stdscr, TRUE);
+  curs_set(0);
+  start_color();
+  use_default_colors();
+  init_pair(kYellow, COLOR_YELLOW, -1);
+  init_pair(kRed, COLOR_RED, -1);
+}
+
+Terminal::~Terminal() {
+  if (!is_open()) return;
+  endwin();
+  std::signal(SIGABRT, SIG_DFL);
+  delscreen(screen_);
+}
+
+TopSize Terminal::Size() {
+  winsize window{};
+  const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_row > 0;
+  if (is_known && (window.ws_row != LINES || window.ws_col != COLS))
+    resizeterm(window.ws_row, window.ws_col);
+  return {.rows = static_cast<size_t>(LINES), .columns = static_cast<size_t>(COLS)};
+}
+
+void Terminal::Draw(const std::vector<TopLine>& lines) {
+  erase();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto [attributes, colors] = kPens[static_cast<size_t>(lines[i].style)];
+    attr_set(attributes, colors, nullptr);
+    mvaddstr(static_cast<int>(i), 0, lines[i].text.c_str());
+  }
+  refresh();
+}
+
+// Threads: one.
+class Top {
+ public:
+  Top(const RunAddress& run, Keys keys)
+      : run_(run),
+        name_(run.run_dir.empty() ? "--join " + run.join : run.run_dir),
+        context_(std::move(keys)),
+        screen_(name_) {}
+
+  // `endpoint`: the scheduler's. Never blocks.
+  Status Join(std::string endpoint);
+  // Until the user or a signal ends it, or the terminal is gone.
+  void Show(Terminal& terminal, ShutdownSignal& signals);
+
+ private:
+  void Look(Micros now);
+  void Rejoin();
+  void Order(Command command);
+  void FollowOrder(Micros now);
+  bool OnKey(int key);
+
+  const RunAddress& run_;
+  const std::string name_;  // as commands take it
+  ZmqContext context_;
+  std::string endpoint_;
+  std::unique_ptr<SchedulerClient> client_;  // asks for the status
+  std::unique_ptr<SchedulerClient> order_;   // null: no order is open
+  TopScreen screen_;
+  Micros look_at_{0};
+  Micros answered_at_ = SteadyNow();
+  Micros order_until_{0};
+  std::string silence_reason_;
+  std::string to_drain_;  // the process that the open question is about; empty: there is none
+};
+
+Status Top::Join(std::string endpoint) {
+  endpoint_ = std::move(endpoint);
+  client_ = std::make_unique<SchedulerClient>(context_, SchedulerClient::Options{});
+  return client_->Dial(endpoint_);
+}
+
+void Top::Show(Terminal& terminal, ShutdownSignal& signals) {
+  const std::array fds{STDIN_FILENO, signals.fd()};
+  // A terminal that was closed is always readable, and has no keys.
+  while (signals.Take() == 0 && isatty(STDIN_FILENO) != 0) {
+    const Micros now = SteadyNow();
+    Look(now);
+    FollowOrder(now);
+    terminal.Draw(screen_.Draw(terminal.Size()));
+    client_->Wait(order_ ? now + kOrderLookInterval : look_at_, fds);
+    for (int key = terminal.TakeKey(); key != ERR; key = terminal.TakeKey()) {
+      if (!OnKey(key)) return;
+    }
+  }
+}
+
+void Top::Look(Micros now) {
+  while (std::optional<Message> answer = client_->Poll()) {
+    const auto* report = std::get_if<StatusReport>(&*answer);
+    if (report != nullptr && screen_.TakeStatus(report->json)) answered_at_ = now;
+  }
+  const double silent_seconds = std::chrono::duration<double>(now - answered_at_).count();
+  if (now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    if (silent_seconds >= TopScreen::kSilenceShownSeconds) Rejoin();
+    if (client_->open_count() == 0) PANDO_CHECK(client_->Ask(StatusRequest{}));
+    if (!run_.run_dir.empty()) screen_.TakeRow(ReadNewestRow(RunFolder::Open(run_.run_dir)));
+  }
+  screen_.TakeSilence(silent_seconds, silence_reason_);
+}
+
+// The run may have ended, or its scheduler may listen elsewhere: `pando resume`.
+void Top::Rejoin() {
+  silence_reason_ = fmt::format("pando status {} says why", name_);
+  Result<std::string> endpoint = FindEndpoint(run_);
+  Status joined = endpoint.status();
+  if (endpoint.ok() && *endpoint != endpoint_) joined = Join(*std::move(endpoint));
+  if (!joined.ok()) silence_reason_ = joined.message();
+}
+
+// Sends the scheduler an order. Its reply comes later.
+void Top::Order(Command command) {
+  if (order_) return screen_.TakeNotice("the last order is not carried out yet");
+  Status status = FindRunKeys(run_, KeyRole::kAdmin).status();
+  auto order = std::make_unique<SchedulerClient>(context_, SchedulerClient::Options{});
+  if (status.ok()) status = order->Dial(endpoint_);
+  if (!status.ok()) return screen_.TakeNotice(status.message());
+  PANDO_CHECK(order->Ask(std::move(command)));
+  order_ = std::move(order);
+  order_until_ = SteadyNow() + kOrderMax;
+  screen_.TakeNotice("the order is on its way");
+}
+
+void Top::FollowOrder(Micros now) {
+  if (!order_) return;
+  bool is_over = now >= order_until_;
+  if (is_over) screen_.TakeNotice("no reply yet; the scheduler may still carry the order out");
+  while (std::optional<Message> answer = order_->Poll()) {
+    const auto* reply = std::get_if<CommandReply>(&*answer);
+    if (reply == nullptr) continue;
+    screen_.TakeNotice(reply->text);
+    is_over = is_over || reply->outcome != CommandOutcome::kAccepted;
+  }
+  if (is_over) order_.reset();
+}
+
+// Returns whether the program goes on.
+bool Top::OnKey(int key) {
+  if (key == KEY_RESIZE) return true;
+  const std::string to_drain = std::exchange(to_drain_, "");
+  if (!to_drain.empty()) {
+    screen_.TakeNotice("");
+    if (key == 'y') Order({.kind = CommandKind::kDrain, .target = to_drain});
+    return true;
+  }
+  if (key == KEY_UP) screen_.MoveChoice(-1);
+  if (key == KEY_DOWN) screen_.MoveChoice(1);
+  if (key == 's') Order({.kind = CommandKind::kSnapshot});
+  if (key == 'd') to_drain_ = screen_.chosen();
+  if (!to_drain_.empty()) screen_.TakeNotice(fmt::format("drain {}? y or n", to_drain_));
+  return key != 'q';
+}
+
+Result<int> ShowTop(const RunAddress& run) {
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
+    return InvalidArgument(
+        "pando top draws on a terminal, and this is none; pando status prints the same once");
+  }
+  PANDO_ASSIGN_OR_RETURN(std::string endpoint, FindEndpoint(run));
+  PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(run, KeyRole::kReader));
+  ShutdownSignal signals;  // before the context's threads
+  Top top(run, std::move(keys));
+  PANDO_RETURN_IF_ERROR(top.Join(std::move(endpoint)));
+  Terminal terminal;
+  if (!terminal.is_open())
+    return InvalidArgument("ncurses does not know this terminal: set TERM, to xterm for example");
+  top.Show(terminal, signals);
+  return kExitCompleted;
+}
+
+}  // namespace
+
+Subcommand AddTopCommand(CLI::App& app) {
+  auto run = std::make_shared<RunAddress>();
+  CLI::App& command = DeclareCommand(
+      app, "top", "Shows a run in the terminal while it goes on.",
+      "Keys: the arrows choose a process, d drains it, s makes a snapshot, q ends pando top.\n"
+      "The run is not affected.\n\n"
+      "Examples:\n  pando top runs/first\n  pando top --join tcp://127.0.0.1:7070\n");
+  AddRunAddress(command, run.get());
+  return [run] { return ShowTop(*run); };
+}
+
+}  // namespace pando

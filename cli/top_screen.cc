@@ -1,0 +1,145 @@
+#include "cli/top_screen.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pando {
+namespace {
+
+constexpr size_t kFootLines = 2;  // the notice, and the keys
+constexpr size_t kFaultLines =
+    5;  // a blank one, a heading and three faults: more where there is room
+constexpr size_t kNodesMin = 3;
+// The columns of the processes.
+constexpr const char* kColumns = "{:<12} {:>10} {:>8}  {:<{}}  {:<20} {:>8}";
+
+// A character is a cell, and no more than `columns` are left. All except printable ASCII become
+// question marks: their widths are not known, and they could control the terminal.
+std::string Fit(const std::string& text, size_t columns) {
+  std::string fitting;
+  for (const char c : text) {
+    if (fitting.size() == columns) break;
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_inside_character = (byte & 0xc0) == 0x80;  // of UTF-8
+    if (!is_inside_character) fitting += byte >= 0x20 && byte < 0x7f ? c : '?';
+  }
+  return fitting;
+}
+
+}  // namespace
+
+bool TopScreen::TakeStatus(const std::string& answer) {
+  std::optional<RunStatus> status = ParseStatus(answer);
+  if (!status) return false;
+  const std::vector<StatusNode>& nodes = status->nodes;
+  const auto same = std::ranges::find(nodes, chosen(), &StatusNode::name);
+  if (same != nodes.end()) chosen_ = static_cast<size_t>(same - nodes.begin());
+  TakeLook({.clock_us = status->clock_us, .step = status->step});
+  status_ = std::move(status);
+  MoveChoice(0);
+  return true;
+}
+
+// After a rollback, or on another machine's clock, the rate begins again.
+void TopScreen::TakeLook(Look look) {
+  if (!looks_.empty()) {
+    if (look.clock_us == looks_.back().clock_us) return;
+    if (look.clock_us < looks_.back().clock_us || look.step < looks_.back().step) looks_.clear();
+  }
+  looks_.push_back(look);
+  if (looks_.size() > kLooksMax) looks_.pop_front();
+}
+
+void TopScreen::TakeSilence(double seconds, const std::string& reason) {
+  silence_ = seconds < kSilenceShownSeconds
+                 ? ""
+                 : fmt::format("no answer for {:.0f} s: {}", seconds, reason);
+}
+
+void TopScreen::MoveChoice(int rows) {
+  const auto count = static_cast<int64_t>(status_ ? status_->nodes.size() : 0);
+  const int64_t wanted = std::min(static_cast<int64_t>(chosen_) + rows, count - 1);
+  chosen_ = static_cast<size_t>(std::max(wanted, int64_t{0}));
+}
+
+std::string TopScreen::chosen() const {
+  return status_ && !status_->nodes.empty() ? status_->nodes[chosen_].name : "";
+}
+
+std::string TopScreen::ProgressText() const {
+  const auto step = static_cast<double>(status_->step);
+  std::string text = fmt::format("{} on {}: {}, step {} of {}", status_->model, status_->dataset,
+                                 status_->phase, status_->step, status_->step_count);
+  if (status_->step_count > 0)
+    text += fmt::format(" ({:.1f} %)", 100 * step / static_cast<double>(status_->step_count));
+  if (looks_.size() < 2) return text;
+  const auto us = static_cast<double>(looks_.back().clock_us - looks_.front().clock_us);
+  return text + fmt::format(", {:.1f} steps/s",
+                            (step - static_cast<double>(looks_.front().step)) * 1e6 / us);
+}
+
+std::string TopScreen::LearningText() const {
+  if (!row_) return status_->evaluated;
+  std::string text = fmt::format("loss {:.4g}, ", row_->loss);
+  if (row_->accuracy > 0) text += fmt::format("accuracy {:.2f} %, ", 100 * row_->accuracy);
+  text += fmt::format("{:.0f} images/s", row_->images_per_second);
+  return status_->evaluated.empty() ? text : text + "; " + status_->evaluated;
+}
+
+std::vector<TopLine> TopScreen::HeadLines() const {
+  std::vector<TopLine> lines{{"pando top " + run_, TopStyle::kTitle}};
+  if (status_) {
+    lines.push_back({ProgressText()});
+    lines.push_back({LearningText()});
+    if (!status_->waits.empty()) lines.push_back({status_->waits, TopStyle::kWarning});
+  }
+  lines.push_back({silence_, TopStyle::kError});
+  return lines;
+}
+
+// A heading, and those `rows` processes among which the chosen one is.
+void TopScreen::AddNodes(size_t rows, std::vector<TopLine>* lines) const {
+  const std::vector<StatusNode>& nodes = status_->nodes;
+  size_t width = 0;
+  for (const StatusNode& node : nodes) width = std::max(width, node.doing.size());
+  lines->push_back(
+      {fmt::format(kColumns, "NODE", "STEP", "HEARD ms", "DOING", width, "HOST", "PID"),
+       TopStyle::kHeading});
+  const size_t shown = std::min(rows, nodes.size());
+  const size_t first = chosen_ < shown ? 0 : chosen_ + 1 - shown;
+  for (size_t i = first; i < first + shown; ++i) {
+    const StatusNode& node = nodes[i];
+    const TopStyle style = node.is_ready ? TopStyle::kPlain : TopStyle::kWarning;
+    lines->push_back({fmt::format(kColumns, node.name, node.step, node.silent_ms, node.doing, width,
+                                  node.host, node.process_id),
+                      i == chosen_ ? TopStyle::kChosen : style});
+  }
+}
+
+std::vector<TopLine> TopScreen::Draw(TopSize size) const {
+  const size_t body_rows = size.rows - std::min(size.rows, kFootLines);
+  std::vector<TopLine> lines = HeadLines();
+  if (status_) {
+    const std::vector<StatusFault>& faults = status_->faults;
+    const size_t kept = lines.size() + 1 + (faults.empty() ? 0 : kFaultLines);
+    AddNodes(std::max(body_rows, kept + kNodesMin) - kept, &lines);
+    if (!faults.empty()) {
+      lines.push_back({});
+      lines.push_back({"FAULTS, the newest first", TopStyle::kHeading});
+    }
+    for (auto fault = faults.rbegin(); fault != faults.rend(); ++fault)
+      lines.push_back({fault->text, fault->is_over ? TopStyle::kPlain : TopStyle::kWarning});
+  }
+  lines.resize(body_rows);
+  lines.push_back({notice_, TopStyle::kTitle});
+  lines.push_back({"arrows choose   d drain   s snapshot   q quit", TopStyle::kHeading});
+  lines.resize(size.rows);
+  for (TopLine& line : lines) {
+    line.text = Fit(line.text, size.columns);
+    if (line.style == TopStyle::kChosen) line.text.resize(size.columns, ' ');  // a bar
+  }
+  return lines;
+}
+
+}  // namespace pando

@@ -1,0 +1,78 @@
+// The screen of `pando top`: what is known of a run, as lines of a terminal. Used by top_command,
+// which asks, draws and reads keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/status_table.h"
+#include "run/run_folder.h"
+
+namespace pando {
+
+enum class TopStyle : uint8_t { kPlain, kTitle, kHeading, kChosen, kWarning, kError };
+
+struct TopLine {
+  std::string text;  // printable ASCII: what the wire says cannot move the cursor
+  TopStyle style = TopStyle::kPlain;
+};
+
+struct TopSize {
+  size_t rows = 0;
+  size_t columns = 0;
+};
+
+// Threads: none.
+class TopScreen {
+ public:
+  static constexpr double kSilenceShownSeconds = 2;
+
+  // `run`: its folder, or its scheduler's endpoint.
+  explicit TopScreen(std::string run) : run_(std::move(run)) {}
+
+  // A scheduler's answer. False if it is not what a scheduler of this version says; then nothing
+  // changes.
+  bool TakeStatus(const std::string& answer);
+  // The newest row of metrics.csv.
+  void TakeRow(const std::optional<MetricsRow>& row) { row_ = row; }
+  // For how long the scheduler has not answered, and why, or what to do.
+  void TakeSilence(double seconds, const std::string& reason);
+  // A question to the user, or the scheduler's reply to an order.
+  void TakeNotice(const std::string& notice) { notice_ = notice; }
+
+  // Moves the choice down by `rows`, or up where they are negative.
+  void MoveChoice(int rows);
+  // The chosen process's name; empty where there is none.
+  std::string chosen() const;
+
+  // As many lines as the screen has rows, none of them wider than it.
+  std::vector<TopLine> Draw(TopSize size) const;
+
+ private:
+  struct Look {
+    uint64_t clock_us = 0;
+    uint64_t step = 0;
+  };
+  static constexpr size_t kLooksMax = 20;  // 10 s
+
+  void TakeLook(Look look);
+  std::string ProgressText() const;
+  std::string LearningText() const;
+  std::vector<TopLine> HeadLines() const;
+  void AddNodes(size_t rows, std::vector<TopLine>* lines) const;
+
+  const std::string run_;
+  std::optional<RunStatus> status_;  // the last one
+  std::optional<MetricsRow> row_;
+  std::deque<Look> looks_;  // the newest, from which the rate of steps is computed
+  std::string silence_;     // empty: it answers
+  std::string notice_;
+  size_t chosen_ = 0;  // its row; in range where there are processes
+};
+
+}  // namespace pando
