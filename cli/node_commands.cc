@@ -217,39 +217,19 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kAdmin));
   ZmqContext context(std::move(keys));
-  SchedulerClient client(context, {});
-  PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
   const Micros start = SteadyNow();
   const Micros deadline = start + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
   const bool is_given = options.timeout_seconds != kTimeoutDefaultSeconds;
-  const Micros answered_by = is_given ? deadline : start + kSilenceMax;
-  const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
-  PANDO_CHECK(is_sent);
-  std::string said;
-  while (SteadyNow() < (said.empty() ? answered_by : deadline)) {
-    while (std::optional<Message> answer = client.Poll()) {
-      const auto* reply = std::get_if<CommandReply>(&*answer);
-      if (reply == nullptr) continue;
-      if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
-      if (reply->outcome == CommandOutcome::kDone) {
-        Print("{}\n", reply->text);
-        if (kind == CommandKind::kStop) return AwaitEnd(options.run.run_dir, deadline);
-        return kExitCompleted;
-      }
-      if (std::exchange(said, reply->text) != reply->text) Say("{}\n", said);
-    }
-    client.Wait(said.empty() ? answered_by : deadline);
-  }
-  if (said.empty()) {
-    return Unavailable(
-        fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint,
-                    std::chrono::duration<double>(answered_by - start).count(),
-                    ExplainSilence(endpoint, NextAfterSilence(options.run), context.has_keys())));
-  }
-  return Unavailable(
-      fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
-                  "wait longer",
-                  options.timeout_seconds, said));
+  PANDO_ASSIGN_OR_RETURN(const std::string done,
+                         RequestCommand(context, endpoint, {.kind = kind, .target = options.target},
+                                        {.answered_by = is_given ? deadline : start + kSilenceMax,
+                                         .done_by = deadline,
+                                         .after_silence = NextAfterSilence(options.run),
+                                         .after_slowness = "raise --timeout to wait longer"},
+                                        [](const std::string& said) { Say("{}\n", said); }));
+  Print("{}\n", done);
+  if (kind == CommandKind::kStop) return AwaitEnd(options.run.run_dir, deadline);
+  return kExitCompleted;
 }
 
 // `example`: the words after "pando".

@@ -112,4 +112,33 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
                                  ExplainSilence(endpoint, next, context.has_keys())));
 }
 
+Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpoint,
+                                   const Command& command, const CommandPatience& patience,
+                                   const std::function<void(const std::string& text)>& on_said) {
+  SchedulerClient client(context, {});
+  PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
+  const Micros start = SteadyNow();
+  PANDO_CHECK(client.Ask(command));
+  std::string said;
+  const auto due = [&] { return said.empty() ? patience.answered_by : patience.done_by; };
+  while (SteadyNow() < due()) {
+    while (std::optional<Message> answer = client.Poll()) {
+      const auto* reply = std::get_if<CommandReply>(&*answer);
+      if (reply == nullptr) continue;
+      if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
+      if (reply->outcome == CommandOutcome::kDone) return reply->text;
+      if (std::exchange(said, reply->text) != reply->text) on_said(said);
+    }
+    client.Wait(due());
+  }
+  const double seconds = std::chrono::duration<double>(due() - start).count();
+  if (said.empty()) {
+    return Unavailable(
+        fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint, seconds,
+                    ExplainSilence(endpoint, patience.after_silence, context.has_keys())));
+  }
+  return Unavailable(fmt::format("not done within {:g} s (the scheduler continues): {}; {}",
+                                 seconds, said, patience.after_slowness));
+}
+
 }  // namespace pando

@@ -12,6 +12,7 @@
 //   }
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -78,5 +79,19 @@ class SchedulerClient {
 // kUnavailable if there is no answer by `deadline` (common/clock.h); `next`: what to try then.
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint, Micros deadline,
                                   const std::string& next);
+
+// How long a command waits, and what its errors advise.
+struct CommandPatience {
+  Micros answered_by = kNever;  // for the scheduler's first words
+  Micros done_by = kNever;
+  std::string after_silence;   // what to try where nothing answered
+  std::string after_slowness;  // and where the scheduler goes on with it
+};
+// Gives the scheduler at `endpoint` a command, and returns what it says once it has carried it out.
+// `on_said` gets what it says before, each text once. kInvalidArgument: refused. kUnavailable: not
+// done in time.
+Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpoint,
+                                   const Command& command, const CommandPatience& patience,
+                                   const std::function<void(const std::string& text)>& on_said);
 
 }  // namespace pando
