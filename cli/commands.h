@@ -29,6 +29,7 @@ Subcommand AddWorkerCommand(CLI::App& app);
 Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program);
 Subcommand AddResumeCommand(CLI::App& app);
 Subcommand AddStatusCommand(CLI::App& app);
+Subcommand AddViewCommand(CLI::App& app);
 Subcommand AddDrainCommand(CLI::App& app);
 Subcommand AddSnapshotCommand(CLI::App& app);
 Subcommand AddStopCommand(CLI::App& app);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -118,35 +119,8 @@ std::vector<std::string> TakeProgram(int* argc, char** argv) {
   return {dashes + 1, end};
 }
 
-int Main(int argc, char** argv) {
-  const std::vector<std::string> program = TakeProgram(&argc, argv);
-  CLI::App app(
-      "Pando trains neural networks data-parallel on sharded parameter servers: the same weights,\n"
-      "bit for bit, however many processes compute them.",
-      "pando");
-  app.set_version_flag("--version", fmt::format("pando {}", PandoVersion()));
-  app.footer(std::string(kFooter) + kExitCodesHelp);
-  app.require_subcommand(0, 1);
-  std::map<std::string, Subcommand> commands{
-      {"train", AddTrainCommand(app)},         {"run", AddRunCommand(app, program)},
-      {"scheduler", AddSchedulerCommand(app)}, {"server", AddServerCommand(app)},
-      {"worker", AddWorkerCommand(app)},       {"node", AddNodeCommand(app, program)},
-      {"resume", AddResumeCommand(app)},       {"status", AddStatusCommand(app)},
-      {"drain", AddDrainCommand(app)},         {"snapshot", AddSnapshotCommand(app)},
-      {"stop", AddStopCommand(app)},           {"export", AddExportCommand(app)},
-      {"evaluate", AddEvaluateCommand(app)},   {"predict", AddPredictCommand(app)},
-      {"verify", AddVerifyCommand(app)},       {"keys", AddKeysCommand(app)},
-      {"models", AddModelsCommand(app)},       {"model", AddModelCommand(app)},
-      {"data", AddDataCommand(app)},           {"doctor", AddDoctorCommand(app)},
-      {"plan", AddPlanCommand(app)},           {"bench", AddBenchCommand(app)},
-      {"timeline", AddTimelineCommand(app)},   {"top", AddTopCommand(app)}};
-  std::string cpu_level;
-  for (const char* name : kComputingCommands)
-    AddCpuLevelFlag(*app.get_subcommand(name), &cpu_level);
-  std::string topic;
-  CLI::App* help = app.add_subcommand("help", "")->group("");
-  help->add_option("TOPIC", topic);
-  commands["help"] = [&] { return PrintHelp(app, topic); };
+// Reads the command line. Returns the exit code of one that runs no command: an error, or a help.
+std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
@@ -166,6 +140,51 @@ int Main(int argc, char** argv) {
     Say("pando: {}\n", error.what());
     return kExitUsage;
   }
+  return std::nullopt;
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> program = TakeProgram(&argc, argv);
+  CLI::App app(
+      "Pando trains neural networks data-parallel on sharded parameter servers: the same weights,\n"
+      "bit for bit, however many processes compute them.",
+      "pando");
+  app.set_version_flag("--version", fmt::format("pando {}", PandoVersion()));
+  app.footer(std::string(kFooter) + kExitCodesHelp);
+  app.require_subcommand(0, 1);
+  std::map<std::string, Subcommand> commands{{"train", AddTrainCommand(app)},
+                                             {"run", AddRunCommand(app, program)},
+                                             {"scheduler", AddSchedulerCommand(app)},
+                                             {"server", AddServerCommand(app)},
+                                             {"worker", AddWorkerCommand(app)},
+                                             {"node", AddNodeCommand(app, program)},
+                                             {"resume", AddResumeCommand(app)},
+                                             {"status", AddStatusCommand(app)},
+                                             {"drain", AddDrainCommand(app)},
+                                             {"snapshot", AddSnapshotCommand(app)},
+                                             {"stop", AddStopCommand(app)},
+                                             {"export", AddExportCommand(app)},
+                                             {"evaluate", AddEvaluateCommand(app)},
+                                             {"predict", AddPredictCommand(app)},
+                                             {"verify", AddVerifyCommand(app)},
+                                             {"keys", AddKeysCommand(app)},
+                                             {"models", AddModelsCommand(app)},
+                                             {"model", AddModelCommand(app)},
+                                             {"data", AddDataCommand(app)},
+                                             {"doctor", AddDoctorCommand(app)},
+                                             {"plan", AddPlanCommand(app)},
+                                             {"bench", AddBenchCommand(app)},
+                                             {"timeline", AddTimelineCommand(app)},
+                                             {"top", AddTopCommand(app)},
+                                             {"view", AddViewCommand(app)}};
+  std::string cpu_level;
+  for (const char* name : kComputingCommands)
+    AddCpuLevelFlag(*app.get_subcommand(name), &cpu_level);
+  std::string topic;
+  CLI::App* help = app.add_subcommand("help", "")->group("");
+  help->add_option("TOPIC", topic);
+  commands["help"] = [&] { return PrintHelp(app, topic); };
+  if (const std::optional<int> exit_code = Parse(app, argc, argv)) return *exit_code;
   if (app.get_subcommands().empty()) {
     Say("{}", app.help());
     return kExitUsage;

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/program_choice.h"
+#include "cli/watch/viewer.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "node/log.h"
@@ -23,6 +24,7 @@ struct ProgramOptions {
   bool is_json = false;
   bool is_forced = false;
   bool is_attached = false;
+  std::string http;  // where the viewer is; empty: none
 };
 
 constexpr const char* kRunNotes =
@@ -93,7 +95,10 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   options.run.worker.is_preloaded = options.run.job.preload;
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
+  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
+  PANDO_ASSIGN_OR_RETURN(const auto viewer,
+                         StartViewer(options.http, options.run.job, options.run.keys_folder));
   return ConcludeRun(options.run.job, folder, options.is_json, RunLocal(options.run));
 }
 
@@ -117,6 +122,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
   AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddPreloadOption(command, &options->source);
+  AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
   command.prefix_command();

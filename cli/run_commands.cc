@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/extend_run.h"
 #include "cli/program_choice.h"
+#include "cli/watch/viewer.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/system.h"
@@ -34,6 +35,7 @@ struct RunOptions {
   bool is_json = false;
   bool is_dry_run = false;
   bool is_forced = false;
+  std::string http;          // where the viewer is; empty: none
   std::string extended_dir;  // of a resumed run that gets another length
 };
 
@@ -89,6 +91,7 @@ void AddRunOptions(CLI::App& command, RunOptions* options) {
             "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
             "300\", or random:SEED")
       ->group("Processes and run folder");
+  AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
 }
@@ -126,6 +129,7 @@ Result<int> Train(RunOptions options) {
   SetUpLog({.process = "train", .is_verbose = options.run.is_verbose});
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   PANDO_RETURN_IF_ERROR(CheckStrategy(options, job));
+  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   const bool is_serial = options.is_serial || job.strategy == Strategy::kSingle;
   if (!is_serial) PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(job));
   // The data set is closed again before anything is measured.
@@ -156,6 +160,8 @@ Result<int> Train(RunOptions options) {
   if (is_serial)
     Say("pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
         folder.path());
+  PANDO_ASSIGN_OR_RETURN(const auto viewer,
+                         StartViewer(options.http, job, options.run.keys_folder));
   const int exit_code = is_serial ? RunSerial(job) : RunLocal(options.run);
   return ConcludeRun(job, folder, options.is_json, exit_code);
 }
@@ -284,6 +290,7 @@ bool TellCompleted(const RunFolder& folder, const RunOptions& options) {
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   RunFolder folder = RunFolder::Open(options.run.job.run_dir);
+  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
   const bool has_length = HasLength(options);
   if (!has_length && options.extended_dir.empty() && TellCompleted(folder, options))
@@ -310,6 +317,8 @@ Result<int> Resume(RunOptions options) {
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
+  PANDO_ASSIGN_OR_RETURN(const auto viewer,
+                         StartViewer(options.http, job, options.run.keys_folder));
   const int exit_code = RunLocal(options.run);
   return exit_code == kExitFenced ? exit_code
                                   : ConcludeRun(job, folder, options.is_json, exit_code);

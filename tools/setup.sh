@@ -20,7 +20,8 @@ groups[build]="
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libxxhash-dev zlib1g-dev libturbojpeg0-dev libpng-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev
-  libsqlite3-dev libgloo-dev libncurses-dev
+  libcpp-httplib-dev prometheus-cpp-dev libncurses-dev
+  libsqlite3-dev libgloo-dev
   doctest-dev libeigen3-dev"
 groups[test]="git iproute2 python3-yaml"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"

@@ -1,4 +1,4 @@
-#include "cli/top_screen.h"
+#include "cli/watch/top_screen.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

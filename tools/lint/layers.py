@@ -23,6 +23,7 @@ LAYERS = [
     ("run",),
     ("node",),
     ("embed",),
+    ("view",),
     ("cli",),
     ("bench",),
     ("examples",),

@@ -123,6 +123,7 @@ class Page:
         browser.pages[self.session] = self
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.bringToFront")  # a hidden page may draw nothing
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self.browser.call(method, self.session, **parameters)
@@ -172,12 +173,9 @@ class Page:
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def take_screenshot(self, path: Path) -> None:
-        """Of the whole page, not only of the part in the viewport."""
+        """Of the viewport."""
         self.await_frames()
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
-                            clip={"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1})
-        path.write_bytes(base64.b64decode(picture["data"]))
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 
 class Chromium:

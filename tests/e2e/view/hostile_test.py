@@ -21,11 +21,13 @@ from urllib.parse import quote
 from viewed_run import ADDRESS, ViewedRun
 
 ANSWER_S = 30
-ANSWER_BYTES_MAX = 16 << 20
+ANSWER_BYTES_MAX = 4 << 20
 STEPS_BETWEEN = 300
 MEMORY_MAX_MB = 300
 FILES_MAX = 1024  # of the viewer: the usual limit of a process
 HEADER_BYTES = 1 << 20
+ENDLESS_BYTES = 400 << 20  # of a request that must be refused before
+RANGES = ",".join(["0-"] * 2600)  # about the longest header that is not oversized
 CLOSED = 0  # instead of a status: the connection was closed without an answer
 CLIENT_ERRORS = range(400, 500)
 JSON = ["Content-Type: application/json", "X-Pando: 1"]
@@ -50,8 +52,9 @@ class Answer:
 class Site:
     """The viewer, as clients without a browser reach it."""
 
-    def __init__(self, address: str):
-        found = ADDRESS.search(address)
+    def __init__(self, run: ViewedRun):
+        self.run = run
+        found = ADDRESS.search(run.start_viewer("viewer", run.run_dir))
         self.port, self.token = int(found[1]), found[2]
         self.bearer = f"Authorization: Bearer {self.token}"
 
@@ -154,6 +157,43 @@ def check_oversized(site: Site) -> None:
                 "a negative length": site.ask("POST /api/snapshot", *bearer, *JSON, "Content-Length: -1"),
         }.items():
             check(answer.status == CLOSED or answer.status in CLIENT_ERRORS, f"{name}: {answer.status}")
+
+
+def check_endless(site: Site) -> None:
+    """Requests without an end are refused, long before they fill the memory."""
+    post = "\r\n".join(["POST /api/snapshot HTTP/1.1", "Host: x", site.bearer, *JSON]).encode() + b"\r\n"
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    for name, head, piece in (
+            ("a line without an end", b"GET /", b"a" * (1 << 20)),
+            ("headers without an end", b"GET / HTTP/1.1\r\n", b"X: 1\r\n" * 100_000),
+            ("a body of chunks without an end", post + b"Transfer-Encoding: chunked\r\n\r\n", chunk),
+            ("a chunk's size without an end", post + b"Transfer-Encoding: chunked\r\n\r\n", b"0" * (1 << 20)),
+            ("a body without a length", post + b"\r\n", b" " * (1 << 20))):
+        check(pour(site, head, piece), f"{name} is read for {ENDLESS_BYTES >> 20} MB")
+        check(site.run.processes["viewer"].poll() is None, f"{name} has ended the viewer")
+
+
+def pour(site: Site, head: bytes, piece: bytes) -> bool:
+    """Sends a request without an end. Returns whether it was refused."""
+    with socket.create_connection(("127.0.0.1", site.port), ANSWER_S) as link:
+        try:
+            link.sendall(head)
+            for _ in range(ENDLESS_BYTES // len(piece)):
+                link.sendall(piece)
+                peak_mb = site.run.memory_peak_mb("viewer")
+                check(peak_mb < MEMORY_MAX_MB, f"{head[:40]!r} without an end: the viewer uses {peak_mb:.0f} MB")
+        except ConnectionError:
+            return True
+    return False
+
+
+def check_ranges(site: Site) -> None:
+    """Many parts of a file are not sent, nor do they end the viewer."""
+    for headers in ([], [site.bearer]):
+        for path in ("/", "/uplot.js", "/metrics"):
+            answer = site.ask(f"GET {path}", *headers, f"Range: bytes={RANGES}")
+            check(answer.status == 401 if not headers else answer.status in (200, 206, 400, 416),
+                  f"GET {path} with many ranges: {answer.status}")
 
 
 def check_paths(site: Site) -> None:
@@ -270,8 +310,9 @@ class Flood(threading.Thread):
         self.join()
 
 
-def flood(run: ViewedRun, site: Site) -> None:
+def flood(site: Site) -> None:
     """The run makes steps and is stopped meanwhile."""
+    run = site.run
     crowd = Flood(site)
     crowd.start()
     try:
@@ -297,17 +338,17 @@ def answers(site: Site) -> bool:
 
 def play(run: ViewedRun) -> None:
     run.start_training()
-    site = Site(run.start_viewer("viewer", run.run_dir))
+    site = Site(run)
     viewer = run.processes["viewer"]
     resource.prlimit(viewer.pid, resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
     run.wait(lambda: site.ask("GET /metrics", site.bearer).status == 200, "the viewer answers")
-    for checks in (check_token, check_headers, check_oversized, check_paths, check_orders):
+    for checks in (check_token, check_headers, check_oversized, check_ranges, check_paths, check_orders, check_endless):
         step = run.steps()
         checks(site)
         run.wait(lambda: run.steps() > step, f"the run makes steps after {checks.__name__}")
         check(viewer.poll() is None, f"{checks.__name__} has ended the viewer")
         print(f"step {run.steps()}: {checks.__name__}, {run.memory_peak_mb('viewer'):.0f} MB at most", flush=True)
-    flood(run, site)
+    flood(site)
     peak_mb = run.memory_peak_mb("viewer")
     steps, weights_hash = run.weights()
     serial_hash = run.serial_hash(steps)

@@ -34,6 +34,7 @@ DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
 
 STATE = "document.getElementById('connection')?.dataset.state"
 STEP = r"Number(document.getElementById('step').textContent.match(/\d[\d,]*/)?.[0].replaceAll(',', ''))"
+HEIGHT = "Math.ceil(document.documentElement.scrollHeight)"
 NODES_SHOWN = "[...document.querySelectorAll('#cluster tr[data-node]')].map(row => row.dataset.node)"
 STRIPS_SHOWN = "[...document.querySelectorAll('#strips [data-strip]')].map(strip => strip.dataset.strip)"
 FAULTS_SHOWN = """[...document.querySelectorAll('#faults [data-fault]')].map(
@@ -84,12 +85,15 @@ class Watcher:
         step = self.step() + STEPS_BETWEEN
         self.wait(lambda: self.is_live() and self.step() >= step, f"the page is live and shows step {step}")
 
-    def order(self, action: str, **body: Any) -> None:
-        """Sends it as the page's buttons do."""
-        status, answer = self.page.evaluate(f"""fetch('/api/{action}', {{
-            method: 'POST', headers: {{'Content-Type': 'application/json', 'X-Pando': '1'}},
-            body: {json.dumps(json.dumps(body))}}}).then(async answer => [answer.status, await answer.json()])""")
-        assert status == 200 and answer.get("text"), f"{action}: {status} {answer}"
+    def click(self, selector: str) -> None:
+        self.wait(f"document.querySelector({selector!r})?.checkVisibility()", f"{selector} is visible")
+        self.page.evaluate(f"document.querySelector({selector!r}).click()")
+
+    def select(self, name: str) -> None:
+        """The tab of a run, of several."""
+        tab = f"[...document.querySelectorAll('#run-tabs button')].find(tab => tab.textContent.trim() == {name!r})"
+        self.wait(f"{tab} != undefined", f"the run {name} has a tab")
+        self.page.evaluate(f"{tab}.click()")
 
     def check_phone(self) -> None:
         self.page.set_viewport(*PHONE, is_phone=True)
@@ -110,12 +114,17 @@ class Watcher:
 
     def take_screenshots(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for scheme in ("light", "dark"):
+        for name, scheme, viewport in (("light", "light", DESKTOP), ("dark", "dark", DESKTOP),
+                                       ("phone", "light", PHONE)):
             self.page.set_color_scheme(scheme)
-            self.page.take_screenshot(folder / f"page-{scheme}.png")
+            self.page.set_viewport(*viewport, is_phone=viewport == PHONE)
+            self.go_on()  # the page draws with its next update
+            self.page.take_screenshot(folder / f"page-{name}.png")
+            # The page draws no chart outside the viewport.
+            self.page.set_viewport(viewport[0], self.page.evaluate(HEIGHT), is_phone=viewport == PHONE)
+            self.go_on()
+            self.page.take_screenshot(folder / f"page-{name}-whole.png")
         self.page.set_color_scheme("light")
-        self.page.set_viewport(*PHONE, is_phone=True)
-        self.page.take_screenshot(folder / "page-phone.png")
         self.page.set_viewport(*DESKTOP)
 
 
@@ -145,25 +154,31 @@ def watch_orders(watcher: Watcher) -> None:
     watcher.wait(lambda: "worker 1" not in watcher.page.evaluate(NODES_SHOWN), "the drained worker leaves")
     watcher.go_on()
     print(f"step {watcher.step()}: worker 1 is drained", flush=True)
-    log = watcher.page.evaluate("fetch('/api/log?run=0&name=worker-0').then(async answer => [answer.status, "
-                                "answer.headers.get('Content-Type'), await answer.text()])")
-    assert log[0] == 200 and log[1].startswith("text/plain"), f"the log of worker 0: {log}"
-    watcher.order("snapshot", run=0)
-    watcher.wait("document.getElementById('evaluations').textContent.trim() != ''", "the evaluations are shown")
+    log = (watcher.run.run_dir / "logs/worker-0.log").read_text(errors="replace").splitlines()[0]
+    watcher.click("[data-log=worker-0]")
+    watcher.wait(lambda: log in watcher.page.evaluate("document.getElementById('log').textContent"),
+                 "the log of worker 0 is shown")
+    watcher.page.evaluate("document.getElementById('log-dialog').close()")
+    watcher.click("#snapshot")
+    watcher.wait("document.getElementById('notice').dataset.state == 'good'", "the page stores a snapshot")
+    watcher.wait("document.querySelector('#evaluations td') != null", "the evaluations are shown")
     watcher.wait("document.getElementById('job').textContent.includes('global_batch')", "the job is shown")
 
 
 def watch_end(watcher: Watcher) -> None:
     watcher.run.may_end.add("train")
-    watcher.order("stop", run=0)
+    watcher.click("#stop")
+    watcher.click("#confirm-yes")
     watcher.run.await_end()
     watcher.wait(f"{STATE} == 'ended'", "the page shows the end")
-    watcher.wait("document.getElementById('confusion').textContent.trim() != ''", "the confusion matrix is shown")
+    watcher.wait("document.querySelector('#confusion td') != null", "the confusion matrix is shown")
 
 
 def make_long_run(run_dir: Path, long_dir: Path) -> None:
     """A copy of an ended run, with the metrics of 100,000 steps."""
     shutil.copytree(run_dir, long_dir, ignore=shutil.ignore_patterns("snapshots", "*.safetensors", "*.db*"))
+    summary = json.loads((run_dir / "summary.json").read_text())
+    (long_dir / "summary.json").write_text(json.dumps(summary | {"steps": LONG_RUN_STEPS}))
     header = (run_dir / "metrics.csv").read_text().split("\n")[0]
     with (long_dir / "metrics.csv").open("w") as rows:
         rows.write(header + "\n")
@@ -181,13 +196,13 @@ def view_ended_runs(run: ViewedRun, browser: Chromium, steps: int) -> None:
     make_long_run(run.run_dir, long_dir)
     watcher = Watcher(run, browser.open(run.start_viewer("long-viewer", long_dir, run.run_dir)))
     watcher.wait(f"{STATE} == 'ended'", "the page shows the end")
+    watcher.select(long_dir.name)
+    watcher.wait(lambda: watcher.step() == LONG_RUN_STEPS, f"the tab shows step {LONG_RUN_STEPS}")
     watcher.wait(lambda: min(watcher.points()) > 0, "each chart has points")
     points = watcher.points()[0]
     assert POINTS_MIN <= points <= POINTS_MAX, f"{points} points for {LONG_RUN_STEPS} steps"
     watcher.check_costs(f"{LONG_RUN_STEPS} steps")
-    tabs = watcher.page.evaluate("document.getElementById('run-tabs').childElementCount")
-    assert tabs >= 2, f"two runs have {tabs} tabs"
-    watcher.page.evaluate("[...document.querySelectorAll('#run-tabs button, #run-tabs a')][1].click()")
+    watcher.select(run.run_dir.name)
     watcher.wait(lambda: watcher.step() == steps, f"the second run's tab shows step {steps}")
     assert not watcher.page.errors, f"the console has errors: {watcher.page.errors}"
 
@@ -195,7 +210,6 @@ def view_ended_runs(run: ViewedRun, browser: Chromium, steps: int) -> None:
 def play(run: ViewedRun, browser: Chromium, screenshots: Optional[Path]) -> None:
     run.start_training("--chaos", CHAOS)
     watcher = Watcher(run, browser.open(run.start_viewer("viewer", run.run_dir)))
-    watcher.page.set_viewport(*DESKTOP)
     watch_start(watcher)
     watch_faults(watcher)
     watcher.check_phone()

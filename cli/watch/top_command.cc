@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/top_screen.h"
+#include "cli/watch/top_screen.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "net/client.h"

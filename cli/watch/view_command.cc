@@ -1,0 +1,151 @@
+// `pando view`: a page that shows runs, and their metrics for Prometheus.
+#include <fmt/format.h>
+#include <poll.h>
+#include <prometheus/registry.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/watch/viewer.h"
+#include "common/atomic_file.h"
+#include "common/exit_codes.h"
+#include "common/hash.h"
+#include "common/output.h"
+#include "common/system.h"
+#include "node/log.h"
+#include "node/shutdown.h"
+#include "view/web_server.h"
+
+namespace pando {
+namespace {
+
+struct ViewOptions {
+  std::vector<std::string> run_dirs;
+  std::string join;
+  std::string keys;
+  std::string http = "127.0.0.1:0";
+  std::string token_file;
+  bool is_insecure = false;
+  bool is_beside_run = false;  // `pando train` started it
+};
+
+constexpr const char* kNotes =
+    "Prints the page's address. Other users of this machine lack its token, and cannot read the "
+    "run.\n"
+    "\n"
+    "Examples:\n"
+    "  pando view runs/first\n"
+    "  pando view runs/first runs/second         two runs, their curves side by side\n"
+    "  pando view --join tcp://10.0.0.1:7070     without the run's folder: no curves, no logs\n"
+    "  pando view runs/first --http 127.0.0.1:8080 --token-file pando.token\n"
+    "             for Prometheus: /metrics, with the token as credentials_file\n";
+
+// The token in the file, which is made with a new one if it does not exist.
+Result<std::string> FindToken(const std::string& path) {
+  const std::string drawn = HexText(NewIncarnation().value()) + HexText(NewIncarnation().value());
+  if (path.empty()) return drawn;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    const mode_t before = umask(077);  // for the owner alone
+    const Status written = WriteFileAtomically(path, drawn + "\n");
+    umask(before);
+    return written.ok() ? Result<std::string>(drawn) : written;
+  }
+  std::ifstream file(path);
+  std::string token;
+  std::getline(file, token);
+  constexpr size_t kTokenMin = 16;
+  if (token.size() >= kTokenMin) return token;
+  return InvalidArgument(fmt::format(
+      "--token-file {}: expected one line of at least {} characters; remove the file, and pando "
+      "view makes one",
+      path, kTokenMin));
+}
+
+Result<RunSource> MakeSource(const RunAddress& address) {
+  RunSource source{.run_dir = address.run_dir, .endpoint = address.join, .find_keys = {}};
+  const RunFolder folder = RunFolder::Open(address.run_dir);
+  std::error_code error;
+  if (!address.run_dir.empty() && !std::filesystem::exists(folder.JobPath(), error)) {
+    return NotFound(
+        fmt::format("{} is no run folder: it has no job.toml; pando train prints its run's folder",
+                    address.run_dir));
+  }
+  source.find_keys = [address](KeyRole role) { return FindRunKeys(address, role); };
+  PANDO_RETURN_IF_ERROR(source.find_keys(KeyRole::kReader).status());
+  return source;
+}
+
+Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
+  if (options.run_dirs.empty() == options.join.empty())
+    return InvalidArgument("give run folders, or --join ENDPOINT, and not both");
+  std::vector<RunAddress> addresses;
+  for (const std::string& run_dir : options.run_dirs)
+    addresses.push_back({.run_dir = run_dir, .join = "", .keys = options.keys});
+  if (!options.join.empty()) {
+    PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", options.join));
+    addresses.push_back({.run_dir = "", .join = options.join, .keys = options.keys});
+  }
+  std::vector<RunSource> sources;
+  for (const RunAddress& address : addresses) {
+    PANDO_ASSIGN_OR_RETURN(RunSource source, MakeSource(address));
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+Result<int> ServeView(const ViewOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(WebOptions web, ParseHttp(options.http, options.is_insecure));
+  PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
+  PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
+  SetUpLog({.process = "view"});
+  ShutdownSignal shutdown;  // before threads, which inherit the blocked signals
+  prometheus::Registry registry;
+  std::vector<std::unique_ptr<RunWatch>> runs;
+  for (RunSource& source : sources) {
+    const std::string name = RunWatch::NameFor(source);
+    runs.push_back(std::make_unique<RunWatch>(std::move(source), RunMetrics(registry, name)));
+    runs.back()->Start();
+  }
+  WebServer server(runs, registry);
+  PANDO_ASSIGN_OR_RETURN(const std::string address, server.Start(web));
+  if (options.is_beside_run) {
+    Say("pando: the run's page: {}\n", address);
+  } else {
+    Print("{}\n", address);
+    PANDO_RETURN_IF_ERROR(FinishOutput());
+  }
+  pollfd signalled{.fd = shutdown.fd(), .events = POLLIN, .revents = 0};
+  while (shutdown.Take() == 0) poll(&signalled, 1, -1);
+  return kExitCompleted;
+}
+
+}  // namespace
+
+Subcommand AddViewCommand(CLI::App& app) {
+  auto options = std::make_shared<ViewOptions>();
+  CLI::App& command =
+      DeclareCommand(app, "view",
+                     "Serves a page that shows runs while they go on, and afterwards: curves,\n"
+                     "processes, faults, logs; and metrics for Prometheus.",
+                     kNotes);
+  AddOption(command, "RUN_DIR", &options->run_dirs, "the folders of runs");
+  AddOption(command, "--join ENDPOINT", &options->join,
+            "where the scheduler listens, if the folder is not here");
+  AddKeysOption(command, &options->keys);
+  AddOption(command, "--http HOST:PORT", &options->http,
+            fmt::format("where the page is [{}: a free port]", options->http));
+  AddOption(command, "--token-file FILE", &options->token_file,
+            "a file with the token that requests show; it is made if it does not exist [a new one "
+            "each time]");
+  command.add_flag("--insecure", options->is_insecure, "allow --http beyond this machine");
+  command.add_flag("--beside-run", options->is_beside_run)->group("");
+  return [options] { return ServeView(*options); };
+}
+
+}  // namespace pando

@@ -1,0 +1,24 @@
+// The viewer that `pando train`, `run` and `resume` start beside a run with --http.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "node/supervisor.h"
+#include "view/web_server.h"
+
+namespace pando {
+
+// "127.0.0.1:8080". An address beyond this machine is an error unless `is_insecure`.
+Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure);
+
+// --http, of a command that trains.
+void AddHttpOption(CLI::App& command, std::string* http);
+
+// Starts `pando view` of a run, which says on standard error where its page is, and ends with the
+// group. Nothing where `http` is empty.  REQUIRES: ParseHttp has accepted it.
+Result<std::unique_ptr<ProcessGroup>> StartViewer(const std::string& http, const Job& job,
+                                                  const std::string& keys_folder);
+
+}  // namespace pando

@@ -1,0 +1,37 @@
+#include "view/activity_strips.h"
+
+#include <doctest/doctest.h>
+
+namespace pando {
+namespace {
+
+using Json = nlohmann::json;
+
+Json StatusWith(const char* activity) {
+  return {{"nodes", {{{"name", "worker 0"}, {"activity", activity}}}}};
+}
+
+TEST_CASE("looks at the same activity make one span, and another begins where it ended") {
+  ActivityStrips strips;
+  strips.Look(1, StatusWith("computing"));
+  strips.Look(1.5, StatusWith("computing"));
+  strips.Look(2, StatusWith("waiting for parameters"));
+  strips.Look(2.5, StatusWith("waiting for parameters"));
+  const Json json = strips.ToJson();
+  REQUIRE(json.size() == 1);
+  CHECK(json[0]["name"] == "worker 0");
+  CHECK(json[0]["spans"] ==
+        Json::parse(R"([[1.0,2.0,"computing"],[2.0,2.5,"waiting for parameters"]])"));
+}
+
+TEST_CASE("a long time without looks is left open, and old spans go with their process") {
+  ActivityStrips strips;
+  strips.Look(0, StatusWith("computing"));
+  strips.Look(10, StatusWith("computing"));
+  CHECK(strips.ToJson()[0]["spans"].size() == 2);
+  strips.Look(11 + ActivityStrips::kKeptSeconds, {{"nodes", Json::array()}});
+  CHECK(strips.ToJson().empty());
+}
+
+}  // namespace
+}  // namespace pando

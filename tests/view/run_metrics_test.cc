@@ -1,0 +1,89 @@
+#include "view/run_metrics.h"
+
+#include <doctest/doctest.h>
+#include <prometheus/text_serializer.h>
+
+#include <string>
+
+#include "tests/contains.h"
+
+namespace pando {
+namespace {
+
+using Json = nlohmann::json;
+
+StepRow RowAt(double step, double elapsed) {
+  StepRow row{};
+  row[kCellStep] = step;
+  row[kCellElapsed] = elapsed;
+  row[kCellLoss] = 0.5;
+  row[kCellStepMs] = 20;
+  row[kCellDataStallMs] = 2;
+  row[kCellExposedSyncMs] = 5;
+  return row;
+}
+
+struct Metrics {
+  void Add(double step, double elapsed) {
+    run.OnRow({.step = RowAt(step, elapsed), .evaluation = {}}, 64);
+  }
+  std::string Text() const { return prometheus::TextSerializer().Serialize(registry.Collect()); }
+  prometheus::Registry registry;
+  RunMetrics run{registry, "first"};
+};
+
+TEST_CASE("counters count each step once, also those between two rows") {
+  Metrics metrics;
+  metrics.Add(10, 1);
+  metrics.Add(20, 1.2);
+  metrics.Add(20, 1.3);  // a rollback came between
+  const std::string text = metrics.Text();
+  CHECK(Contains(text, "pando_steps_total{run=\"first\"} 20\n"));
+  CHECK(Contains(text, "pando_samples_total{run=\"first\"} 1280\n"));
+  CHECK(Contains(text, "pando_data_stall_seconds_total{run=\"first\"} 0.04\n"));
+  CHECK(Contains(text, "pando_exposed_sync_ratio{run=\"first\"} 0.25\n"));
+  CHECK(Contains(text, "pando_step_duration_seconds_count{run=\"first\"} 10\n"));
+  CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.025\"} 10\n"));
+  CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.01\"} 0\n"));
+}
+
+TEST_CASE("a fault counts once, and its recovery once") {
+  Metrics metrics;
+  const auto tell = [&](Json recovered_ms) {
+    metrics.run.OnEvent({{"event", "fault"},
+                         {"details",
+                          {{"target", "worker 1"},
+                           {"detected_ms", 1000.5},
+                           {"recovered_ms", std::move(recovered_ms)}}}});
+  };
+  tell(nullptr);
+  tell(nullptr);
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 1\n"));
+  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_count{run=\"first\"} 0\n"));
+  tell(1200.5);
+  tell(1200.5);
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 1\n"));
+  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_count{run=\"first\"} 1\n"));
+  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_sum{run=\"first\"} 0.2\n"));
+}
+
+TEST_CASE("processes are counted by role and state, and not at all without a scheduler") {
+  Metrics metrics;
+  metrics.run.OnStatus({{"step", 30},
+                        {"nodes",
+                         {{{"role", "worker"}, {"health", "ready"}},
+                          {{"role", "worker"}, {"health", "suspect"}},
+                          {{"role", "server"}, {"health", "ready"}, {"step", 28}}}}});
+  std::string text = metrics.Text();
+  CHECK(Contains(text, "pando_up{run=\"first\"} 1\n"));
+  CHECK(Contains(text, "pando_members{role=\"worker\",run=\"first\",state=\"suspect\"} 1\n"));
+  CHECK(Contains(text, "pando_members{role=\"scheduler\",run=\"first\",state=\"ready\"} 1\n"));
+  CHECK(Contains(text, "pando_shard_versions_behind{run=\"first\"} 2\n"));
+  metrics.run.OnNoStatus();
+  text = metrics.Text();
+  CHECK(Contains(text, "pando_up{run=\"first\"} 0\n"));
+  CHECK(Contains(text, "pando_members{role=\"worker\",run=\"first\",state=\"suspect\"} 0\n"));
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,126 @@
+#include "view/web_server.h"
+
+#include <doctest/doctest.h>
+#include <httplib.h>
+
+#include <fstream>
+
+#include "tests/contains.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+constexpr const char* kToken = "0123456789abcdef";
+
+Result<Keys> FindReaderKeys(KeyRole role) {
+  return role == KeyRole::kReader ? Result<Keys>(Keys()) : NotFound("no admin.key");
+}
+
+// A viewer of a run folder whose run has no scheduler.
+struct Viewer {
+  Viewer() {
+    std::filesystem::create_directory(folder.File("logs"));
+    std::ofstream(folder.File("logs/worker-0.log")) << "a line\xff\n";
+    std::ofstream(folder.File("job.toml")) << "[model]\nname = \"mlp\"\n";
+    std::ofstream(folder.File("metrics.csv")) << "3,0.5,2.5,0.1,0.01,900,800,1.25,3.5,0,0,0,0,,\n";
+    runs.push_back(std::make_unique<RunWatch>(
+        RunSource{.run_dir = folder.path(), .endpoint = "", .find_keys = FindReaderKeys},
+        RunMetrics(registry, "first")));
+    runs[0]->Start();
+    server = std::make_unique<WebServer>(runs, registry);
+    const Result<std::string> address =
+        server->Start({.host = "127.0.0.1", .port = 0, .token = kToken});
+    REQUIRE_MESSAGE(address.ok(), address.status().message());
+    const size_t colon = address->rfind(':');
+    port = std::stoi(address->substr(colon + 1));
+  }
+  httplib::Client Connect(const std::string& token = kToken) const {
+    httplib::Client client("127.0.0.1", port);
+    if (!token.empty()) client.set_default_headers({{"Authorization", "Bearer " + token}});
+    return client;
+  }
+  int StatusFor(const std::string& path) const { return Connect().Get(path)->status; }
+
+  TempFolder folder;
+  prometheus::Registry registry;
+  std::vector<std::unique_ptr<RunWatch>> runs;
+  std::unique_ptr<WebServer> server;
+  int port = 0;
+};
+
+TEST_CASE("without the token nothing is shown") {
+  const Viewer viewer;
+  for (const char* path :
+       {"/", "/page.js", "/metrics", "/api/stream", "/api/log?run=0&name=worker-0", "/nothing"}) {
+    CAPTURE(path);
+    CHECK(viewer.Connect("").Get(path)->status == 401);
+    CHECK(viewer.Connect("0123456789abcdee").Get(path)->status == 401);
+  }
+  CHECK(viewer.Connect("").Get("/metrics?token=")->status == 401);
+  CHECK(viewer.Connect("").Post("/api/stop", "{\"run\":0}", "application/json")->status == 401);
+}
+
+TEST_CASE("the printed address becomes a cookie, and the page needs nothing else") {
+  const Viewer viewer;
+  const auto first = viewer.Connect("").Get(std::string("/?token=") + kToken);
+  CHECK(first->status == 303);
+  CHECK(first->get_header_value("Location") == "/");
+  const std::string cookie = first->get_header_value("Set-Cookie");
+  CHECK(Contains(cookie, "HttpOnly"));
+  CHECK(Contains(cookie, "SameSite=Strict"));
+  const httplib::Headers headers{{"Cookie", "other=1; " + cookie.substr(0, cookie.find(';'))}};
+  const auto page = viewer.Connect("").Get("/", headers);
+  CHECK(page->status == 200);
+  CHECK(Contains(page->body, "<html"));
+  CHECK(Contains(page->get_header_value("Content-Security-Policy"), "default-src 'self'"));
+}
+
+TEST_CASE("the stream begins with the runs and their whole history") {
+  const Viewer viewer;
+  std::string text;
+  viewer.Connect().Get("/api/stream", [&](const char* bytes, size_t count) {
+    text.append(bytes, count);
+    return !Contains(text, "event: update\n");
+  });
+  CHECK(text.starts_with("event: hello\ndata: {"));
+  CHECK(Contains(text, "\"columns\":[\"step\",\"epoch\",\"loss\","));
+  CHECK(Contains(text, "\"model\":\"mlp\""));
+  CHECK(Contains(text, "\"replace\":true"));
+  CHECK(Contains(text, "\"rows\":[[3.0,0.5,2.5,"));
+  CHECK(Contains(text, "\"status\":null"));
+}
+
+TEST_CASE("logs are those of the run alone, as text") {
+  const Viewer viewer;
+  CHECK(viewer.Connect().Get("/api/log?run=0&name=worker-0")->body == "a line\xEF\xBF\xBD\n");
+  for (const char* name :
+       {"worker-1", "../job", "..%2Fjob.toml", "%2Fetc%2Fpasswd", "", "worker-0%00"})
+    CHECK(viewer.StatusFor(std::string("/api/log?run=0&name=") + name) == 404);
+  for (const char* run : {"1", "-1", "x", "", "99999999999999999999"})
+    CHECK(viewer.StatusFor(std::string("/api/log?name=worker-0&run=") + run) == 404);
+  CHECK(viewer.StatusFor("/../job.toml") == 404);
+}
+
+TEST_CASE("commands come by POST from the page alone") {
+  const Viewer viewer;
+  const std::string path = "/api/stop", body = "{\"run\":0}", json = "application/json";
+  const httplib::Headers ours{{"X-Pando", "1"}};
+  CHECK(viewer.StatusFor(path) == 404);
+  CHECK(viewer.Connect().Post(path, body, json)->status == 403);
+  CHECK(viewer.Connect().Post(path, ours, body, "text/plain")->status == 403);
+  CHECK(viewer.Connect()
+            .Post(path, {{"X-Pando", "1"}, {"Origin", "http://evil.example"}}, body, json)
+            ->status == 403);
+  CHECK(viewer.Connect().Post(path, ours, "{}", json)->status == 400);
+  CHECK(viewer.Connect().Post(path, ours, "[", json)->status == 400);
+  CHECK(viewer.Connect().Post("/api/drain", ours, body, json)->status == 400);
+  CHECK(viewer.Connect().Post(path, ours, std::string(100'000, ' '), json)->status == 413);
+  // The viewer has no keys that admit commands.
+  const auto refused = viewer.Connect().Post(path, ours, body, json);
+  CHECK(refused->status == 409);
+  CHECK(Contains(refused->body, "admin key"));
+}
+
+}  // namespace
+}  // namespace pando

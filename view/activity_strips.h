@@ -1,0 +1,32 @@
+// ActivityStrips: what each process did in the last minutes, from looks at the run's status. Used
+// by RunWatch.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace pando {
+
+// Times are seconds since the viewer began. Threads: none.
+class ActivityStrips {
+ public:
+  static constexpr double kKeptSeconds = 120;
+
+  // `status`: as `pando status --json` prints it.
+  void Look(double now, const nlohmann::json& status);
+  // [{"name": "worker 1", "spans": [[from, to, "computing"], ...]}, ...]
+  nlohmann::json ToJson() const;
+
+ private:
+  struct Span {
+    double from = 0;
+    double to = 0;
+    std::string activity;
+  };
+  static constexpr double kGapMax = 2;             // a longer one between two looks is left open
+  std::map<std::string, std::deque<Span>> spans_;  // by process
+};
+
+}  // namespace pando

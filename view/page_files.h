@@ -1,0 +1,17 @@
+// The files of the page that `pando view` serves, which the program carries (view/embed_page.py).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace pando {
+
+struct PageFile {
+  std::string_view path;  // "/page.js"
+  std::string_view type;  // "text/javascript; charset=utf-8"
+  std::string_view text;
+};
+
+std::span<const PageFile> PageFiles();
+
+}  // namespace pando

@@ -1,0 +1,42 @@
+#include "view/request_queue.h"
+
+#include <utility>
+
+namespace pando {
+
+RequestQueue::RequestQueue() {
+  for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+void RequestQueue::enqueue(std::function<void()> task) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return waiting_.size() < kWaitingMax || is_closed_; });
+  waiting_.push_back(std::move(task));
+  changed_.notify_all();
+}
+
+void RequestQueue::shutdown() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void RequestQueue::Run() {
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !waiting_.empty() || is_closed_; });
+      if (waiting_.empty()) return;
+      task = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    changed_.notify_all();
+    task();
+  }
+}
+
+}  // namespace pando

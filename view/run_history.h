@@ -1,0 +1,86 @@
+// RunHistory: what a page shows of a run's past, from the rows of metrics.csv and events.jsonl.
+// Bounded, however long the run is. Used by RunWatch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "view/thinned.h"
+
+namespace pando {
+
+// The cells of a step's row of metrics.csv, in the order of its columns (docs/run-folder.md).
+enum StepCell : size_t {
+  kCellStep,
+  kCellEpoch,
+  kCellLoss,
+  kCellAccuracy,
+  kCellLr,
+  kCellSpeed,
+  kCellSpeedMean,
+  kCellElapsed,
+  kCellStepMs,
+  kCellDataStallMs,
+  kCellExposedSyncMs,
+  kCellGpuMemory,
+  kCellGpuPercent,
+  kStepCells
+};
+inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
+                                                                  "epoch",
+                                                                  "loss",
+                                                                  "accuracy",
+                                                                  "lr",
+                                                                  "images_per_second",
+                                                                  "images_per_second_mean",
+                                                                  "elapsed_seconds",
+                                                                  "step_ms",
+                                                                  "data_stall_ms",
+                                                                  "exposed_sync_ms",
+                                                                  "gpu_memory_mb",
+                                                                  "gpu_percent"};
+using StepRow = std::array<double, kStepCells>;
+// step, epoch, elapsed_seconds, accuracy, loss
+using EvaluatedRow = std::array<double, 5>;
+
+struct CsvRow {
+  std::optional<StepRow> step;  // one of the two
+  std::optional<EvaluatedRow> evaluation;
+};
+// Neither for the heading, and for what is no row.
+CsvRow ParseCsvRow(std::string_view text);
+
+// Threads: none.
+class RunHistory {
+ public:
+  static constexpr size_t kRowsMax = 2'000;
+  static constexpr size_t kNewRowsMax = 10;  // of an update behind the first
+  static constexpr size_t kEvaluationsMax = 1'000;
+  static constexpr size_t kEventsMax = 1'000;  // the newest
+
+  void Add(const CsvRow& row);
+  void AddEvent(nlohmann::json event);
+
+  // How far a reader has read.
+  struct Mark {
+    uint64_t rows = 0;
+    uint64_t evaluations = 0;
+    uint64_t events = 0;
+  };
+  // Adds "rows", "evaluations" and "events" behind the mark to `update`, where there are any, and
+  // moves the mark.
+  void Tell(Mark* mark, nlohmann::json* update) const;
+
+ private:
+  Thinned<StepRow> rows_{kRowsMax};
+  Thinned<EvaluatedRow> evaluations_{kEvaluationsMax};
+  std::deque<nlohmann::json> events_;
+  uint64_t event_count_ = 0;  // with those that were dropped
+};
+
+}  // namespace pando

@@ -1,0 +1,149 @@
+#include "view/run_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/system.h"
+
+namespace pando {
+namespace {
+
+using prometheus::Histogram;
+
+// Seconds; those of a recovery begin at a heartbeat.
+const Histogram::BucketBoundaries kStepBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                               0.25,  0.5,    1,     2.5,  5,     10,   30};
+const Histogram::BucketBoundaries kRecoveryBuckets{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+constexpr double kMs = 1e-3;
+// The most steps of one row in the histogram: rows are run.log_every steps apart.
+constexpr double kStepsOfRowMax = 10'000;
+
+prometheus::Counter& MakeCounter(prometheus::Registry& registry, const char* name, const char* help,
+                                 const std::string& run) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({{"run", run}});
+}
+
+prometheus::Gauge& MakeGauge(prometheus::Registry& registry, const char* name, const char* help,
+                             const prometheus::Labels& labels) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+}
+
+Histogram& MakeHistogram(prometheus::Registry& registry, const char* name, const char* help,
+                         const std::string& run, const Histogram::BucketBoundaries& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({{"run", run}},
+                                                                                   buckets);
+}
+
+}  // namespace
+
+RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
+    : steps_(MakeCounter(r, "pando_steps_total", "Steps completed, each once.", run)),
+      step_seconds_(MakeHistogram(r, "pando_step_duration_seconds",
+                                  "Time from step to step; means between two rows of metrics.csv.",
+                                  run, kStepBuckets)),
+      samples_(MakeCounter(r, "pando_samples_total", "Samples of completed steps.", run)),
+      stall_seconds_(MakeCounter(r, "pando_data_stall_seconds_total",
+                                 "Waits for samples, of all computing threads together.", run)),
+      faults_(MakeCounter(r, "pando_faults_total", "Faults that were noticed.", run)),
+      rollbacks_(MakeCounter(r, "pando_rollbacks_total", "Returns to a snapshot.", run)),
+      recovery_seconds_(MakeHistogram(r, "pando_recovery_seconds",
+                                      "From the detection of a fault to the next step.", run,
+                                      kRecoveryBuckets)),
+      exposed_ratio_(MakeGauge(r, "pando_exposed_sync_ratio",
+                               "Share of a step that a computing thread waits for parameters.",
+                               {{"run", run}})),
+      loss_(MakeGauge(r, "pando_train_loss", "Mean loss of the newest step.", {{"run", run}})),
+      accuracy_(MakeGauge(r, "pando_evaluation_accuracy", "Of the last evaluation, 0 to 1.",
+                          {{"run", run}})),
+      versions_behind_(MakeGauge(r, "pando_shard_versions_behind",
+                                 "Versions that the slowest server is behind the run's step.",
+                                 {{"run", run}})),
+      waiting_(
+          MakeGauge(r, "pando_waiting", "1 while the run waits for a process.", {{"run", run}})),
+      up_(MakeGauge(r, "pando_up", "1 while the run's scheduler answers.", {{"run", run}})),
+      complete_(MakeGauge(r, "pando_run_complete", "1 once the run has ended.", {{"run", run}})) {
+  for (size_t role = 0; role < kRoles.size(); ++role) {
+    for (size_t state = 0; state < kStates.size(); ++state) {
+      members_[role][state] =
+          &MakeGauge(r, "pando_members", "Processes of the run.",
+                     {{"run", run}, {"role", kRoles[role]}, {"state", kStates[state]}});
+    }
+  }
+  MakeGauge(r, "pando_build_info", "1; the label is the viewer's version.",
+            {{"version", PandoVersion()}})
+      .Set(1);
+}
+
+void RunMetrics::OnRow(const CsvRow& row, uint64_t global_batch) {
+  if (row.evaluation && std::isfinite(row.evaluation->at(3))) accuracy_.Set(row.evaluation->at(3));
+  if (!row.step) return;
+  const StepRow& cells = *row.step;
+  const double steps = cells[kCellStep] - last_step_;
+  const double seconds = cells[kCellElapsed] - last_elapsed_;
+  const bool is_first = last_step_ == 0;  // its time has the start in it
+  last_step_ = std::max(last_step_, cells[kCellStep]);
+  last_elapsed_ = cells[kCellElapsed];
+  loss_.Set(cells[kCellLoss]);
+  if (cells[kCellStepMs] > 0)
+    exposed_ratio_.Set(std::min(1.0, cells[kCellExposedSyncMs] / cells[kCellStepMs]));
+  if (steps <= 0) return;
+  steps_.Increment(steps);
+  samples_.Increment(steps * static_cast<double>(global_batch));
+  stall_seconds_.Increment(std::max(0.0, cells[kCellDataStallMs]) * kMs * steps);
+  if (is_first || seconds < 0) return;
+  for (double i = 0; i < std::min(steps, kStepsOfRowMax); ++i)
+    step_seconds_.Observe(seconds / steps);
+}
+
+void RunMetrics::OnEvent(const nlohmann::json& event) {
+  const std::string name = event.value("event", "");
+  if (name == "rollback") rollbacks_.Increment();
+  const auto details = event.find("details");
+  if (name != "fault" || details == event.end() || !details->is_object()) return;
+  const auto number = [&](const char* key) {
+    const auto at = details->find(key);
+    return at != details->end() && at->is_number() ? at->get<double>() : -1.0;
+  };
+  const double detected_ms = number("detected_ms"), recovered_ms = number("recovered_ms");
+  if (detected_ms < 0) return;
+  // More is said of a fault as more is known of it.
+  const auto [fault, is_new] =
+      recovered_.try_emplace({details->value("target", ""), detected_ms}, false);
+  if (is_new) faults_.Increment();
+  if (recovered_ms < 0 || std::exchange(fault->second, true)) return;
+  recovery_seconds_.Observe(std::max(0.0, recovered_ms - detected_ms) * kMs);
+}
+
+void RunMetrics::OnStatus(const nlohmann::json& status) {
+  up_.Set(1);
+  waiting_.Set(status.contains("waiting_for") ? 1 : 0);
+  std::array<std::array<double, kStates.size()>, kRoles.size()> counts{};
+  counts[0][1] = 1;  // the scheduler, which answered
+  const double step = status.value("step", 0.0);
+  double behind = 0;
+  for (const nlohmann::json& node : status.at("nodes")) {
+    const auto role = std::ranges::find(kRoles, node.value("role", ""));
+    const auto state = std::ranges::find(kStates, node.value("health", ""));
+    if (role == kRoles.end() || state == kStates.end()) continue;
+    ++counts[static_cast<size_t>(role - kRoles.begin())]
+            [static_cast<size_t>(state - kStates.begin())];
+    if (node.value("role", "") == "server")
+      behind = std::max(behind, step - node.value("step", step));
+  }
+  versions_behind_.Set(behind);
+  for (size_t role = 0; role < kRoles.size(); ++role) {
+    for (size_t state = 0; state < kStates.size(); ++state)
+      members_[role][state]->Set(counts[role][state]);
+  }
+}
+
+void RunMetrics::OnNoStatus() {
+  up_.Set(0);
+  waiting_.Set(0);
+  for (const auto& states : members_) {
+    for (prometheus::Gauge* members : states) members->Set(0);
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,63 @@
+// RunMetrics: a run's figures for Prometheus. Used by RunWatch; docs/run-folder.md lists them.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "view/run_history.h"
+
+namespace pando {
+
+// Counters count what the run's files say, from their first row. So a viewer that starts later, or
+// again, has the same values, and the scheduler's restart resets none.
+// Threads: one; the registry may be read by others.
+class RunMetrics {
+ public:
+  // `run`: the value of the label "run" of each. The registry outlives this.
+  RunMetrics(prometheus::Registry& registry, const std::string& run);
+
+  void OnRow(const CsvRow& row, uint64_t global_batch);
+  void OnEvent(const nlohmann::json& event);
+  // The run's files begin again (`--force`).
+  void OnRestart() { last_step_ = last_elapsed_ = 0; }
+  void OnStatus(const nlohmann::json& status);
+  void OnNoStatus();
+  void OnEnd() { complete_.Set(1); }
+
+ private:
+  static constexpr std::array<const char*, 3> kRoles{"scheduler", "server", "worker"};
+  static constexpr std::array<const char*, 5> kStates{"starting", "ready", "draining", "leaving",
+                                                      "suspect"};
+
+  prometheus::Counter& steps_;
+  prometheus::Histogram& step_seconds_;
+  prometheus::Counter& samples_;
+  prometheus::Counter& stall_seconds_;
+  prometheus::Counter& faults_;
+  prometheus::Counter& rollbacks_;
+  prometheus::Histogram& recovery_seconds_;
+  prometheus::Gauge& exposed_ratio_;
+  prometheus::Gauge& loss_;
+  prometheus::Gauge& accuracy_;
+  prometheus::Gauge& versions_behind_;
+  prometheus::Gauge& waiting_;
+  prometheus::Gauge& up_;
+  prometheus::Gauge& complete_;
+  std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};
+  // Whether the fault of a process is over, by the time of its detection in ms.
+  std::map<std::pair<std::string, double>, bool> recovered_;
+  double last_step_ = 0;     // of the newest row
+  double last_elapsed_ = 0;  // s
+};
+
+}  // namespace pando

@@ -1,0 +1,225 @@
+#include "view/run_watch.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "common/system.h"
+#include "job/job_file.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::chrono::seconds kSilenceMax{2};  // then the page says that nothing answers
+constexpr std::chrono::seconds kOrderMax{60};
+constexpr std::chrono::seconds kFirstWordsMax{10};
+constexpr size_t kFileBytesMax = 16 << 20;  // of a summary, of a job
+
+std::string ReadText(const std::string& path) {
+  std::error_code error;
+  if (const auto size = fs::file_size(path, error); error || size > kFileBytesMax) return "";
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> FindLogs(const RunFolder& folder) {
+  std::vector<std::string> names;
+  std::error_code unlisted;  // then there are none
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder.path() + "/logs", unlisted)) {
+    if (entry.path().extension() == ".log") names.push_back(entry.path().stem());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Text of other processes may not be UTF-8.
+std::string Printable(const std::string& text) {
+  const std::string dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(dumped).get<std::string>();
+}
+
+}  // namespace
+
+RunWatch::RunWatch(RunSource source, RunMetrics metrics)
+    : source_(std::move(source)),
+      folder_(RunFolder::Open(source_.run_dir)),
+      rows_(folder_.MetricsPath()),
+      events_(folder_.EventsPath()),
+      metrics_(std::move(metrics)) {}
+
+RunWatch::~RunWatch() {
+  stop_.Request();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RunWatch::Start() {
+  ReadFiles();
+  thread_ = std::thread([this] { Run(); });
+}
+
+std::string RunWatch::NameFor(const RunSource& source) {
+  if (source.run_dir.empty()) return source.endpoint;
+  const fs::path path = fs::absolute(source.run_dir).lexically_normal();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+Json RunWatch::Hello() const {
+  const std::lock_guard lock(mutex_);
+  Json hello = shown_.job;
+  hello["name"] = NameFor(source_);
+  hello["folder"] = source_.run_dir;
+  hello["can_control"] = source_.find_keys(KeyRole::kAdmin).ok();
+  return hello;
+}
+
+std::optional<Json> RunWatch::Update(Mark* mark) const {
+  const std::lock_guard lock(mutex_);
+  if (mark->changes == shown_.changes) return std::nullopt;
+  Json update;
+  if (mark->is_first || mark->restarts != shown_.restarts) {
+    *mark = {.is_first = false, .restarts = shown_.restarts, .changes = 0, .history = {}};
+    update["replace"] = true;
+  }
+  mark->changes = shown_.changes;
+  shown_.history.Tell(&mark->history, &update);
+  update["status"] = shown_.status;
+  if (!shown_.status_error.empty()) update["status_error"] = shown_.status_error;
+  update["strips"] = shown_.strips.ToJson();
+  if (!shown_.summary.is_null()) update["summary"] = shown_.summary;
+  update["logs"] = shown_.logs;
+  return update;
+}
+
+Result<std::string> RunWatch::Order(const Command& command) {
+  Result<Keys> keys = source_.find_keys(KeyRole::kAdmin);
+  if (!keys.ok()) {
+    return InvalidArgument(
+        "this viewer has no admin key: start pando view with --keys FOLDER "
+        "that holds it; " +
+        keys.status().message());
+  }
+  const std::string endpoint = FindEndpoint();
+  if (endpoint.empty()) return Unavailable("the run has ended");
+  ZmqContext context(*std::move(keys));
+  const Micros now = SteadyNow();
+  return RequestCommand(context, endpoint, command,
+                        {.answered_by = now + kFirstWordsMax,
+                         .done_by = now + kOrderMax,
+                         .after_silence = "is the scheduler being restarted?",
+                         .after_slowness = "look at its events"},
+                        [](const std::string&) {});
+}
+
+std::optional<std::string> RunWatch::ReadLog(std::string_view process) const {
+  const std::vector<std::string> logs = FindLogs(folder_);
+  if (std::ranges::find(logs, process) == logs.end()) return std::nullopt;
+  std::ifstream file(folder_.LogPath(process), std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, size - static_cast<std::streamoff>(kLogBytesMax)));
+  std::string text(kLogBytesMax, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return Printable(text);
+}
+
+void RunWatch::Run() {
+  while (!stop_.is_requested()) {
+    const Micros next = SteadyNow() + kLookInterval;
+    AskStatus(next);
+    ReadFiles();
+  }
+}
+
+void RunWatch::ReadFiles() {
+  if (source_.run_dir.empty()) return;
+  const std::string job_text = ReadText(folder_.JobPath());
+  const Json summary = Json::parse(ReadText(folder_.SummaryPath()), nullptr, false);
+  std::vector<std::string> logs = FindLogs(folder_);
+  const std::lock_guard lock(mutex_);
+  if (job_text != shown_.job.value("job", "")) {
+    if (const Result<Job> job = ParseJobText(job_text, folder_.JobPath()); job.ok()) {
+      global_batch_ = job->global_batch;
+      shown_.job["model"] = job->model;
+      shown_.job["dataset"] = job->dataset;
+      shown_.job["evaluated_on"] = job->evaluated_on();
+    }
+    shown_.job["job"] = job_text;
+  }
+  const auto restart = [&] {
+    shown_.history = {};
+    ++shown_.restarts;
+    metrics_.OnRestart();
+  };
+  rows_.Read(restart, [&](std::string_view text) {
+    ++shown_.changes;
+    const CsvRow row = ParseCsvRow(text);
+    shown_.history.Add(row);
+    metrics_.OnRow(row, global_batch_);
+  });
+  events_.Read([] {},
+               [&](std::string_view text) {
+                 Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+                 if (!event.is_object()) return;
+                 ++shown_.changes;
+                 metrics_.OnEvent(event);
+                 shown_.history.AddEvent(std::move(event));
+               });
+  if (summary.is_object()) metrics_.OnEnd();
+  if (summary.is_object() != shown_.summary.is_object() || logs != shown_.logs) ++shown_.changes;
+  shown_.summary = summary.is_object() ? summary : Json();
+  shown_.logs = std::move(logs);
+}
+
+std::string RunWatch::FindEndpoint() const {
+  if (source_.run_dir.empty()) return source_.endpoint;
+  if (folder_.ReadSummary().ok()) return "";
+  const Result<std::string> endpoint = folder_.ReadEndpoint();
+  return endpoint.ok() ? *endpoint : "";
+}
+
+void RunWatch::AskStatus(Micros deadline) {
+  if (const std::string endpoint = FindEndpoint(); endpoint != endpoint_) {
+    line_.reset();
+    endpoint_ = endpoint;
+  }
+  // A run makes its keys before its endpoint is known.
+  if (!line_ && !endpoint_.empty()) {
+    if (const Result<Keys> keys = source_.find_keys(KeyRole::kReader); keys.ok())
+      line_.emplace(*keys, endpoint_);
+  }
+  if (!line_) {
+    pollfd stop{.fd = stop_.fd(), .events = POLLIN, .revents = 0};
+    poll(&stop, 1, static_cast<int>(kLookInterval.count()));
+  } else if (const auto text = line_->Ask(deadline, stop_.fd())) {
+    TakeStatus(*text);
+  }
+  if (line_ && line_->silence() < kSilenceMax) return;
+  const std::lock_guard lock(mutex_);
+  if (!shown_.status.is_null()) ++shown_.changes;
+  shown_.status = Json();
+  shown_.status_error =
+      endpoint_.empty() ? "" : fmt::format("no scheduler answers at {}", endpoint_);
+  metrics_.OnNoStatus();
+}
+
+void RunWatch::TakeStatus(std::string_view text) {
+  Json status = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object() || !status.contains("nodes")) return;
+  const std::lock_guard lock(mutex_);
+  ++shown_.changes;
+  metrics_.OnStatus(status);
+  shown_.strips.Look(std::chrono::duration<double>(SteadyNow() - start_).count(), status);
+  shown_.status = std::move(status);
+  shown_.status_error.clear();
+}
+
+}  // namespace pando

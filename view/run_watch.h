@@ -1,0 +1,103 @@
+// RunWatch follows one run for `pando view`: its folder's rows, and its scheduler's status. The
+// scheduler notices no more of it than of `pando status`, and may be restarted meanwhile.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "common/clock.h"
+#include "net/event_loop.h"
+#include "net/zmq/keys.h"
+#include "proto/messages.h"
+#include "run/run_folder.h"
+#include "view/activity_strips.h"
+#include "view/row_tail.h"
+#include "view/run_history.h"
+#include "view/run_metrics.h"
+#include "view/status_line.h"
+
+namespace pando {
+
+// The run to follow, by its folder or its scheduler's endpoint; without a folder there are no rows,
+// events and logs.
+struct RunSource {
+  std::string run_dir;
+  std::string endpoint;
+  // The run's keys, as they are now; an error if the secret of this role is missing.
+  std::function<Result<Keys>(KeyRole)> find_keys;
+};
+
+// Threads: Start makes one; public functions may be called from any.
+class RunWatch {
+ public:
+  static constexpr std::chrono::milliseconds kLookInterval{500};
+  static constexpr size_t kLogBytesMax = 64 << 10;
+
+  // `metrics`: of this run alone.
+  RunWatch(RunSource source, RunMetrics metrics);
+  ~RunWatch();
+  void Start();
+
+  // "first" of "runs/first"; without a folder the endpoint.
+  static std::string NameFor(const RunSource& source);
+  // Facts that do not change: an entry of "runs" in the stream's first event.
+  nlohmann::json Hello() const;
+
+  // How far a reader of the stream has read.
+  struct Mark {
+    bool is_first = true;
+    uint64_t restarts = 0;
+    uint64_t changes = 0;
+    RunHistory::Mark history;
+  };
+  // What is new behind the mark, which moves; nothing if there is nothing.
+  std::optional<nlohmann::json> Update(Mark* mark) const;
+
+  // Carries out drain, snapshot or stop. The error of a viewer without the key is kInvalidArgument.
+  Result<std::string> Order(const Command& command);
+  // The end of a process's log; none if the run has no such log.
+  std::optional<std::string> ReadLog(std::string_view process) const;
+
+ private:
+  // All that a page shows.
+  struct Shown {
+    uint64_t changes = 1;   // of anything here
+    uint64_t restarts = 0;  // of the run's files
+    RunHistory history;
+    ActivityStrips strips;
+    nlohmann::json status;     // null: nothing answers
+    std::string status_error;  // then
+    nlohmann::json summary;    // null: the run has not ended
+    std::vector<std::string> logs;
+    nlohmann::json job = nlohmann::json::object();  // Hello's facts
+  };
+  void Run();
+  void ReadFiles();
+  void AskStatus(Micros deadline);
+  void TakeStatus(std::string_view text);
+  std::string FindEndpoint() const;
+
+  const RunSource source_;
+  const RunFolder folder_;
+  const Micros start_ = SteadyNow();
+  StopFlag stop_;
+  // The thread's own:
+  RowTail rows_, events_;
+  RunMetrics metrics_;
+  std::string endpoint_;
+  std::optional<StatusLine> line_;  // none: there is no endpoint yet, or no key
+  uint64_t global_batch_ = 0;
+
+  mutable std::mutex mutex_;
+  Shown shown_;  // guarded by mutex_
+
+  std::thread thread_;
+};
+
+}  // namespace pando

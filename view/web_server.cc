@@ -1,0 +1,301 @@
+#include "view/web_server.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+#include <prometheus/text_serializer.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "common/system.h"
+#include "common/text.h"
+#include "view/page_files.h"
+#include "view/request_queue.h"
+
+namespace pando {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kUpdateInterval = std::chrono::milliseconds(500);
+constexpr int kStreamsMax = 12;  // of RequestQueue's threads
+constexpr size_t kBodyBytesMax = 4096;
+constexpr const char* kText = "text/plain; charset=utf-8";
+constexpr const char* kJson = "application/json";
+// A comment every so often finds readers that have gone.
+constexpr std::string_view kNothingNew = ": \n\n";
+
+std::string DumpText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string EventText(const char* name, const Json& data) {
+  return fmt::format("event: {}\ndata: {}\n\n", name, DumpText(data));
+}
+
+void AnswerText(httplib::Response& response, int status, const std::string& text) {
+  response.status = status;
+  response.set_content(text + "\n", kText);
+}
+
+void AnswerError(httplib::Response& response, int status, const std::string& error) {
+  response.status = status;
+  response.set_content(DumpText({{"error", error}}), kJson);
+}
+
+// The value of a cookie; empty if there is none.
+std::string FindCookie(const httplib::Request& request, const std::string& name) {
+  const std::string cookies = request.get_header_value("Cookie");
+  for (size_t at = 0; at < cookies.size();) {
+    const size_t end = std::min(cookies.find(';', at), cookies.size());
+    std::string_view cookie = std::string_view(cookies).substr(at, end - at);
+    while (cookie.starts_with(' ')) cookie.remove_prefix(1);
+    if (cookie.starts_with(name + "=")) return std::string(cookie.substr(name.size() + 1));
+    at = end + 1;
+  }
+  return "";
+}
+
+// Sent by our own page: another site's page cannot set this header without our consent (CORS), and
+// browsers name the page that a request comes from.
+bool IsFromOurPage(const httplib::Request& request) {
+  const std::string origin = request.get_header_value("Origin");
+  const std::string host = request.get_header_value("Host");
+  return request.get_header_value("X-Pando") == "1" &&
+         request.get_header_value("Content-Type").starts_with(kJson) &&
+         (origin.empty() || origin == "http://" + host || origin == "https://" + host);
+}
+
+}  // namespace
+
+class WebServer::Impl {
+ public:
+  Impl(std::vector<std::unique_ptr<RunWatch>>& runs, const prometheus::Registry& registry)
+      : runs_(runs), registry_(registry) {}
+  ~Impl();
+
+  Result<std::string> Start(const WebOptions& options);
+
+ private:
+  // What a stream's reader knows.
+  struct Reader {
+    bool is_first = true;
+    std::vector<RunWatch::Mark> marks;  // by run
+  };
+
+  void SetLimits();
+  void AddPages();
+  void AddCommand(const char* path, CommandKind kind);
+  // Whether a request shows the token. Else it is answered.
+  bool Admit(const httplib::Request& request, httplib::Response& response);
+  RunWatch* FindRun(const std::string& number);
+  void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
+  void OnLog(const httplib::Request& request, httplib::Response& response);
+  void OnStream(httplib::Response& response);
+  std::string NextEvents(Reader* reader);
+  void WaitForNext();
+
+  std::vector<std::unique_ptr<RunWatch>>& runs_;
+  const prometheus::Registry& registry_;
+  std::string token_;
+  std::string cookie_;  // its name has the port: a host's cookies are of all its ports
+  httplib::Server server_;
+  std::atomic<int> streams_ = 0;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool is_stopped_ = false;  // guarded by mutex_
+  std::thread thread_;       // accepts connections
+};
+
+WebServer::WebServer(std::vector<std::unique_ptr<RunWatch>>& runs,
+                     const prometheus::Registry& registry)
+    : impl_(std::make_unique<Impl>(runs, registry)) {}
+
+WebServer::~WebServer() = default;
+
+Result<std::string> WebServer::Start(const WebOptions& options) { return impl_->Start(options); }
+
+WebServer::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  stopped_.notify_all();
+  server_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
+  token_ = options.token;
+  SetLimits();
+  AddPages();
+  AddCommand("/api/drain", CommandKind::kDrain);
+  AddCommand("/api/snapshot", CommandKind::kSnapshot);
+  AddCommand("/api/stop", CommandKind::kStop);
+  int port = options.port;
+  if (port == 0) port = server_.bind_to_any_port(options.host);
+  if (port <= 0 || (options.port != 0 && !server_.bind_to_port(options.host, port))) {
+    return Unavailable(
+        fmt::format("cannot listen at {}:{}; give another address or port with "
+                    "--http, or port 0 for a free one",
+                    options.host, options.port));
+  }
+  cookie_ = fmt::format("pando-{}", port);
+  thread_ = std::thread([this] { server_.listen_after_bind(); });
+  return fmt::format("http://{}:{}/?token={}", options.host, port, token_);
+}
+
+void WebServer::Impl::SetLimits() {
+  server_.new_task_queue = [] { return new RequestQueue; };  // the server owns it
+  server_.set_payload_max_length(kBodyBytesMax);
+  server_.set_keep_alive_timeout(1);
+  server_.set_read_timeout(2, 0);
+  server_.set_write_timeout(5, 0);
+  // Not the default, which lets another process listen at the same port.
+  server_.set_socket_options([](socket_t socket) {
+    const int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  });
+  server_.set_default_headers(
+      {{"Content-Security-Policy", "default-src 'self'; style-src 'self' 'unsafe-inline'"},
+       {"X-Content-Type-Options", "nosniff"},
+       {"X-Frame-Options", "DENY"},
+       {"Referrer-Policy", "no-referrer"},
+       {"Cache-Control", "no-store"}});
+  server_.set_pre_routing_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        return Admit(request, response) ? httplib::Server::HandlerResponse::Unhandled
+                                        : httplib::Server::HandlerResponse::Handled;
+      });
+  server_.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    response.set_content(fmt::format("{}\n", response.status), kText);
+  });
+}
+
+bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& response) {
+  const std::string in_query = request.get_param_value("token");
+  const std::string in_header = request.get_header_value("Authorization");
+  if (AreEqualSecrets(in_query, token_)) {
+    if (request.path != "/" || request.method != "GET") return true;
+    response.set_header("Set-Cookie",
+                        fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_, token_));
+    response.set_redirect("/", 303);  // the token leaves the address
+    return false;
+  }
+  if (AreEqualSecrets(in_header, "Bearer " + token_)) return true;
+  if (AreEqualSecrets(FindCookie(request, cookie_), token_)) return true;
+  AnswerText(response, 401,
+             "This page needs the token that pando view printed: open the address that ends with "
+             "?token=...");
+  return false;
+}
+
+void WebServer::Impl::AddPages() {
+  for (const PageFile& file : PageFiles()) {
+    server_.Get(std::string(file.path),
+                [&file](const httplib::Request&, httplib::Response& response) {
+                  response.set_content(file.text.data(), file.text.size(), std::string(file.type));
+                });
+  }
+  server_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    const prometheus::TextSerializer serializer;
+    response.set_content(serializer.Serialize(registry_.Collect()), "text/plain; version=0.0.4");
+  });
+  server_.Get("/api/log", [this](const httplib::Request& request, httplib::Response& response) {
+    OnLog(request, response);
+  });
+  server_.Get("/api/stream",
+              [this](const httplib::Request&, httplib::Response& response) { OnStream(response); });
+}
+
+RunWatch* WebServer::Impl::FindRun(const std::string& number) {
+  const std::optional<size_t> index = ParseNumber<size_t>(number);
+  return index && *index < runs_.size() ? runs_[*index].get() : nullptr;
+}
+
+void WebServer::Impl::OnLog(const httplib::Request& request, httplib::Response& response) {
+  RunWatch* run = FindRun(request.get_param_value("run"));
+  const std::optional<std::string> log =
+      run == nullptr ? std::nullopt : run->ReadLog(request.get_param_value("name"));
+  if (!log) return AnswerText(response, 404, "the run has no such log");
+  response.set_content(*log, kText);
+}
+
+void WebServer::Impl::AddCommand(const char* path, CommandKind kind) {
+  server_.Post(path, [this, kind](const httplib::Request& request, httplib::Response& response) {
+    OnCommand(kind, request, response);
+  });
+}
+
+void WebServer::Impl::OnCommand(CommandKind kind, const httplib::Request& request,
+                                httplib::Response& response) {
+  if (!IsFromOurPage(request))
+    return AnswerError(response, 403, "commands are taken from the viewer's own page alone");
+  const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
+  const auto number = body.is_object() ? body.find("run") : body.end();
+  RunWatch* run =
+      number != body.end() && number->is_number_unsigned() ? FindRun(number->dump()) : nullptr;
+  const auto node = body.is_object() ? body.find("node") : body.end();
+  Command command{.kind = kind, .target = ""};
+  if (node != body.end() && node->is_string()) command.target = node->get<std::string>();
+  if (run == nullptr || (kind == CommandKind::kDrain && command.target.empty()))
+    return AnswerError(response, 400, "expected {\"run\": 0}, and \"node\" to drain a process");
+  const Result<std::string> done = run->Order(command);
+  if (!done.ok()) {
+    const bool is_refused = done.status().code() == StatusCode::kInvalidArgument;
+    return AnswerError(response, is_refused ? 409 : 503, done.status().message());
+  }
+  response.set_content(DumpText({{"text", *done}}), kJson);
+}
+
+void WebServer::Impl::OnStream(httplib::Response& response) {
+  if (streams_.fetch_add(1) >= kStreamsMax) {
+    --streams_;
+    return AnswerText(response, 503, "too many pages are open; close one");
+  }
+  auto reader = std::make_shared<Reader>();
+  reader->marks.resize(runs_.size());
+  response.set_chunked_content_provider(
+      "text/event-stream",
+      [this, reader](size_t, httplib::DataSink& sink) {
+        const std::string events = NextEvents(reader.get());
+        if (!sink.write(events.data(), events.size())) return false;
+        WaitForNext();
+        const std::lock_guard lock(mutex_);
+        return !is_stopped_;
+      },
+      [this](bool) { --streams_; });
+}
+
+std::string WebServer::Impl::NextEvents(Reader* reader) {
+  std::string text;
+  if (std::exchange(reader->is_first, false)) {
+    Json hello{{"version", PandoVersion()}, {"columns", kStepColumns}, {"runs", Json::array()}};
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      hello["runs"].push_back(runs_[i]->Hello());
+      hello["runs"].back()["run"] = i;
+    }
+    text += EventText("hello", hello);
+  }
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    std::optional<Json> update = runs_[i]->Update(&reader->marks[i]);
+    if (!update) continue;
+    (*update)["run"] = i;
+    text += EventText("update", *update);
+  }
+  return text.empty() ? std::string(kNothingNew) : text;
+}
+
+void WebServer::Impl::WaitForNext() {
+  std::unique_lock lock(mutex_);
+  stopped_.wait_for(lock, kUpdateInterval, [&] { return is_stopped_; });
+}
+
+}  // namespace pando

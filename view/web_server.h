@@ -1,0 +1,38 @@
+// WebServer serves the page of `pando view`, its stream of events, and Prometheus' text, over HTTP.
+// Only requests with the token are answered. Commands are taken by POST alone, and only from the
+// page itself (docs/security.md).
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "view/run_watch.h"
+
+namespace pando {
+
+struct WebOptions {
+  std::string host;
+  int port = 0;       // 0: a free one
+  std::string token;  // what requests show
+};
+
+// Threads: Start begins some; they end with it.
+class WebServer {
+ public:
+  // Both outlive the server.
+  WebServer(std::vector<std::unique_ptr<RunWatch>>& runs, const prometheus::Registry& registry);
+  ~WebServer();
+
+  // kUnavailable if it cannot listen there. Returns the page's address, with its token.
+  Result<std::string> Start(const WebOptions& options);
+
+ private:
+  class Impl;  // keeps the library out of this header
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando
