@@ -26,6 +26,7 @@ using Json = nlohmann::json;
 constexpr auto kUpdateInterval = std::chrono::milliseconds(500);
 constexpr int kStreamsMax = 12;  // of RequestQueue's threads
 constexpr size_t kBodyBytesMax = 4096;
+constexpr size_t kHeadersMax = 100;  // browsers send about 20
 constexpr const char* kText = "text/plain; charset=utf-8";
 constexpr const char* kJson = "application/json";
 // A comment every so often finds readers that have gone.
@@ -180,6 +181,15 @@ void WebServer::Impl::SetLimits() {
 }
 
 bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& response) {
+  if (request.headers.size() > kHeadersMax) {
+    AnswerText(response, 431, "too many headers");
+    return false;
+  }
+  // The library repeats a file for each of many ranges.
+  if (!request.ranges.empty()) {
+    AnswerText(response, 416, "no ranges");
+    return false;
+  }
   const std::string in_query = request.get_param_value("token");
   const std::string in_header = request.get_header_value("Authorization");
   if (AreEqualSecrets(in_query, token_)) {

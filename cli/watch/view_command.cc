@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <prometheus/registry.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -100,11 +102,21 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
+// The library reads any number of headers. A client that sends them for ever ends the viewer alone.
+void LimitMemory() {
+  constexpr rlim_t kBytesMax = rlim_t{2} << 30;  // most of it for stacks that are not used
+  rlimit limit{};
+  getrlimit(RLIMIT_DATA, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, kBytesMax);
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
 Result<int> ServeView(const ViewOptions& options) {
   PANDO_ASSIGN_OR_RETURN(WebOptions web, ParseHttp(options.http, options.is_insecure));
   PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
+  LimitMemory();
   ShutdownSignal shutdown;  // before threads, which inherit the blocked signals
   prometheus::Registry registry;
   std::vector<std::unique_ptr<RunWatch>> runs;

@@ -61,6 +61,14 @@ TEST_CASE("without the token nothing is shown") {
   CHECK(viewer.Connect("").Post("/api/stop", "{\"run\":0}", "application/json")->status == 401);
 }
 
+TEST_CASE("many headers and ranges are refused") {
+  const Viewer viewer;
+  httplib::Headers many;
+  for (int i = 0; i < 200; ++i) many.emplace("X-Header", "1");
+  CHECK(viewer.Connect().Get("/", many)->status == 431);
+  CHECK(viewer.Connect().Get("/", {{"Range", "bytes=0-,0-,0-"}})->status == 416);
+}
+
 TEST_CASE("the printed address becomes a cookie, and the page needs nothing else") {
   const Viewer viewer;
   const auto first = viewer.Connect("").Get(std::string("/?token=") + kToken);

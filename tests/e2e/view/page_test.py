@@ -19,9 +19,9 @@ from chromium import Chromium, Page, find_chromium
 from viewed_run import ViewedRun
 
 SKIPPED = 77
-SERVER_KILLED_AT, SCHEDULER_KILLED_AT = 1000, 2500  # steps
+SERVER_KILLED_AT, SCHEDULER_KILLED_AT = 400, 1000  # steps
 CHAOS = f"kill server 0 at step {SERVER_KILLED_AT}; kill scheduler at step {SCHEDULER_KILLED_AT}"
-STEPS_BETWEEN = 200
+STEPS_BETWEEN = 50
 NODES = {"worker 0", "worker 1", "server 0", "server 1"}
 CHARTS = ["loss", "accuracy", "lr", "speed"]
 LONG_RUN_STEPS = 100_000
@@ -33,7 +33,7 @@ FIRST_PAINT_MS_MAX = 10_000
 DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
 
 STATE = "document.getElementById('connection')?.dataset.state"
-STEP = r"Number(document.getElementById('step').textContent.match(/\d[\d,]*/)?.[0].replaceAll(',', ''))"
+STEP = r"Number(document.getElementById('step').textContent.match(/step ([\d,]+)/)?.[1].replaceAll(',', ''))"
 HEIGHT = "Math.ceil(document.documentElement.scrollHeight)"
 NODES_SHOWN = "[...document.querySelectorAll('#cluster tr[data-node]')].map(row => row.dataset.node)"
 STRIPS_SHOWN = "[...document.querySelectorAll('#strips [data-strip]')].map(strip => strip.dataset.strip)"
@@ -129,7 +129,7 @@ class Watcher:
 
 
 def watch_start(watcher: Watcher) -> None:
-    watcher.wait(watcher.is_live, "the page is live")
+    watcher.wait(lambda: watcher.is_live() and watcher.step() > 0, "the page is live and shows a step")
     step = watcher.step()
     assert step < SCHEDULER_KILLED_AT, f"the page was opened at step {step}, after the faults: let them come later"
     address = watcher.page.evaluate("location.href")

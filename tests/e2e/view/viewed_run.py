@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 POLL_S = 0.1
 EXIT_COMPLETED, EXIT_INTERRUPTED = 0, 130
 JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=2000", "--set",
-       "data.synthetic_test_samples=500", "--global-batch", "128", "--micro-batches", "4", "--optimizer", "adam",
-       "--eval-every-steps", "200", "--snapshot-every", "500"]
+       "data.synthetic_test_samples=500", "--global-batch", "512", "--micro-batches", "4", "--optimizer", "adam",
+       "--eval-every-steps", "100", "--snapshot-every", "200"]
 PROCESSES = ["--steps", "1000000", "--workers", "2", "--servers", "2"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([^\s&]+)")
 
