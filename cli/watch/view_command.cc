@@ -104,7 +104,7 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
 
 // The library reads any number of headers. A client that sends them for ever ends the viewer alone.
 void LimitMemory() {
-  constexpr rlim_t kBytesMax = rlim_t{2} << 30;  // most of it for stacks that are not used
+  constexpr rlim_t kBytesMax = rlim_t{1} << 30;  // a quarter of it for stacks that are not used
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
   limit.rlim_cur = std::min(limit.rlim_max, kBytesMax);

@@ -20,7 +20,7 @@ export function renderHeader(run) {
   const evaluated = run.evaluations.at(-1)?.[3];
   const figures = {
     elapsed: format.duration(run.newest("elapsed_seconds") ?? run.summary?.wall_seconds),
-    left: run.secondsLeft === null ? "–" : `about ${format.duration(run.secondsLeft)}`,
+    left: run.secondsLeft === null ? "–" : `~${format.duration(run.secondsLeft)}`,
     epoch: format.finite(run.newest("epoch"))?.toFixed(2) ?? "–",
     speed: format.count(run.isEnded ? run.summary.images_per_second : run.newest("images_per_second")),
     "step-time": format.milliseconds(run.newest("step_ms")),
