@@ -217,13 +217,13 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kAdmin));
   ZmqContext context(std::move(keys));
-  const Micros start = SteadyNow();
-  const Micros deadline = start + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const Micros deadline = SteadyNow() + timeout;
   const bool is_given = options.timeout_seconds != kTimeoutDefaultSeconds;
   PANDO_ASSIGN_OR_RETURN(const std::string done,
                          RequestCommand(context, endpoint, {.kind = kind, .target = options.target},
-                                        {.answered_by = is_given ? deadline : start + kSilenceMax,
-                                         .done_by = deadline,
+                                        {.answer_max = is_given ? timeout : kSilenceMax,
+                                         .done_max = timeout,
                                          .after_silence = NextAfterSilence(options.run),
                                          .after_slowness = "raise --timeout to wait longer"},
                                         [](const std::string& said) { Say("{}\n", said); }));

@@ -82,8 +82,8 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
 
 // How long a command waits, and what its errors advise.
 struct CommandPatience {
-  Micros answered_by = kNever;  // for the scheduler's first words
-  Micros done_by = kNever;
+  Micros answer_max{0};        // for the scheduler's first words
+  Micros done_max{0};          // for all of it
   std::string after_silence;   // what to try where nothing answered
   std::string after_slowness;  // and where the scheduler goes on with it
 };

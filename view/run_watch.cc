@@ -110,10 +110,9 @@ Result<std::string> RunWatch::Order(const Command& command) {
   const std::string endpoint = FindEndpoint();
   if (endpoint.empty()) return Unavailable("the run has ended");
   ZmqContext context(*std::move(keys));
-  const Micros now = SteadyNow();
   return RequestCommand(context, endpoint, command,
-                        {.answered_by = now + kFirstWordsMax,
-                         .done_by = now + kOrderMax,
+                        {.answer_max = kFirstWordsMax,
+                         .done_max = kOrderMax,
                          .after_silence = "is the scheduler being restarted?",
                          .after_slowness = "look at its events"},
                         [](const std::string&) {});
