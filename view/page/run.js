@@ -104,12 +104,15 @@ export class Run {
     this.events = this.events.slice(-EVENTS_MAX);
   }
 
-  // The same fault comes again once more of it is known.
+  // The same fault comes again once more of it is known: an injected one may first be known by its
+  // detection alone.
   addFault(fault) {
     if (finite(fault?.detected_ms) === null && finite(fault?.injected_ms) === null) return;
     const isEqual = (a, b) => finite(a) !== null && a === b;
     const known = this.faults.findLast((other) => other.target === fault.target &&
-      (isEqual(other.detected_ms, fault.detected_ms) || isEqual(other.injected_ms, fault.injected_ms)));
+      (isEqual(other.detected_ms, fault.detected_ms) || isEqual(other.injected_ms, fault.injected_ms) ||
+       (other.step === fault.step && finite(other.injected_ms) === null &&
+        finite(other.recovered_ms) === null && finite(fault.injected_ms) !== null)));
     if (known && FAULT_KEYS.every((key) => (fault[key] ?? known[key]) === known[key])) return;
     ++this.version;
     if (!known) this.faults = [...this.faults, { ...fault }].slice(-FAULTS_MAX);

@@ -9,6 +9,7 @@ is no Chromium.
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -72,6 +73,11 @@ class Watcher:
         """Of each chart; 0: it has none, or it is missing."""
         ids = json.dumps([f"chart-{name}" for name in CHARTS])
         return self.page.evaluate(f"{ids}.map(id => Number(document.getElementById(id)?.dataset.points || 0))")
+
+    def figures(self) -> list[float]:
+        """The newest values of the charts; 0: a chart has none."""
+        texts = self.page.evaluate("[...document.querySelectorAll('.chart .readout b')].map(each => each.textContent)")
+        return [float(re.sub(r"[^0-9.e+-]", "", text) or 0) for text in texts]
 
     def has_recovered(self, node: str) -> bool:
         return any(node in text and recovered_ms and recovered_ms > 0
@@ -137,6 +143,7 @@ def watch_start(watcher: Watcher) -> None:
     watcher.wait(lambda: set(watcher.page.evaluate(NODES_SHOWN)) >= NODES, "the cluster has all processes")
     watcher.wait(lambda: set(watcher.page.evaluate(STRIPS_SHOWN)) >= NODES, "each process has a strip")
     watcher.wait(lambda: min(watcher.points()) > 0, "each chart has points")
+    watcher.wait(lambda: min(watcher.figures(), default=0) > 0, "the figures are not zero")
     first = watcher.points()
     watcher.wait(lambda: all(now > before for now, before in zip(watcher.points(), first)), "the curves grow")
 
@@ -147,6 +154,8 @@ def watch_faults(watcher: Watcher) -> None:
         watcher.go_on()
         print(f"step {watcher.step()}: {node} was killed and has recovered", flush=True)
     watcher.wait(lambda: set(watcher.page.evaluate(NODES_SHOWN)) >= NODES, "all processes are in the cluster again")
+    faults = watcher.page.evaluate(FAULTS_SHOWN)
+    assert len(faults) == 2, f"expected the two faults: {faults}"
 
 
 def watch_orders(watcher: Watcher) -> None:
@@ -174,10 +183,14 @@ def watch_end(watcher: Watcher) -> None:
     watcher.wait("document.querySelector('#confusion td') != null", "the confusion matrix is shown")
 
 
+def read_summary(run_dir: Path) -> dict[str, Any]:
+    return json.loads((run_dir / "summary.json").read_text())
+
+
 def make_long_run(run_dir: Path, long_dir: Path) -> None:
     """A copy of an ended run, with the metrics of 100,000 steps."""
     shutil.copytree(run_dir, long_dir, ignore=shutil.ignore_patterns("snapshots", "*.safetensors", "*.db*"))
-    summary = json.loads((run_dir / "summary.json").read_text())
+    summary = read_summary(run_dir)
     (long_dir / "summary.json").write_text(json.dumps(summary | {"steps": LONG_RUN_STEPS}))
     header = (run_dir / "metrics.csv").read_text().split("\n")[0]
     with (long_dir / "metrics.csv").open("w") as rows:
@@ -190,8 +203,9 @@ def make_long_run(run_dir: Path, long_dir: Path) -> None:
                 rows.write(f"{step},{epoch:.6g},,,,,,{elapsed_s:.3f},,,,,,{accuracy:.6g},0.25\n")
 
 
-def view_ended_runs(run: ViewedRun, browser: Chromium, steps: int) -> None:
+def view_ended_runs(run: ViewedRun, browser: Chromium) -> None:
     """Two in one page: a long one and the one that was stopped."""
+    steps = read_summary(run.run_dir)["steps"]
     long_dir = run.folder / "long"
     make_long_run(run.run_dir, long_dir)
     watcher = Watcher(run, browser.open(run.start_viewer("long-viewer", long_dir, run.run_dir)))
@@ -218,8 +232,7 @@ def play(run: ViewedRun, browser: Chromium, screenshots: Optional[Path]) -> None
     watch_orders(watcher)
     watch_end(watcher)
     watcher.check_costs("a run with faults")
-    steps, _ = run.weights()
-    view_ended_runs(run, browser, steps)
+    view_ended_runs(run, browser)
 
 
 def main() -> int:

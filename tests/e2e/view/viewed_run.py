@@ -9,9 +9,9 @@ from typing import Any, Callable
 DEADLINE_S = 300
 POLL_S = 0.1
 EXIT_COMPLETED, EXIT_INTERRUPTED = 0, 130
-JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=2000", "--set",
+JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=8000", "--set",
        "data.synthetic_test_samples=500", "--global-batch", "512", "--micro-batches", "4", "--optimizer", "adam",
-       "--eval-every-steps", "100", "--snapshot-every", "200"]
+       "--lr", "0.001", "--eval-every-steps", "100", "--snapshot-every", "200"]
 PROCESSES = ["--steps", "1000000", "--workers", "2", "--servers", "2"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([^\s&]+)")
 
