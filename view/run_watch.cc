@@ -180,7 +180,10 @@ void RunWatch::ReadFiles() {
 
 std::string RunWatch::FindEndpoint() const {
   if (source_.run_dir.empty()) return source_.endpoint;
-  if (folder_.ReadSummary().ok()) return "";
+  {
+    const std::lock_guard lock(mutex_);
+    if (!shown_.summary.is_null()) return "";
+  }
   const Result<std::string> endpoint = folder_.ReadEndpoint();
   return endpoint.ok() ? *endpoint : "";
 }
