@@ -23,6 +23,17 @@ export function thin(rows, rowsMax) {
   });
 }
 
+// Known by its detection alone.
+const isBareFault = (fault) => finite(fault.injected_ms) === null && finite(fault.recovered_ms) === null;
+
+function isSameFault(a, b) {
+  const isEqual = (x, y) => finite(x) !== null && x === y;
+  const isOther = isBareFault(a) !== isBareFault(b) &&
+    (finite(a.injected_ms) !== null || finite(b.injected_ms) !== null);
+  return a.target === b.target && (isEqual(a.detected_ms, b.detected_ms) ||
+    isEqual(a.injected_ms, b.injected_ms) || (a.step === b.step && isOther));
+}
+
 export class Run {
   constructor(info, columns) {
     this.learn(info, columns);
@@ -104,19 +115,25 @@ export class Run {
     this.events = this.events.slice(-EVENTS_MAX);
   }
 
-  // The same fault comes again once more of it is known: an injected one may first be known by its
-  // detection alone.
+  // The same fault comes again once more of it is known. An injected one may also be known by its
+  // detection alone, which may come earlier or later: both become one.
   addFault(fault) {
     if (finite(fault?.detected_ms) === null && finite(fault?.injected_ms) === null) return;
-    const isEqual = (a, b) => finite(a) !== null && a === b;
-    const known = this.faults.findLast((other) => other.target === fault.target &&
-      (isEqual(other.detected_ms, fault.detected_ms) || isEqual(other.injected_ms, fault.injected_ms) ||
-       (other.step === fault.step && finite(other.injected_ms) === null &&
-        finite(other.recovered_ms) === null && finite(fault.injected_ms) !== null)));
-    if (known && FAULT_KEYS.every((key) => (fault[key] ?? known[key]) === known[key])) return;
+    const same = this.faults.filter((other) => isSameFault(other, fault));
+    const [known] = same;
+    if (!known) {
+      this.faults = [...this.faults, { ...fault }].slice(-FAULTS_MAX);
+      ++this.version;
+      return;
+    }
+    const parts = [...same, fault];
+    const merged = { ...known };
+    for (const part of [...parts.filter(isBareFault), ...parts.filter((each) => !isBareFault(each))])
+      for (const key of FAULT_KEYS) merged[key] = part[key] ?? merged[key];
+    if (same.length === 1 && FAULT_KEYS.every((key) => merged[key] === known[key])) return;
+    Object.assign(known, merged);
+    this.faults = this.faults.filter((other) => other === known || !same.includes(other));
     ++this.version;
-    if (!known) this.faults = [...this.faults, { ...fault }].slice(-FAULTS_MAX);
-    else for (const key of FAULT_KEYS) known[key] = fault[key] ?? known[key];
   }
 
   // ---- what is shown -----------------------------------------------------------------------------
