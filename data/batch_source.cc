@@ -107,6 +107,7 @@ BatchSource::BatchResult BatchSource::Take(const Name& name) {
   const bool is_begun_here = reading == nullptr;
   if (is_begun_here) reading = std::make_shared<Reading>(name);
   awaited_.push_back(reading);
+  const auto wait = waits_.insert(start);
   while (!reading->is_done) {
     if (is_begun_here && reading->has_unclaimed()) {
       WorkOn(*reading, lock);
@@ -115,9 +116,16 @@ BatchSource::BatchResult BatchSource::Take(const Name& name) {
     }
   }
   std::erase(awaited_, reading);
+  waits_.erase(wait);
   const std::chrono::nanoseconds stalled = std::chrono::steady_clock::now() - start;
   if (name.split == Split::kTrain) stalled_ns_ += stalled.count();
   return reading->result();
+}
+
+std::chrono::nanoseconds BatchSource::waiting() const {
+  std::lock_guard lock(mutex_);
+  if (waits_.empty()) return std::chrono::nanoseconds(0);
+  return std::chrono::steady_clock::now() - *waits_.begin();
 }
 
 size_t BatchSource::waiting_count() const {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -58,6 +59,9 @@ class BatchSource {
   size_t batches_made() const;   // batches allocated so far, recycled ones counted once
   // How long threads have waited for training batches, or read them, so far. Any thread.
   std::chrono::nanoseconds stalled() const { return std::chrono::nanoseconds(stalled_ns_); }
+  // How long a thread has been waiting for a batch now, or reading it; the longest such wait. 0: no
+  // thread waits. Any thread.
+  std::chrono::nanoseconds waiting() const;
 
  private:
   using BatchResult = Result<std::shared_ptr<const Batch>>;
@@ -125,8 +129,9 @@ class BatchSource {
   std::condition_variable changed_;
   // Batches that a thread waits for; they are read before all others.
   std::vector<std::shared_ptr<Reading>> awaited_;
-  std::deque<Entry> entries_;         // in the order of the hints
-  uint64_t take_counts_[2] = {0, 0};  // by split
+  std::multiset<std::chrono::steady_clock::time_point> waits_;  // when each wait began
+  std::deque<Entry> entries_;                                   // in the order of the hints
+  uint64_t take_counts_[2] = {0, 0};                            // by split
   bool stopping_ = false;
   std::atomic<int64_t> stalled_ns_ = 0;
   std::vector<std::thread> threads_;

@@ -1,8 +1,16 @@
 #include "net/heartbeat.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "common/clock.h"
+#include "common/descriptor.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -10,11 +18,43 @@ namespace {
 // While the scheduler is away, older heartbeats have no value.
 constexpr int kQueuedHeartbeatsMax = 4;
 
+// The last line of a text that may end with an unfinished one. What is no text, a terminal's
+// colours say, becomes spaces.
+std::string LastLineIn(std::string_view text) {
+  const size_t end = text.find_last_not_of("\n\r \t");
+  if (end == std::string_view::npos) return "";
+  text = text.substr(0, end + 1);
+  text = text.substr(text.find_last_of('\n') + 1);  // npos + 1 is 0
+  std::string line(text.substr(0, kLogLineBytesMax));
+  std::ranges::replace_if(
+      line, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  return line;
+}
+
 }  // namespace
+
+// Standard error is open for writing alone, so the file is opened again.
+const std::string& OwnLog::LastLine() {
+  struct stat file {};
+  if (fstat(fd_, &file) != 0 || !S_ISREG(file.st_mode)) return line_;
+  const auto size = static_cast<uint64_t>(file.st_size);
+  if (size == read_size_) return line_;
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return line_;
+  std::array<char, 4096> tail{};
+  const uint64_t start = size - std::min<uint64_t>(size, tail.size());
+  const ssize_t count = pread(fd.get(), tail.data(), tail.size(), static_cast<off_t>(start));
+  if (count < 0) return line_;
+  read_size_ = size;
+  line_ = LastLineIn({tail.data(), static_cast<size_t>(count)});
+  return line_;
+}
 
 HeartbeatSender::HeartbeatSender(ZmqContext& context, const Options& options,
                                  const HeartbeatState& state)
     : options_(options),
+      context_(context),
       transport_(context, options.self,
                  {.channel = Channel::kHeartbeat,
                   .linger_ms = 0,
@@ -48,14 +88,14 @@ void HeartbeatSender::Run() {
     while (transport_.Receive(&ack)) answered_at_ = SteadyNow();
     const Micros now = SteadyNow();
     if (now >= next) {
-      transport_.Send(Compose(now));
+      transport_.Send(Compose(now, log_.LastLine()));
       next = now + options_.interval;
     }
     transport_.Wait(next, fds);
   }
 }
 
-Envelope HeartbeatSender::Compose(Micros now) {
+Envelope HeartbeatSender::Compose(Micros now, const std::string& log_line) {
   const std::lock_guard lock(mutex_);
   Heartbeat heartbeat = state_.content;
   heartbeat.tcp_lines = state_.lines.tcp;
@@ -66,6 +106,10 @@ Envelope HeartbeatSender::Compose(Micros now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));
   }
+  heartbeat.log_line = log_line;
+  heartbeat.tcp_traffic = context_.traffic().Read(LineKind::kTcp);
+  heartbeat.ipc_traffic = context_.traffic().Read(LineKind::kIpc);
+  heartbeat.shm_traffic = context_.traffic().Read(LineKind::kShm);
   return {.job = state_.job,
           .generation = state_.generation,
           .view = state_.view,

@@ -2,6 +2,8 @@
 // a socket, so that a core that computes or a loop that is busy does not look dead.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -19,9 +21,23 @@ struct HeartbeatState {
   PeerId scheduler{kSchedulerNode, {}, 0};  // the current one; incarnation 0: any
   uint32_t generation = 0;
   ViewId view;
-  Heartbeat content;                    // except what follows
+  Heartbeat content;                    // except what follows, traffic and log
   std::optional<Micros> waiting_since;  // when the wait for parameters began
   Transport::LineCounts lines = {};     // of dialed connections
+};
+
+// OwnLog reads the last line that was written to a descriptor, if that is a file: this process's
+// standard error.
+class OwnLog {
+ public:
+  explicit OwnLog(int fd = STDERR_FILENO) : fd_(fd) {}
+  // At most kLogLineBytesMax bytes, on one line; empty if there is none. Reads what is new.
+  const std::string& LastLine();
+
+ private:
+  const int fd_;
+  std::string line_;
+  uint64_t read_size_ = 0;  // the file's when it was read
 };
 
 class HeartbeatSender {
@@ -44,10 +60,12 @@ class HeartbeatSender {
 
  private:
   void Run();
-  Envelope Compose(Micros now);
+  Envelope Compose(Micros now, const std::string& log_line);
 
   const Options options_;
+  ZmqContext& context_;
   Transport transport_;  // used by the thread alone once it runs
+  OwnLog log_;           // the same
   StopFlag stop_;
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;

@@ -33,6 +33,12 @@ constexpr Micros kFirstLookUp = std::chrono::milliseconds(200);
 // After so long without a message the address of a peer's name is looked up again.
 constexpr Micros kSilentFor = std::chrono::seconds(2);
 
+size_t MessageBytes(const Frames& frames) {
+  size_t bytes = 0;
+  for (const Blob& frame : frames) bytes += frame.size_bytes();
+  return bytes;
+}
+
 // Of the payloads that peers of one host may share.
 uint64_t ShareableBytes(const Frames& frames) {
   uint64_t bytes = 0;
@@ -264,12 +270,14 @@ void Transport::Send(const Envelope& envelope) {
     if (line->is_secured) routing_id = guard_.Complete(routing_id, envelope.receiver.incarnation);
   }
   Frames frames = Encode(envelope);
+  const size_t bytes = MessageBytes(frames);
   SharedLink* link = FindLink(links_, {MakeLinkPeer(envelope.receiver), line->peer.has_value()});
   if (link != nullptr) {
     link->Share(&frames);
     if (link->Send(frames)) {
       ++counters_.sent;
       ++counters_.sent_by_link;
+      context_.traffic().OnSent(LineKind::kShm, bytes);
       return;
     }
   }
@@ -277,6 +285,7 @@ void Transport::Send(const Envelope& envelope) {
   const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
   if (sent == ZmqSocket::Sent::kYes) {
     ++counters_.sent;
+    context_.traffic().OnSent(link != nullptr ? LineKind::kShm : line->kind(), bytes);
     if (line->is_local || link != nullptr) counters_.copied_on_host_bytes += ShareableBytes(frames);
   }
   if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
@@ -325,7 +334,8 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
 }
 
 bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* envelope) {
-  if (NamesSharedMemory(received.frames) && !Restore(line, &received)) return false;
+  const bool is_shared = NamesSharedMemory(received.frames);
+  if (is_shared && !Restore(line, &received)) return false;
   const bool is_guarded = line.is_secured && !received.is_of_user;
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
@@ -361,6 +371,8 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
   if (has_names_) line.heard_at = SteadyNow();
   if (!line.unshared.empty()) JudgeSharing(line);
   ++counters_.received;
+  context_.traffic().OnReceived(is_shared || received.is_of_user ? LineKind::kShm : line.kind(),
+                                MessageBytes(received.frames));
   *envelope = *std::move(decoded);
   return true;
 }

@@ -173,6 +173,7 @@ class Transport {
     bool is_local = false;       // the endpoint is on this machine
     Status ConnectTo(const std::string& address);  // of its host; none for ipc
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
+    LineKind kind() const { return endpoint.starts_with("ipc:") ? LineKind::kIpc : LineKind::kTcp; }
     bool is_secured = false;    // connections have keys
     bool has_shared = false;    // memory, at least once
     std::string unshared = {};  // why no memory is shared, after a try

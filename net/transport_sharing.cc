@@ -135,7 +135,7 @@ Transport::LineCounts Transport::CountLines() const {
     if (links_ != nullptr && Shares(*links_, *peer))
       ++counts.shm;
     else
-      ++(line.endpoint.starts_with("ipc:") ? counts.ipc : counts.tcp);
+      ++(line.kind() == LineKind::kIpc ? counts.ipc : counts.tcp);
   }
   return counts;
 }

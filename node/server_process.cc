@@ -31,6 +31,9 @@ namespace {
 // How long the other lanes may take to hear of the end that one lane has heard of.
 constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
+// How often the heartbeats learn what backups owe.
+constexpr Micros kLookInterval = std::chrono::milliseconds(200);
+
 uint32_t ChooseLaneCount(const ServerArgs& args) {
   return args.lanes != 0 ? args.lanes : UpdateThreadCount();
 }
@@ -49,13 +52,17 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint.ToString();
 }
 
-HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport) {
+// `owed`: to the lane.
+HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport,
+                             const std::optional<Replication::Owed>& owed) {
   return {.job = job,
           .scheduler = lane.scheduler(),
           .generation = lane.view().generation,
           .view = lane.view().id,
           .content = {.activity = Activity::kServing,
-                      .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0)},
+                      .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0),
+                      .waiting_for = owed ? owed->backup : PeerId()},
+          .waiting_since = owed ? std::optional(owed->since) : std::nullopt,
           .lines = transport.CountLines()};
 }
 
@@ -300,8 +307,14 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     }));
   }
   Lane& first = seats[0]->lane;
-  const auto tell = [&](Micros) {
-    heartbeat.Update(MakeHeartbeat(membership.job_id, first, seats[0]->transport));
+  std::optional<Replication::Owed> owed;
+  Micros looked_at{0};  // at what backups owe: seldom, since it takes a walk over all shards
+  const auto tell = [&](Micros now) {
+    if (now - looked_at >= kLookInterval) {
+      looked_at = now;
+      owed = first.OldestOwed();
+    }
+    heartbeat.Update(MakeHeartbeat(membership.job_id, first, seats[0]->transport, owed));
   };
   // A scheduler that dies while it ends the run may have told one lane alone.
   std::optional<Micros> ended_at;
@@ -315,7 +328,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   LoopOptions options = MakeOptions(membership, *seats[0], broken);
   options.stop = &broken;
   options.local.push_back(watch.Source());
-  options.local.push_back({-1, tell});
+  options.local.push_back({-1, tell, kLookInterval});
   options.local.push_back({-1, look_at_lanes});
   options.is_finished = [&] {
     return first.finished() || watch.verdict() ||

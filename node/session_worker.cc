@@ -11,6 +11,9 @@
 namespace pando {
 namespace {
 
+// Waits that begin or go on while the session itself has nothing to do reach the heartbeats.
+constexpr Micros kTellInterval = std::chrono::milliseconds(250);
+
 std::string RelayEndpoint(const PeerId& relay) {
   return fmt::format("ipc://@pando-relay-{:016x}", relay.incarnation.value());
 }
@@ -96,7 +99,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
           {.stop = parts_.stop,
            .local = {watch.Source(),
                      {parts_.news.mailbox().fd(), [this](Micros now) { TakeNews(now); }},
-                     {-1, tell_all}},
+                     {-1, tell_all, kTellInterval}},
            .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = [this](const View& view) { Connect(view); },
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});

@@ -35,6 +35,7 @@ Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, co
   Heartbeat content = session.CurrentActivity(now);
   content.micro_batch_us = trainer.micro_batch_us();
   content.data_stall_us = trainer.data_stall_us();
+  content.samples_wait_ms = trainer.samples_wait_ms();
   content.exposed_sync_us = trainer.exposed_sync_us();
   content.gpu_memory_bytes = gpu.memory_used_bytes;
   content.gpu_percent = gpu.utilisation_percent;

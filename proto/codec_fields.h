@@ -135,6 +135,10 @@ void Visit(auto io, EngineDecision& m) {
   io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
 }
 
+void Visit(auto io, LineTraffic& m) {
+  io(PANDO_WIRE(Sent, m.sent), PANDO_WIRE(Received, m.received));
+}
+
 void Visit(auto io, Heartbeat& m) {
   io(PANDO_WIRE(Activity, m.activity, LastOf{"activity", Activity::kLeaving}));
   io(PANDO_WIRE(Step, m.step), PANDO_WIRE(WaitingFor, m.waiting_for),
@@ -142,7 +146,10 @@ void Visit(auto io, Heartbeat& m) {
      PANDO_WIRE(DataStallUs, m.data_stall_us), PANDO_WIRE(ExposedSyncUs, m.exposed_sync_us),
      PANDO_WIRE(GpuMemoryBytes, m.gpu_memory_bytes), PANDO_WIRE(GpuPercent, m.gpu_percent),
      PANDO_WIRE(TcpLines, m.tcp_lines), PANDO_WIRE(IpcLines, m.ipc_lines),
-     PANDO_WIRE(ShmLines, m.shm_lines));
+     PANDO_WIRE(ShmLines, m.shm_lines), PANDO_WIRE(SamplesWaitMs, m.samples_wait_ms));
+  io(PANDO_WIRE(LogLine, m.log_line, Limit{"bytes of a log's line", kLogLineBytesMax}));
+  io(PANDO_WIRE(TcpTraffic, m.tcp_traffic), PANDO_WIRE(IpcTraffic, m.ipc_traffic),
+     PANDO_WIRE(ShmTraffic, m.shm_traffic));
 }
 
 void Visit(auto io, SnapshotRef& m) {

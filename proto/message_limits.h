@@ -33,6 +33,7 @@ constexpr bool IsBelievable(uint64_t told, uint64_t known) {
   return told <= known || told - known <= kNewsAheadMax;
 }
 
+inline constexpr size_t kLogLineBytesMax = 256;
 inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
 inline constexpr size_t kPublicKeyBytesMax = 40;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit

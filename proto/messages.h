@@ -127,11 +127,20 @@ inline constexpr auto kEnumNames<Activity> = std::to_array({"starting", "idle", 
                                                             "waiting for parameters", "evaluating",
                                                             "serving", "leaving"});
 
+// Bytes of messages that a process has exchanged by one kind of connection, its payloads in shared
+// memory included.
+struct LineTraffic {
+  uint64_t sent = 0;
+  uint64_t received = 0;
+};
+
 // Node -> scheduler, from a separate thread, every heartbeat_ms.
 struct Heartbeat {
   Activity activity = Activity::kStarting;
-  Step step;           // the step it works on
-  PeerId waiting_for;  // kWaitingForParameters: the lane that owes them; unset: none
+  Step step;  // the step it works on
+  // kWaitingForParameters: the lane that owes them. kServing: the backup that owes lane 0 an
+  // acknowledgement. Unset: none.
+  PeerId waiting_for;
   uint64_t waiting_ms = 0;
   uint64_t micro_batch_us = 0;    // worker: recent time of a micro-batch; 0 while unknown
   uint64_t data_stall_us = 0;     // worker: its threads' waits for samples so far
@@ -142,6 +151,11 @@ struct Heartbeat {
   uint32_t tcp_lines = 0;
   uint32_t ipc_lines = 0;
   uint32_t shm_lines = 0;
+  uint64_t samples_wait_ms = 0;  // worker: how long a thread has been waiting for samples now
+  std::string log_line;          // the last line of its log; empty: its output is no file
+  LineTraffic tcp_traffic;       // of the whole process
+  LineTraffic ipc_traffic;
+  LineTraffic shm_traffic;
 };
 struct HeartbeatAck {};
 

@@ -182,7 +182,7 @@ enum Activity {
 struct Heartbeat {                 # node -> scheduler, on the heartbeat channel; set by the node
   activity @0 :Activity;
   step @1 :UInt64;                 # the step it works on
-  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes them; unset: none
+  waitingFor @2 :PeerId;           # the lane that owes parameters, or the backup that owes an acknowledgement
   waitingMs @3 :UInt64;            # milliseconds since the wait began
   microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
   dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples so far
@@ -192,6 +192,16 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   tcpLines @9 :UInt32;             # dialed lanes whose payloads use TCP; of a server those of its first lane
   ipcLines @10 :UInt32;            # ... a Unix socket
   shmLines @11 :UInt32;            # ... shared memory
+  samplesWaitMs @12 :UInt64;       # worker: how long a thread has been waiting for samples now
+  logLine @13 :Text;               # the last line of its log; empty: its output is no file
+  tcpTraffic @14 :LineTraffic;     # bytes by TCP so far
+  ipcTraffic @15 :LineTraffic;     # ... by Unix sockets
+  shmTraffic @16 :LineTraffic;     # ... by shared memory
+}
+
+struct LineTraffic {               # bytes of messages, payloads in shared memory included
+  sent @0 :UInt64;
+  received @1 :UInt64;
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel

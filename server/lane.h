@@ -83,6 +83,8 @@ class Lane : public ProtocolCore {
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
   bool is_primary_of_any() const { return replicas_.is_primary_of_any(); }
+  // The backup that has owed an acknowledgement for the longest time.
+  std::optional<Replication::Owed> OldestOwed() const { return replication_.OldestOwed(); }
 
  private:
   void Route(Micros now, const Envelope& envelope);

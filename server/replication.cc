@@ -231,6 +231,17 @@ bool Replication::AddSynced(std::vector<Message>* reports) const {
 
 // ---- the clock ---------------------------------------------------------------------------------
 
+std::optional<Replication::Owed> Replication::OldestOwed() const {
+  std::optional<Owed> oldest;
+  for (const auto& [shard, backups] : backups_) {
+    for (const Backup& backup : backups) {
+      const std::optional<Micros>& since = backup.debt.since;
+      if (since && (!oldest || *since < oldest->since)) oldest = {backup.peer, *since};
+    }
+  }
+  return oldest;
+}
+
 void BackupClock::Expect(Micros now, Debt& debt) {
   if (!debt.since) {
     debt.since = now;

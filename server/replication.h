@@ -118,6 +118,12 @@ class Replication : public ReportSource, LanePart {
     divergences_.clear();
   }
   void Tick(Micros now);  // repeats
+  // The backup that has owed an acknowledgement for the longest time, and since when.
+  struct Owed {
+    PeerId backup;
+    Micros since{0};
+  };
+  std::optional<Owed> OldestOwed() const;
   Micros NextDeadline() const {
     return std::min(clock_.NextDeadline(), roots_held_until_.value_or(kNever));
   }

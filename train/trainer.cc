@@ -94,6 +94,10 @@ uint64_t Trainer::data_stall_us() const {
   return static_cast<uint64_t>(state_.batches.stalled().count() / 1000);
 }
 
+uint64_t Trainer::samples_wait_ms() const {
+  return static_cast<uint64_t>(state_.batches.waiting().count() / 1'000'000);
+}
+
 TimelineSpan Trainer::PullSpan(ShardId shard, Version version) const {
   const Step step = StepReading(version);
   const bool is_wanted = state_.parts.protocol != nullptr && state_.parts.timeline->Wants(step);

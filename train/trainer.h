@@ -146,6 +146,8 @@ class Trainer : public WorkerComputer {
   uint64_t micro_batch_us() const;
   // How long the threads together have waited for samples so far. Any thread.
   uint64_t data_stall_us() const;
+  // How long a computing thread has been waiting for samples now; 0: none waits.
+  uint64_t samples_wait_ms() const;
   // How long a thread has waited for parameters so far, on average: synchronisation that is not
   // hidden behind computing. Any thread.
   uint64_t exposed_sync_us() const;

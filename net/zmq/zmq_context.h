@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "net/zmq/keys.h"
+#include "net/zmq/traffic_meter.h"
 
 namespace pando {
 
@@ -42,6 +43,9 @@ class ZmqContext {
   void IsolateUntil(Micros until) { isolated_until_ = until; }
   bool is_isolated() const;
 
+  // Of all of this context's transports.
+  TrafficMeter& traffic() { return traffic_; }
+
  private:
   const Keys keys_;
   const KeyPair own_keys_;
@@ -49,6 +53,7 @@ class ZmqContext {
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
   std::atomic<Micros> isolated_until_{Micros(0)};
+  TrafficMeter traffic_;
 };
 
 // SIGUSR2, sent by sigqueue(2) with a number of milliseconds (0 ends it), isolates the context for

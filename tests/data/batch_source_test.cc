@@ -177,6 +177,22 @@ TEST_CASE("a batch read ahead is not read again") {
   CHECK(source.stalled() > stalled);
 }
 
+TEST_CASE("a wait for samples is seen while it lasts") {
+  FakeData data(kSamples);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, 0);
+  CHECK(source.waiting() == std::chrono::nanoseconds(0));
+  data.Hold(true);
+  std::thread reader([&] { CHECK(source.Take(Step(0), MicroBatch(0)).ok()); });
+  data.WaitForReads(1);
+  const auto first = source.waiting();
+  CHECK(first > std::chrono::nanoseconds(0));
+  CHECK(source.waiting() > first);
+  data.Hold(false);
+  reader.join();
+  CHECK(source.waiting() == std::chrono::nanoseconds(0));
+}
+
 TEST_CASE("several threads read ahead, and each batch once") {
   constexpr uint32_t kPrefetchMax = 6;
   FakeData data(kSamples);

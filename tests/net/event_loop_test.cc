@@ -1,10 +1,15 @@
 #include "net/event_loop.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <thread>
 
+#include "common/descriptor.h"
 #include "common/mailbox.h"
 #include "net/client.h"
 #include "net/heartbeat.h"
+#include "proto/message_limits.h"
 #include "tests/net/net_fixture.h"
 
 namespace pando {
@@ -280,6 +285,25 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
   CHECK(receiver == scheduler_peer);
   CHECK(heartbeat.waiting_for == state.content.waiting_for);
   CHECK(heartbeat.waiting_ms >= 700);
+}
+
+TEST_CASE("a process reads the last line of its log, as text on one line") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() / "log";
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+  const auto write_text = [&](const std::string& text) {
+    CHECK(write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  };
+  OwnLog log(file.get());
+  CHECK(log.LastLine().empty());
+  write_text("first\nsecond \x1b[31mred\n\n");
+  CHECK(log.LastLine() == "second  [31mred");
+  write_text("unfinished");
+  CHECK(log.LastLine() == "unfinished");
+  write_text("\n" + std::string(2000, 'x') + "\n");
+  CHECK(log.LastLine() == std::string(kLogLineBytesMax, 'x'));
+  const StopFlag no_file;
+  CHECK(OwnLog(no_file.fd()).LastLine().empty());
 }
 
 TEST_CASE("a heartbeat sender with a broken endpoint does not start") {

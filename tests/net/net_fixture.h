@@ -43,6 +43,7 @@ class ScratchFolder {
   ~ScratchFolder() { std::filesystem::remove_all(path_); }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
   std::string Ipc(const std::string& name) const { return "ipc://" + (path_ / name).string(); }
 
  private:

@@ -28,6 +28,10 @@ TEST_CASE("payloads of 1 MiB are read where they lie, both ways, once memory is 
   CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
   CHECK(pair.Names(pair.lane, pair.lane_peer, pair.worker, pair.worker_peer, 4));
   CHECK(pair.worker.CountLines().tcp == 0);
+  const LineTraffic traffic = pair.context.traffic().Read(LineKind::kShm);
+  CHECK(traffic.sent > 2 * sizeof(float) * kFloats);
+  CHECK(traffic.received > 2 * sizeof(float) * kFloats);
+  CHECK(traffic.received <= traffic.sent);
 }
 
 TEST_CASE("a part of a buffer, small payloads and payloads from elsewhere arrive together") {

@@ -50,6 +50,22 @@ TEST_CASE("a payload of 1 MiB travels both ways over tcp and ipc and is let go a
   }
 }
 
+TEST_CASE("bytes are counted by what carries them, at both ends") {
+  const ScratchFolder folder;
+  for (const LineKind kind : {LineKind::kTcp, LineKind::kIpc}) {
+    Pair pair(kind == LineKind::kTcp ? std::string(kAnyTcpPort) : folder.Ipc("lane"));
+    pair.worker.Send(MakePush(pair.worker_peer, pair.lane_peer, ToBlob(Ramp(0))));
+    MustReceive(pair.lane);
+    const LineTraffic traffic = pair.context.traffic().Read(kind);
+    CHECK(traffic.sent > 4 * kMebibyteFloats);
+    CHECK(traffic.sent < 4 * kMebibyteFloats + 1000);
+    CHECK(traffic.received == traffic.sent);
+    const LineKind other = kind == LineKind::kTcp ? LineKind::kIpc : LineKind::kTcp;
+    CHECK(pair.context.traffic().Read(other).sent == 0);
+    CHECK(pair.context.traffic().Read(LineKind::kShm).sent == 0);
+  }
+}
+
 TEST_CASE("a party with a new incarnation keeps its endpoint and dials again") {
   Pair pair(kAnyTcpPort);
   pair.CheckTraffic("first life");
