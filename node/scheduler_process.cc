@@ -40,7 +40,9 @@
 namespace pando {
 namespace {
 
-constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
+constexpr Micros kWaitingNoteInterval = std::chrono::seconds(10);
+// Longer writes of the journal are an event.
+constexpr Micros kSlowJournal = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kJournalRetry(500);
 // Replies that wait for a client that does not read them.
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
@@ -91,25 +93,44 @@ class PatientJournal : public Journal {
       newest_ = state.snapshots.back().snapshot;
       recorder_.SyncRows();
     }
+    const Micros start = SteadyNow();
     bool has_told = false;
     while (true) {
       Status status = journal_.Commit(state);
-      if (status.ok()) KeepEngines(state.engines);
+      if (status.ok()) {
+        KeepEngines(state.engines);
+        TellTime(SteadyNow() - start, has_told);
+      }
       if (status.ok() || journal_.is_fenced()) return status;
       if (!std::exchange(has_told, true)) {
-        recorder_.Note(
-            fmt::format("the scheduler waits for its journal: {}; steps go on until they need it, "
-                        "for an evaluation say",
-                        status.message()));
+        const std::string text = fmt::format(
+            "the scheduler waits for its journal: {}; steps go on until they need it, "
+            "for an evaluation say",
+            status.message());
+        recorder_.Note(text);
+        recorder_.OnEvent("stalled", "scheduler", text);
       }
-      if (!(wait_ ? wait_(status) : WaitToRetry(shutdown_))) return Interrupted(status.message());
+      if (!(wait_ ? wait_(status, start) : WaitToRetry(shutdown_)))
+        return Interrupted(status.message());
     }
   }
 
-  // What to do between tries, for a short while. False after a signal to stop.
-  void SetWait(std::function<bool(const Status& why)> wait) { wait_ = std::move(wait); }
+  // What to do between tries, for a short while. `since`: the first one. False after a signal to
+  // stop.
+  using Wait = std::function<bool(const Status& why, Micros since)>;
+  void SetWait(Wait wait) { wait_ = std::move(wait); }
 
  private:
+  // A slow disk shows only afterwards: this thread writes.
+  void TellTime(Micros time, bool has_told) {
+    if (time < kSlowJournal) return;
+    const std::string text =
+        fmt::format("the scheduler's journal took {:.1f} s to write: is the disk of {} slow?",
+                    std::chrono::duration<double>(time).count(), folder_.path());
+    if (!has_told) recorder_.Note(text);
+    recorder_.OnEvent(has_told ? "stall-ended" : "slow-journal", "scheduler", text);
+  }
+
   // A file that cannot be written now is written with a later commit.
   void KeepEngines(const std::vector<KindEngines>& engines) {
     if (engines == kept_) return;
@@ -125,7 +146,7 @@ class PatientJournal : public Journal {
   const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
-  std::function<bool(const Status& why)> wait_;  // null: poll the signals
+  Wait wait_;  // null: poll the signals
   SnapshotRef newest_;
   std::vector<KindEngines> kept_;  // in the file
   bool has_told_of_engines_ = false;
@@ -191,7 +212,7 @@ class SchedulerProcess : public RunObserver {
   Status Lead();
   void TrustMembers(Transport& transport);
   Status StartFiles(JobId job, const std::string& bound);
-  bool WaitForJournal(Transport& transport, const Status& why);
+  bool WaitForJournal(Transport& transport, const Status& why, Micros since);
   Scheduler::Options CoreOptions() const;
   void KeepBestWeights();
   void Watch(Micros now);
@@ -295,7 +316,8 @@ Status SchedulerProcess::Lead() {
   if (files_) options.files_endpoint = files_->endpoint();
   recorder_.summary().run_id = HexText(options.job.value());
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
-  journal_.SetWait([&](const Status& why) { return WaitForJournal(transport, why); });
+  journal_.SetWait(
+      [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
   TrustMembers(transport);  // of earlier lives
   gathering_.since = SteadyNow();
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
@@ -344,10 +366,14 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
 }
 
 // In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
-bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
+bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, Micros since) {
   const std::array fds{shutdown_.fd()};
   const Micros deadline = SteadyNow() + kJournalRetry;
-  const std::string waits_for = "for its journal: " + why.message();
+  const Stall wait{.waiter = "the run",
+                   .waited_for = "scheduler",
+                   .what = "its journal",
+                   .why = why.message() + "; steps go on until they need it",
+                   .since = since};
   const auto answer = [&](const Envelope& asked, Message reply) {
     transport.Send({.job = asked.job,
                     .generation = scheduler_->view().generation,
@@ -367,7 +393,7 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
       if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
         answer(envelope, HeartbeatAck{});
       if (std::holds_alternative<StatusRequest>(envelope.message))
-        answer(envelope, StatusReport{scheduler_->StatusJson(SteadyNow(), waits_for)});
+        answer(envelope, StatusReport{scheduler_->StatusJson(SteadyNow(), wait)});
     }
   }
   is_waiting_ = false;

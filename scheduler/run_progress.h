@@ -120,6 +120,8 @@ class RunPhase {
   // `is_beside_steps`: the workers make further steps meanwhile.
   void OnEvaluationStarted(Micros now, bool is_beside_steps);
   void OnEvaluationDone(Micros now);
+  // An evaluation runs, and no steps are made beside it.
+  bool is_standing_still() const { return evaluating_since_ && is_standstill_; }
   void OnEvaluationLost() { evaluating_since_.reset(); }  // its time counts as training
 
  private:
@@ -151,6 +153,10 @@ class StepPace {
     }
     at_ = now;
     committed_ = committed;
+  }
+  // 0: not known.
+  Micros UsualStep() const {
+    return steps_per_us_ <= 0 ? Micros(0) : Micros(static_cast<int64_t>(1 / steps_per_us_));
   }
   // At least 1.
   uint64_t StepsWithin(Micros time) const {
@@ -193,6 +199,8 @@ class RunProgress {
   Step StepReached() const;
   // How many steps the run makes in `time`; at least 1.
   uint64_t StepsWithin(Micros time) const { return pace_.StepsWithin(time); }
+  // What a step takes; 0: not known.
+  Micros UsualStep() const { return pace_.UsualStep(); }
   // Metric rows below it are with the observer.
   Step next_row() const { return next_row_; }
 

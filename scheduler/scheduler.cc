@@ -21,7 +21,8 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       view_maker_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
                          final_weights_}),
       failures_(run_, last_snapshot_),
-      engines_(run_, options) {
+      engines_(run_, options),
+      stalls_(run_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
   run_.phase.Resume();
@@ -79,6 +80,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         if (run_.membership.OnReady(now, from, m)) view_maker_.OnMemberReady(now);
       },
       [&](const Heartbeat& m) {
+        stalls_.OnHeartbeat(now, run_.Sender(from), m);
         run_.membership.OnHeartbeat(from, m);
         owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
       },
@@ -135,6 +137,7 @@ void Scheduler::Tick(Micros now) {
   if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
   run_.phase.FinishWhenLeft(now, run_.members().all().empty());
   failures_.ReportFaults(now);
+  stalls_.Tick(now);
   run_.outbox.Flush(now);
   if (!fenced()) snapshots_.ReportDropped(now);
 }
@@ -160,7 +163,7 @@ Micros Scheduler::NextDeadline() const {
   if (finished() || fenced()) return kNever;
   return std::min({run_.outbox.repeat_at(), run_.membership.NextDeadline(),
                    view_maker_.NextDeadline(), last_snapshot_.NextDeadline(),
-                   run_.phase.NextDeadline()});
+                   run_.phase.NextDeadline(), stalls_.NextDeadline()});
 }
 
 // ---- what several parts know -------------------------------------------------------------------
@@ -187,6 +190,7 @@ void Scheduler::OnForget(const Member& member) {
   owners_.Forget(member.peer.node);
   requests_.Forget(member);
   view_maker_.Forget(member);
+  stalls_.OnForget(member);
 }
 
 }  // namespace pando

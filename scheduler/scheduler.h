@@ -26,6 +26,7 @@
 //                                           | one, snapshots that servers could not read
 //   Failures                                | reports of trouble
 //   EngineDecisions                         | the engines of each kind of GPU worker
+//   StallWatch                              | why no step is made
 // clang-format on
 //
 // Decisions are in the journal before any process hears of them (P25): OnMessage and Tick gather
@@ -41,6 +42,7 @@
 #include "scheduler/commands.h"
 #include "scheduler/engine_decisions.h"
 #include "scheduler/failures.h"
+#include "scheduler/stall_watch.h"
 #include "scheduler/view_maker.h"
 
 namespace pando {
@@ -93,9 +95,9 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   std::string MissingText() const { return run_.membership.MissingText(); }
   // What the run cannot continue without: "no worker"; empty if it continues.
   std::string WaitingText() const { return view_maker_.WaitingText(); }
-  // The answer to `pando status`: the run's phase, progress, members and faults. `waits_for`: what
+  // The answer to `pando status`: the run's phase, progress, members and faults. `own_wait`: what
   // this process waits for, if the caller knows something.
-  std::string StatusJson(Micros now, const std::string& waits_for = "") const;
+  std::string StatusJson(Micros now, const std::optional<Stall>& own_wait = std::nullopt) const;
   VerificationState verification() const { return verification_.State(); }
   const RunMembers& membership() const { return run_.membership; }
 
@@ -123,6 +125,7 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   ViewMaker view_maker_;
   Failures failures_;
   EngineDecisions engines_;
+  StallWatch stalls_;
 };
 
 }  // namespace pando

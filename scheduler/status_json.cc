@@ -98,6 +98,18 @@ void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& me
   entry["gpu_percent"] = heartbeat.gpu_percent;
 }
 
+// Bytes that the member's process has sent and received so far.
+void AddTraffic(const Member& member, Json& entry) {
+  const Heartbeat& heartbeat = member.heartbeat;
+  const auto add = [&](const char* kind, const LineTraffic& traffic) {
+    if (traffic.sent + traffic.received > 0)
+      entry["traffic"][kind] = {traffic.sent, traffic.received};
+  };
+  add("tcp", heartbeat.tcp_traffic);
+  add("ipc", heartbeat.ipc_traffic);
+  add("shm", heartbeat.shm_traffic);
+}
+
 // A member's connections, by what carries the payloads.
 void AddLines(const RunFacts& run, const Member& member, Json& entry) {
   const Heartbeat& heartbeat = member.heartbeat;
@@ -149,6 +161,7 @@ Json NodesJson(Micros now, const RunFacts& run, const OwnerPlan& owners) {
     if (member.role() == Role::kServer) entry["endpoints"] = member.registration.lane_endpoints;
     if (member.role() == Role::kWorker) AddComputing(run, owners, member, entry);
     AddLines(run, member, entry);
+    AddTraffic(member, entry);
     AddWaiting(run, owners, member, entry);
     nodes.push_back(std::move(entry));
   }
@@ -186,19 +199,32 @@ void AddFaults(const FaultLedger& ledger, Json& status) {
   status["fault_count"] = faults.size();
 }
 
+void AddStall(Micros now, const Stall& stall, const std::string& text, Json& status) {
+  status["stall"] = {{"waiter", stall.waiter},
+                     {"waited_for", stall.waited_for},
+                     {"what", stall.what},
+                     {"since_ms", std::max<int64_t>(0, (now - stall.since).count() / 1000)},
+                     {"text", text},
+                     {"log_line", stall.log_line}};
+}
+
 }  // namespace
 
-std::string Scheduler::StatusJson(Micros now, const std::string& waits_for) const {
+std::string Scheduler::StatusJson(Micros now, const std::optional<Stall>& own_wait) const {
   Json status;
   status["phase"] = EnumName(run_.phase.phase());
   const std::string waiting = WaitingText();
-  if (!waits_for.empty()) {
-    status["waiting_for"] = waits_for;
+  if (own_wait) {
+    status["waiting_for"] = fmt::format("for {}: {}", own_wait->what, own_wait->why);
   } else if (run_.phase.is_gathering()) {
     status["waiting_for"] = MissingText();
   } else if (!waiting.empty()) {
     status["waiting_for"] = waiting;
   }
+  if (own_wait)
+    AddStall(now, *own_wait, own_wait->Text(now), status);
+  else if (const std::optional<Stall>& stall = stalls_.stall())
+    AddStall(now, *stall, stalls_.Text(now), status);
   status["clock_us"] = now.count();  // of this machine's steady clock: node/process_timeline
   status["step"] = committed().value();
   status["step_count"] = final_version().value();

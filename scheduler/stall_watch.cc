@@ -1,0 +1,323 @@
+#include "scheduler/stall_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/text.h"
+#include "plan/external_model.h"
+#include "scheduler/run_facts.h"
+
+namespace pando {
+namespace {
+
+constexpr const char* kUnknown = "unknown";
+constexpr int kUsualSteps = 10;
+// While a run is stalled its cause is looked for at least this often.
+constexpr Micros kLookInterval = std::chrono::milliseconds(250);
+// A cause that changes again and again makes events more and more seldom.
+constexpr Micros kTellFirst = std::chrono::seconds(1);
+constexpr Micros kTellMax = std::chrono::seconds(64);
+// A worker's thread that waits longer for samples is held up by them.
+constexpr uint64_t kSamplesWaitMs = 500;
+
+std::string Seconds(Micros time) {
+  return fmt::format("{:.1f} s", std::chrono::duration<double>(time).count());
+}
+
+// "1 more server"; empty if all are there.
+std::string MoreText(size_t here, uint32_t wanted, Role role) {
+  if (here >= wanted) return "";
+  return fmt::format("{} more {}{}", wanted - here, EnumName(role), wanted - here == 1 ? "" : "s");
+}
+
+// Heartbeats come from other machines.
+std::string Printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string Stall::Text(Micros now) const {
+  std::string text = fmt::format("{} has waited {} for {} ({})", waiter,
+                                 Seconds(std::max(Micros(0), now - since)), waited_for, what);
+  if (!why.empty()) text += ": " + why;
+  if (!log_line.empty()) text += "; its log ends: " + log_line;
+  return text;
+}
+
+void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat) {
+  const auto [it, is_new] = doing_.try_emplace(member.peer.node);
+  Doing& doing = it->second;
+  const bool is_same =
+      !is_new && doing.activity == heartbeat.activity && doing.step == heartbeat.step;
+  if (!is_same) doing = {heartbeat.activity, heartbeat.step, now, now};
+  doing.heard_at = now;
+}
+
+void StallWatch::OnForget(const Member& member) {
+  const auto doing = doing_.find(member.peer.node);
+  const Micros heard_at = doing == doing_.end() ? now_ : doing->second.heard_at;
+  lost_[member.role()] = {member.Name(), member.Where(), member.heartbeat.log_line, heard_at};
+  if (doing != doing_.end()) doing_.erase(doing);
+}
+
+// ---- when ---------------------------------------------------------------------------------------
+
+bool StallWatch::IsWatching() const {
+  return run_.phase.is_gathering() || run_.phase.is_training();
+}
+
+// Also true where a generation begins to count.
+bool StallWatch::HasMadeStep() {
+  const Version committed = run_.progress.committed();
+  const uint32_t generation = run_.view().generation;
+  const bool is_same_generation = std::exchange(step_generation_, generation) == generation;
+  const Version before = std::exchange(step_version_, committed);
+  const bool has_made_step = is_same_generation && committed > before;
+  if (!is_same_generation) is_restoring_ = true;
+  if (has_made_step) is_restoring_ = false;
+  return has_made_step;
+}
+
+Micros StallWatch::Patience() const {
+  if (run_.phase.is_gathering()) return kStartMin;
+  if (usual_step_ == Micros(0)) return kFirstStepMin;
+  return std::max(kStallMin, kUsualSteps * usual_step_);
+}
+
+Micros StallWatch::NextDeadline() const {
+  if (!IsWatching() || now_ == Micros(0)) return kNever;
+  return stall_ ? now_ + kLookInterval : step_at_ + Patience();
+}
+
+void StallWatch::Tick(Micros now) {
+  const bool is_first = std::exchange(now_, now) == Micros(0);
+  const bool has_made_step = HasMadeStep();
+  const bool was_gathering = std::exchange(is_gathering_, run_.phase.is_gathering());
+  if (is_first || has_made_step || was_gathering != is_gathering_ || !IsWatching()) {
+    if (stall_) TellEnd(now);
+    if (has_made_step) usual_step_ = run_.progress.UsualStep();
+    step_at_ = now;
+    return;
+  }
+  if (StepAge(now) < Patience()) return;
+  stall_ = FindCause(now);
+  // Nothing new is known of a run that, say, waits for a newcomer's first words.
+  const bool is_news = told_.empty() || stall_->waited_for != kUnknown;
+  if (is_news && stall_->waited_for != told_ && now >= tell_at_) Tell(now);
+}
+
+std::string StallWatch::Text(Micros now) const {
+  return fmt::format("no step for {}: {}", Seconds(StepAge(now)), stall_->Text(now));
+}
+
+void StallWatch::Tell(Micros now) {
+  const std::string text = Text(now);
+  // An evaluation ends by itself.
+  if (run_.phase.is_standing_still())
+    run_.outbox.Tell(now, "stalled", stall_->waited_for, "{}", text);
+  else
+    run_.outbox.TellNotable(now, "stalled", stall_->waited_for, "{}", text);
+  told_ = stall_->waited_for;
+  tell_interval_ = std::clamp(2 * tell_interval_, kTellFirst, kTellMax);
+  tell_at_ = now + tell_interval_;
+}
+
+void StallWatch::TellEnd(Micros now) {
+  stall_.reset();
+  tell_interval_ = Micros(0);
+  tell_at_ = Micros(0);
+  if (told_.empty()) return;
+  const std::string text = fmt::format("no step was made for {}; the run waited for {}",
+                                       Seconds(StepAge(now)), std::exchange(told_, ""));
+  run_.outbox.Tell(now, "stall-ended", "", "{}", text);
+}
+
+// ---- why ----------------------------------------------------------------------------------------
+
+const StallWatch::Doing& StallWatch::FindDoing(const Member& member) const {
+  static const Doing kNothing;
+  const auto it = doing_.find(member.peer.node);
+  return it == doing_.end() ? kNothing : it->second;
+}
+
+// A worker that waits, other than the one waited for.
+std::string StallWatch::NameWaiter(const Member& waited_for) const {
+  for (const Member* worker : run_.members().Workers()) {
+    const bool waits = worker->heartbeat.activity == Activity::kWaitingForParameters;
+    if (worker != &waited_for && waits) return worker->Name();
+  }
+  return "the run";
+}
+
+Stall StallWatch::ForMember(const Member& member, std::string what, Micros since,
+                            std::string why) const {
+  return {.waiter = NameWaiter(member),
+          .waited_for = member.Name(),
+          .what = std::move(what),
+          .why = std::move(why),
+          .since = since,
+          .log_line = Printable(member.heartbeat.log_line)};
+}
+
+Stall StallWatch::FindCause(Micros now) const {
+  if (auto stall = FindMissing(now)) return *std::move(stall);
+  if (auto stall = FindSilent(now)) return *std::move(stall);
+  if (auto stall = FindBusyWorker(now)) return *std::move(stall);
+  if (auto stall = FindOwing(now)) return *std::move(stall);
+  if (is_restoring_ || run_.rollback.is_pending()) {
+    return {.waiter = "the run",
+            .waited_for = "the servers",
+            .what = "a snapshot",
+            .why = fmt::format("they restore version {}, with which generation {} begins",
+                               run_.view().restore.version.value(), run_.view().generation),
+            .since = step_at_};
+  }
+  return {.waiter = "the run",
+          .waited_for = kUnknown,
+          .what = fmt::format("step {}", run_.progress.StepReached().value()),
+          .why = "no process says that it waits; look at the logs",
+          .since = step_at_};
+}
+
+Stall StallWatch::ForLost(Role role, Micros now) const {
+  const std::string what = fmt::format("a {} to go on", EnumName(role));
+  const auto lost = lost_.find(role);
+  if (lost == lost_.end()) {
+    return {.waiter = "the run",
+            .waited_for = fmt::format("a {}", EnumName(role)),
+            .what = what,
+            .why = "there is none; start one",
+            .since = step_at_};
+  }
+  const Lost& last = lost->second;
+  return {.waiter = "the run",
+          .waited_for = last.name,
+          .what = what,
+          .why = fmt::format("{} was given up, last heard {} ago, and no other {} is left; start "
+                             "one, or let it go on",
+                             last.where, Seconds(now - last.heard_at), EnumName(role)),
+          .since = step_at_,
+          .log_line = Printable(last.log_line)};
+}
+
+std::optional<Stall> StallWatch::FindMissing(Micros now) const {
+  const Members& members = run_.members();
+  if (run_.phase.is_gathering()) {
+    if (auto stall = FindUnready()) return stall;
+    const std::string servers =
+        MoreText(members.CountReady(Role::kServer), run_.plan.job.servers, Role::kServer);
+    const std::string workers =
+        MoreText(members.CountReady(Role::kWorker), run_.plan.job.workers, Role::kWorker);
+    return Stall{.waiter = "the run",
+                 .waited_for = servers.empty() || workers.empty() ? servers + workers
+                                                                  : servers + " and " + workers,
+                 .what = "to join",
+                 .why = "here are " + run_.membership.MissingText(),
+                 .since = step_at_};
+  }
+  if (members.CountReady(Role::kServer) == 0) return ForLost(Role::kServer, now);
+  if (members.CountReady(Role::kWorker) == 0) return ForLost(Role::kWorker, now);
+  return std::nullopt;
+}
+
+// All have joined, and one is not ready.
+std::optional<Stall> StallWatch::FindUnready() const {
+  uint32_t joined_count = 0;
+  const Member* unready = nullptr;
+  for (const auto& [node, member] : run_.members().all()) {
+    ++joined_count;
+    if (!member.is_ready && unready == nullptr) unready = &member;
+  }
+  if (unready == nullptr || joined_count < run_.plan.job.servers + run_.plan.job.workers)
+    return std::nullopt;
+  return ForMember(*unready, "to be ready", step_at_, "it reads its data and makes its model");
+}
+
+// Two heartbeats are late. If all members are silent, this machine may be cut off.
+std::optional<Stall> StallWatch::FindSilent(Micros now) const {
+  const Micros usual = std::chrono::milliseconds(run_.plan.job.heartbeat_ms);
+  const Leases& leases = run_.membership.leases();
+  const Member* silent = nullptr;
+  Micros longest = 2 * usual + usual / 2;
+  size_t silent_count = 0;
+  for (const auto& [node, member] : run_.members().all()) {
+    if (member.is_leaving) continue;
+    const Micros silence = leases.SilenceSince(now, node);
+    if (silence >= 2 * usual + usual / 2) ++silent_count;
+    if (silence < longest) continue;
+    longest = silence;
+    silent = &member;
+  }
+  if (silent == nullptr) return std::nullopt;
+  if (silent_count == run_.members().all().size() && silent_count > 1) {
+    return Stall{.waiter = "the scheduler",
+                 .waited_for = "all processes",
+                 .what = "a sign of life",
+                 .why = "no message comes from any of them; is this machine cut off?",
+                 .since = now - longest};
+  }
+  return ForMember(*silent, "a sign of life", now - longest,
+                   fmt::format("no message comes from {}: it is stopped, overloaded or cut off",
+                               silent->Where()));
+}
+
+// The worker that has waited for samples, evaluated or computed for the longest time.
+std::optional<Stall> StallWatch::FindBusyWorker(Micros now) const {
+  const Member* busy = nullptr;
+  for (const Member* worker : run_.members().Workers()) {
+    const Heartbeat& heartbeat = worker->heartbeat;
+    const bool is_busy =
+        heartbeat.activity == Activity::kComputing || heartbeat.activity == Activity::kEvaluating;
+    if (!is_busy) continue;
+    if (busy == nullptr || FindDoing(*worker).since < FindDoing(*busy).since) busy = worker;
+  }
+  if (busy == nullptr) return std::nullopt;
+  const Heartbeat& heartbeat = busy->heartbeat;
+  const Micros since = FindDoing(*busy).since;
+  if (heartbeat.samples_wait_ms >= kSamplesWaitMs) {
+    return ForMember(*busy, fmt::format("samples of step {}", heartbeat.step.value()),
+                     now - std::chrono::milliseconds(heartbeat.samples_wait_ms),
+                     "it reads its data set: a slow disk or network");
+  }
+  if (heartbeat.activity == Activity::kEvaluating)
+    return ForMember(*busy, "an evaluation", since, "no step is made beside it");
+  const char* why =
+      IsExternal(run_.plan.job) ? "its script computes, or does something else" : "it computes";
+  return ForMember(*busy, fmt::format("gradients of step {}", heartbeat.step.value()), since, why);
+}
+
+// The lane for which a worker has waited for the longest time, or the backup for which that waits.
+std::optional<Stall> StallWatch::FindOwing(Micros now) const {
+  const Members& members = run_.members();
+  const Member* waiter = nullptr;
+  for (const Member* worker : members.Workers()) {
+    const Heartbeat& heartbeat = worker->heartbeat;
+    if (heartbeat.activity != Activity::kWaitingForParameters) continue;
+    if (waiter == nullptr || heartbeat.waiting_ms > waiter->heartbeat.waiting_ms) waiter = worker;
+  }
+  if (waiter == nullptr) return std::nullopt;
+  const Member* owing = members.Find(waiter->heartbeat.waiting_for.node);
+  if (owing == nullptr) return std::nullopt;
+  std::string what = fmt::format("parameters of step {}", waiter->heartbeat.step.value() + 1);
+  const auto is_stalled = [&](const Heartbeat& heartbeat) {
+    return std::chrono::milliseconds(heartbeat.waiting_ms) >= kStallMin / 2;
+  };
+  const Member* backup = members.Find(owing->heartbeat.waiting_for.node);
+  if (backup != nullptr && backup != owing && is_stalled(owing->heartbeat)) {
+    waiter = std::exchange(owing, backup);
+    what = "the acknowledgement of a version";
+  }
+  Stall stall = ForMember(
+      *owing, std::move(what), now - std::chrono::milliseconds(waiter->heartbeat.waiting_ms),
+      "the scheduler hears both: is the connection between them cut, or one of them overloaded?");
+  stall.waiter = waiter->Name();
+  return stall;
+}
+
+}  // namespace pando

@@ -1,0 +1,115 @@
+// StallWatch names the cause when a run makes no step: which process waits for which, for what and
+// since when. It judges by heartbeats and leases alone, and nothing depends on it. Part of the
+// scheduler core. Threads: none.
+//
+// A run is stalled when it has made no step for the longer of ten usual steps and kStallMin. It
+// looks for causes in this order:
+//
+// clang-format off
+//   cause                                   | waited for
+//   ----------------------------------------+-------------------------------------------------------
+//   the run has not begun                   | processes that have not joined, or are not ready
+//   no worker or no server is left          | the last one that was given up
+//   a member is silent                      | that member: stopped, overloaded or cut off
+//   an evaluation, beside which no step is  | the worker that evaluates
+//   made                                    |
+//   a worker waits for samples, or computes | that worker
+//   for the longest time                    |
+//   a worker waits for a lane               | the server; the backup that owes it an acknowledgement
+//   a generation begins                     | the servers, which restore its version
+// clang-format on
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "proto/messages.h"
+#include "scheduler/members/member.h"
+
+namespace pando {
+
+struct RunFacts;
+
+struct Stall {
+  std::string waiter;      // "worker 0", "the run"
+  std::string waited_for;  // "server 1", "1 more worker", "the scheduler"
+  std::string what;        // "parameters of step 12", "to join"
+  std::string why;         // "no message comes from it"
+  Micros since{0};         // when the wait began
+  std::string log_line;    // the last of the log of what is waited for; empty: not known
+  // "worker 0 has waited 1.6 s for server 1 (parameters of step 12): ..."
+  std::string Text(Micros now) const;
+};
+
+class StallWatch {
+ public:
+  static constexpr Micros kStallMin = std::chrono::seconds(1);
+  // The same before the run begins, when processes start, and before the first step is made.
+  static constexpr Micros kStartMin = std::chrono::milliseconds(1500);
+  static constexpr Micros kFirstStepMin = std::chrono::seconds(3);
+
+  explicit StallWatch(RunFacts& run) : run_(run) {}  // `run` outlives this
+
+  // Before the heartbeat replaces the member's last one.
+  void OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat);
+  void OnForget(const Member& member);
+  // Tells of a stall that begins, whose cause changes, or that ends.
+  void Tick(Micros now);
+  Micros NextDeadline() const;
+
+  // None while steps are made.
+  const std::optional<Stall>& stall() const { return stall_; }
+  // "no step for 1.5 s: worker 0 waits for ...".  REQUIRES: stall().
+  std::string Text(Micros now) const;
+
+ private:
+  struct Doing {  // what a member does, and since when
+    Activity activity = Activity::kStarting;
+    Step step;
+    Micros since{0};
+    Micros heard_at{0};
+  };
+  struct Lost {  // the last member of a role that was given up
+    std::string name;
+    std::string where;
+    std::string log_line;
+    Micros heard_at{0};
+  };
+
+  bool IsWatching() const;
+  Micros StepAge(Micros now) const { return now - step_at_; }
+  bool HasMadeStep();
+  Micros Patience() const;
+  void Tell(Micros now);
+  void TellEnd(Micros now);
+
+  Stall FindCause(Micros now) const;
+  std::optional<Stall> FindMissing(Micros now) const;
+  std::optional<Stall> FindUnready() const;
+  std::optional<Stall> FindSilent(Micros now) const;
+  std::optional<Stall> FindBusyWorker(Micros now) const;
+  std::optional<Stall> FindOwing(Micros now) const;
+  Stall ForLost(Role role, Micros now) const;
+  Stall ForMember(const Member& member, std::string what, Micros since, std::string why) const;
+  std::string NameWaiter(const Member& waited_for) const;
+  const Doing& FindDoing(const Member& member) const;
+
+  RunFacts& run_;
+  std::map<NodeId, Doing> doing_;
+  std::map<Role, Lost> lost_;
+  Micros now_{0};      // of the last Tick
+  Micros step_at_{0};  // when the last step was made; at first, when the watch began
+  Version step_version_;
+  uint32_t step_generation_ = 0;
+  bool is_restoring_ = false;  // the generation has made no step yet
+  Micros usual_step_{0};       // 0: no step was made yet
+  bool is_gathering_ = false;
+  std::optional<Stall> stall_;
+  std::string told_;   // what was last told to be waited for; empty: nothing
+  Micros tell_at_{0};  // a changed cause is an event no earlier
+  Micros tell_interval_{0};
+};
+
+}  // namespace pando
