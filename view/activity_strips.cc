@@ -1,10 +1,18 @@
 #include "view/activity_strips.h"
 
+#include <cmath>
 #include <utility>
 
 namespace pando {
+namespace {
+
+constexpr double kPerSecond = 100;  // a finer time cannot be seen
+
+}  // namespace
 
 void ActivityStrips::Look(double now, const nlohmann::json& status) {
+  now = std::round(now * kPerSecond) / kPerSecond;
+  last_look_ = now;
   for (const nlohmann::json& node : status.at("nodes")) {
     std::deque<Span>& spans = spans_[node.value("name", "")];
     std::string activity = node.value("activity", "");
@@ -20,12 +28,12 @@ void ActivityStrips::Look(double now, const nlohmann::json& status) {
   }
 }
 
-nlohmann::json ActivityStrips::ToJson() const {
-  nlohmann::json strips = nlohmann::json::array();
+nlohmann::json ActivityStrips::Since(double time) const {
+  nlohmann::json strips = nlohmann::json::object();
   for (const auto& [name, spans] : spans_) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const Span& span : spans) list.push_back({span.from, span.to, span.activity});
-    strips.push_back({{"name", name}, {"spans", std::move(list)}});
+    for (const Span& span : spans) {
+      if (span.to > time) strips[name].push_back({span.from, span.to, span.activity});
+    }
   }
   return strips;
 }

@@ -14,10 +14,12 @@ class ActivityStrips {
  public:
   static constexpr double kKeptSeconds = 120;
 
-  // `status`: as `pando status --json` prints it.
+  // `status`: as ReadStatus returns it.
   void Look(double now, const nlohmann::json& status);
-  // [{"name": "worker 1", "spans": [[from, to, "computing"], ...]}, ...]
-  nlohmann::json ToJson() const;
+  double last_look() const { return last_look_; }
+  // The spans that end behind that time: {"worker 1": [[from, to, "computing"], ...], ...}. One
+  // that was read before and has become longer is among them, with the same beginning.
+  nlohmann::json Since(double time) const;
 
  private:
   struct Span {
@@ -27,6 +29,7 @@ class ActivityStrips {
   };
   static constexpr double kGapMax = 2;             // a longer one between two looks is left open
   std::map<std::string, std::deque<Span>> spans_;  // by process
+  double last_look_ = -1;
 };
 
 }  // namespace pando

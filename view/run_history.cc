@@ -32,14 +32,24 @@ std::optional<std::array<double, kCells>> ParseCells(std::string_view text) {
 }
 
 // JSON has no NaN and no infinity: a loss that is none becomes null.
+Json CellJson(double cell) { return std::isfinite(cell) ? Json(cell) : Json(); }
+
+Json RowJson(const StepRow& row) {
+  Json cells = Json::array();
+  for (const StepCell cell : kPageCells) cells.push_back(CellJson(row[cell]));
+  return cells;
+}
+
+Json RowJson(const EvaluatedRow& row) {
+  Json cells = Json::array();
+  for (const double cell : row) cells.push_back(CellJson(cell));
+  return cells;
+}
+
 template <class Rows>
 Json RowsJson(const Rows& rows) {
   Json list = Json::array();
-  for (const auto& row : rows) {
-    Json cells = Json::array();
-    for (const double cell : row) cells.push_back(std::isfinite(cell) ? Json(cell) : Json());
-    list.push_back(std::move(cells));
-  }
+  for (const auto& row : rows) list.push_back(RowJson(row));
   return list;
 }
 

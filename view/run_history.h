@@ -44,6 +44,9 @@ inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
                                                                   "exposed_sync_ms",
                                                                   "gpu_memory_mb",
                                                                   "gpu_percent"};
+// Those that a page shows: the columns of its rows.
+inline constexpr std::array kPageCells{kCellStep, kCellEpoch, kCellLoss,    kCellAccuracy,
+                                       kCellLr,   kCellSpeed, kCellElapsed, kCellStepMs};
 using StepRow = std::array<double, kStepCells>;
 // step, epoch, elapsed_seconds, accuracy, loss
 using EvaluatedRow = std::array<double, 5>;
@@ -59,7 +62,7 @@ CsvRow ParseCsvRow(std::string_view text);
 class RunHistory {
  public:
   static constexpr size_t kRowsMax = 2'000;
-  static constexpr size_t kNewRowsMax = 10;  // of an update behind the first
+  static constexpr size_t kNewRowsMax = 5;  // of an update behind the first
   static constexpr size_t kEvaluationsMax = 1'000;
   static constexpr size_t kEventsMax = 1'000;  // the newest
 

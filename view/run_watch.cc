@@ -11,6 +11,7 @@
 
 #include "common/system.h"
 #include "job/job_file.h"
+#include "view/run_status.h"
 
 namespace pando {
 namespace {
@@ -84,19 +85,34 @@ Json RunWatch::Hello() const {
 std::optional<Json> RunWatch::Update(Mark* mark) const {
   const std::lock_guard lock(mutex_);
   if (mark->changes == shown_.changes) return std::nullopt;
-  Json update;
+  Json update = Json::object();
   if (mark->is_first || mark->restarts != shown_.restarts) {
-    *mark = {.is_first = false, .restarts = shown_.restarts, .changes = 0, .history = {}};
+    *mark = Mark{.is_first = false, .restarts = shown_.restarts};
     update["replace"] = true;
   }
   mark->changes = shown_.changes;
   shown_.history.Tell(&mark->history, &update);
-  update["status"] = shown_.status;
-  if (!shown_.status_error.empty()) update["status_error"] = shown_.status_error;
-  update["strips"] = shown_.strips.ToJson();
-  if (!shown_.summary.is_null()) update["summary"] = shown_.summary;
-  update["logs"] = shown_.logs;
-  return update;
+  TellStatus(mark, &update);
+  if (std::exchange(mark->file_changes, shown_.file_changes) != shown_.file_changes) {
+    update["summary"] = shown_.summary;
+    update["logs"] = shown_.logs;
+  }
+  return update.empty() ? std::nullopt : std::optional(std::move(update));
+}
+
+void RunWatch::TellStatus(Mark* mark, Json* update) const {
+  const auto before = std::exchange(mark->status, shown_.status);
+  const bool is_new_error =
+      std::exchange(mark->status_error, shown_.status_error) != shown_.status_error;
+  if (!shown_.status) {
+    if (before || is_new_error || update->contains("replace")) (*update)["status"] = nullptr;
+    if (is_new_error) (*update)["status_error"] = shown_.status_error;
+  } else if (before != shown_.status) {
+    Json patch = before ? MergePatch(*before, *shown_.status) : *shown_.status;
+    if (!patch.empty()) (*update)["status"] = std::move(patch);
+  }
+  Json strips = shown_.strips.Since(std::exchange(mark->strips, shown_.strips.last_look()));
+  if (!strips.empty()) (*update)["strips"] = std::move(strips);
 }
 
 Result<std::string> RunWatch::Order(const Command& command) {
@@ -173,7 +189,10 @@ void RunWatch::ReadFiles() {
                  shown_.history.AddEvent(std::move(event));
                });
   if (summary.is_object()) metrics_.OnEnd();
-  if (summary.is_object() != shown_.summary.is_object() || logs != shown_.logs) ++shown_.changes;
+  if (summary.is_object() != shown_.summary.is_object() || logs != shown_.logs) {
+    ++shown_.changes;
+    ++shown_.file_changes;
+  }
   shown_.summary = summary.is_object() ? summary : Json();
   shown_.logs = std::move(logs);
 }
@@ -206,21 +225,22 @@ void RunWatch::AskStatus(Micros deadline) {
   }
   if (line_ && line_->silence() < kSilenceMax) return;
   const std::lock_guard lock(mutex_);
-  if (!shown_.status.is_null()) ++shown_.changes;
-  shown_.status = Json();
-  shown_.status_error =
-      endpoint_.empty() ? "" : fmt::format("no scheduler answers at {}", endpoint_);
+  std::string error = endpoint_.empty() ? "" : fmt::format("no scheduler answers at {}", endpoint_);
+  if (shown_.status || error != shown_.status_error) ++shown_.changes;
+  shown_.status.reset();
+  shown_.status_error = std::move(error);
   metrics_.OnNoStatus();
 }
 
 void RunWatch::TakeStatus(std::string_view text) {
-  Json status = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object() || !status.contains("nodes")) return;
+  const Json status = ReadStatus(text);
+  if (status.is_null()) return;
+  auto page = std::make_shared<const Json>(PageStatus(status));
   const std::lock_guard lock(mutex_);
   ++shown_.changes;
   metrics_.OnStatus(status);
   shown_.strips.Look(std::chrono::duration<double>(SteadyNow() - start_).count(), status);
-  shown_.status = std::move(status);
+  shown_.status = std::move(page);
   shown_.status_error.clear();
 }
 

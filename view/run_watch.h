@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -54,9 +55,14 @@ class RunWatch {
     bool is_first = true;
     uint64_t restarts = 0;
     uint64_t changes = 0;
+    uint64_t file_changes = 0;
     RunHistory::Mark history;
+    double strips = -1;                            // the last look
+    std::shared_ptr<const nlohmann::json> status;  // null: none was read
+    std::string status_error;
   };
-  // What is new behind the mark, which moves; nothing if there is nothing.
+  // What is new behind the mark, which moves; nothing if there is nothing. The first update is the
+  // whole state. Later ones have "status" as a merge patch of the last one; null: nothing answers.
   std::optional<nlohmann::json> Update(Mark* mark) const;
 
   // Carries out drain, snapshot or stop. The error of a viewer without the key is kInvalidArgument.
@@ -67,16 +73,18 @@ class RunWatch {
  private:
   // All that a page shows.
   struct Shown {
-    uint64_t changes = 1;   // of anything here
-    uint64_t restarts = 0;  // of the run's files
+    uint64_t changes = 1;       // of anything here
+    uint64_t file_changes = 1;  // of summary and logs
+    uint64_t restarts = 0;      // of the run's files
     RunHistory history;
     ActivityStrips strips;
-    nlohmann::json status;     // null: nothing answers
-    std::string status_error;  // then
-    nlohmann::json summary;    // null: the run has not ended
+    std::shared_ptr<const nlohmann::json> status;  // PageStatus; null: nothing answers
+    std::string status_error;                      // then
+    nlohmann::json summary;                        // null: the run has not ended
     std::vector<std::string> logs;
     nlohmann::json job = nlohmann::json::object();  // Hello's facts
   };
+  void TellStatus(Mark* mark, nlohmann::json* update) const;  // REQUIRES: mutex_ is locked
   void Run();
   void ReadFiles();
   void AskStatus(Micros deadline);

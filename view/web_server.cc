@@ -287,7 +287,8 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
 std::string WebServer::Impl::NextEvents(Reader* reader) {
   std::string text;
   if (std::exchange(reader->is_first, false)) {
-    Json hello{{"version", PandoVersion()}, {"columns", kStepColumns}, {"runs", Json::array()}};
+    Json hello{{"version", PandoVersion()}, {"columns", Json::array()}, {"runs", Json::array()}};
+    for (const StepCell cell : kPageCells) hello["columns"].push_back(kStepColumns[cell]);
     for (size_t i = 0; i < runs_.size(); ++i) {
       hello["runs"].push_back(runs_[i]->Hello());
       hello["runs"].back()["run"] = i;

@@ -17,20 +17,30 @@ TEST_CASE("looks at the same activity make one span, and another begins where it
   strips.Look(1.5, StatusWith("computing"));
   strips.Look(2, StatusWith("waiting for parameters"));
   strips.Look(2.5, StatusWith("waiting for parameters"));
-  const Json json = strips.ToJson();
-  REQUIRE(json.size() == 1);
-  CHECK(json[0]["name"] == "worker 0");
-  CHECK(json[0]["spans"] ==
-        Json::parse(R"([[1.0,2.0,"computing"],[2.0,2.5,"waiting for parameters"]])"));
+  CHECK(strips.Since(-1) ==
+        Json::parse(R"({"worker 0":[[1.0,2.0,"computing"],[2.0,2.5,"waiting for parameters"]]})"));
+}
+
+TEST_CASE("a reader gets the span that has become longer, and new ones") {
+  ActivityStrips strips;
+  strips.Look(1, StatusWith("computing"));
+  strips.Look(1.5, StatusWith("waiting for parameters"));
+  const double read = strips.last_look();
+  CHECK(strips.Since(read).empty());
+  strips.Look(2.001, StatusWith("waiting for parameters"));
+  CHECK(strips.Since(read) == Json::parse(R"({"worker 0":[[1.5,2.0,"waiting for parameters"]]})"));
+  strips.Look(2.5, StatusWith("computing"));
+  CHECK(strips.Since(read) == Json::parse(R"({"worker 0":
+      [[1.5,2.5,"waiting for parameters"],[2.5,2.5,"computing"]]})"));
 }
 
 TEST_CASE("a long time without looks is left open, and old spans go with their process") {
   ActivityStrips strips;
   strips.Look(0, StatusWith("computing"));
   strips.Look(10, StatusWith("computing"));
-  CHECK(strips.ToJson()[0]["spans"].size() == 2);
+  CHECK(strips.Since(-1)["worker 0"].size() == 2);
   strips.Look(11 + ActivityStrips::kKeptSeconds, {{"nodes", Json::array()}});
-  CHECK(strips.ToJson().empty());
+  CHECK(strips.Since(-1).empty());
 }
 
 }  // namespace

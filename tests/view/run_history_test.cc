@@ -82,7 +82,7 @@ TEST_CASE("an update has few of the new rows, the newest among them") {
   for (uint64_t step = 2; step <= 101; ++step) history.Add(ParseCsvRow(StepText(step)));
   history.Tell(&mark, &update);
   REQUIRE(update["rows"].size() == RunHistory::kNewRowsMax);
-  CHECK(update["rows"][0][kCellStep] == 11);
+  CHECK(update["rows"][0][kCellStep] == 21);
   CHECK(update["rows"].back()[kCellStep] == 101);
 }
 

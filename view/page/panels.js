@@ -2,10 +2,9 @@
 import { color } from "./charts.js";
 import { fillRow, find, hasChanged, keyed, make, makeRow, setText } from "./dom.js";
 import * as format from "./format.js";
-import { noticedText, recoveredText, recoveryMs } from "./run.js";
+import { noticedText, recoveredText, recoveryMs, STRIP_SECONDS } from "./run.js";
 
 const ROWS_SHOWN = 200;
-const STRIP_SECONDS = 120;
 const CLASSES_MAX = 100;  // of a confusion matrix
 const ACTIVITIES = [["computing", /comput/, "--computing"], ["waiting for samples", /sample|data/, "--samples"],
   ["waiting for parameters", /param/, "--parameters"], ["exchanging", /exchang|push|send|sync/, "--exchanging"],
@@ -44,7 +43,7 @@ function clusterText(run, nodes) {
   if (!run.status) return ["No scheduler answers", run.statusError].filter(Boolean).join(": ");
   const has = (role) => nodes.filter((node) => node.role === role).length;
   const hosts = new Set(nodes.map((node) => node.host)).size;
-  const snapshot = run.status.snapshots?.at?.(-1)?.version;
+  const snapshot = run.status.newest_snapshot;
   return [format.plural(hosts, "host"), format.plural(has("worker"), "worker"),
     format.plural(has("server"), "server"), `view ${run.status.view ?? "–"}`,
     `scheduler's term ${run.status.term ?? "–"}`,
@@ -71,27 +70,28 @@ function fillNodeRow(row, run, node) {
   setText(badge, node.health ?? "unknown");
   badge.dataset.state = { ready: "good", suspect: "bad" }[node.health] ?? "warn";
   drain.hidden = !run.info.can_control || !run.status || Boolean(node.draining) || node.health === "leaving";
-  const waits = format.finite(node.waiting_ms) === null ? "" : ` for ${format.milliseconds(node.waiting_ms)}`;
+  const waits = node.waiting_ms > 0 ? ` for ${format.milliseconds(node.waiting_ms)}` : "";
   const replicas = [node.primaries, node.backups, node.syncing].map((n) => n ?? 0).join(" / ");
   const lines = Object.entries(node.lines ?? {}).filter(([, n]) => n > 0).map(([kind, n]) => `${kind} ${n}`);
   const us = format.finite(node.micro_batch_us);
   fillRow(row, [name, `${node.host ?? "–"}${node.pid ? `, process ${node.pid}` : ""}`, badge,
     node.activity ?? "unknown", format.count(node.step), node.waiting_for ? `${node.waiting_for}${waits}` : "",
     us ? format.milliseconds(us / 1000) : "", node.role === "server" ? replicas : "", lines.join(", "),
-    format.milliseconds(node.silent_ms), drain]);
+    node.silent_ms === 0 ? "< 0.1 s" : format.milliseconds(node.silent_ms), drain]);
 }
 
 // ---- strips of time -------------------------------------------------------------------------------
+const byName = new Intl.Collator("en", { numeric: true }).compare;
 const kindOf = (activity) => ACTIVITIES.find(([, words]) => words.test(activity)) ?? ACTIVITIES.at(-1);
 
 function renderStrips(run) {
-  const end = Math.max(0, ...run.strips.map(({ spans }) => spans?.at(-1)?.[1] ?? 0));
-  find("strips-card").hidden = run.strips.length === 0;
+  const strips = [...run.strips].sort(([a], [b]) => byName(a, b));
+  find("strips-card").hidden = strips.length === 0;
   if (find("strips-legend").children.length === 0) makeStripsLegend();
-  keyed(find("strips"), run.strips, (strip) => `${run.id} ${strip.name}`,
-    (strip) => make("div", { class: "strip", "data-strip": strip.name },
-      make("span", {}, strip.name), make("canvas", { role: "img" }), make("span", { class: "number" })),
-    (row, strip) => fillStrip(row, strip.spans ?? [], end));
+  keyed(find("strips"), strips, ([name]) => `${run.id} ${name}`,
+    ([name]) => make("div", { class: "strip", "data-strip": name },
+      make("span", {}, name), make("canvas", { role: "img" }), make("span", { class: "number" })),
+    (row, [, spans]) => fillStrip(row, spans, run.stripsEnd));
 }
 
 function makeStripsLegend() {

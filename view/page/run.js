@@ -2,6 +2,7 @@
 import { finite, milliseconds } from "./format.js";
 
 export const ROWS_MAX = 4000;
+export const STRIP_SECONDS = 120;
 const EVENTS_MAX = 1000;
 const FAULTS_MAX = 1000;
 const FAULT_KEYS = ["action", "target", "step", "injected_ms", "detected_ms", "detected_by",
@@ -23,6 +24,20 @@ export function thin(rows, rowsMax) {
   });
 }
 
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+// `known` with the changes of a merge patch (RFC 7396). Names come from other machines, so the objects
+// have no prototype.
+function patched(known, changes) {
+  if (!isObject(changes)) return changes;
+  const merged = Object.assign(Object.create(null), isObject(known) ? known : {});
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) delete merged[key];
+    else merged[key] = patched(merged[key], value);
+  }
+  return merged;
+}
+
 // Known by its detection alone.
 const isBareFault = (fault) => finite(fault.injected_ms) === null && finite(fault.recovered_ms) === null;
 
@@ -41,7 +56,6 @@ export class Run {
     this.status = null;
     this.statusError = "";
     this.nodes = [];  // the last ones known: a scheduler that restarts does not answer
-    this.strips = [];
     this.logs = [];
     this.isKnown = false;  // no update yet
     this.version = 0;  // of what the charts show
@@ -57,16 +71,20 @@ export class Run {
     this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss]
     this.events = [];
     this.faults = [];
+    this.strips = new Map();  // name -> [[from, to, activity], ...], in seconds of the viewer
     this.summary = null;
   }
 
   apply(update) {
     this.isKnown = true;
-    if (update.replace) this.clear();
+    if (update.replace) {
+      this.clear();
+      this.status = null;
+    }
     if (update.replace || update.rows?.length || update.evaluations?.length) ++this.version;
-    this.setStatus(update.status ?? null, update.status_error);
+    if (update.status !== undefined) this.setStatus(update.status, update.status_error);
     if (update.summary) this.summary = update.summary;
-    if (update.strips) this.strips = update.strips;
+    this.addStrips(update.strips ?? {});
     if (update.logs) this.logs = update.logs;
     this.addRows(update.rows ?? []);
     this.addEvaluations(update.evaluations ?? []);
@@ -75,13 +93,33 @@ export class Run {
     for (const fault of update.summary?.faults ?? []) this.addFault(fault);
   }
 
-  setStatus(status, error) {
-    this.status = status;
-    this.statusError = status ? "" : error ?? "";
-    if (!status) return;
-    this.nodes = Array.isArray(status.nodes) ? status.nodes : [];
-    if (BUSY_PHASES.includes(status.phase)) this.summary = null;  // `pando resume` goes on
+  // What has changed; null: nothing answers.
+  setStatus(changes, error) {
+    this.status = patched(this.status, changes);
+    this.statusError = this.status ? "" : error ?? this.statusError;
+    if (!this.status) return;
+    this.nodes = Object.values(this.status.nodes ?? {});
+    if (BUSY_PHASES.includes(this.status.phase)) this.summary = null;  // `pando resume` goes on
   }
+
+  // New spans, and those that have become longer.
+  addStrips(strips) {
+    for (const [name, spans] of Object.entries(strips)) {
+      const known = this.strips.get(name) ?? [];
+      for (const span of spans) {
+        if (known.at(-1)?.[0] === span[0]) known.pop();
+        known.push(span);
+      }
+      this.strips.set(name, known);
+    }
+    const begin = this.stripsEnd - STRIP_SECONDS;
+    for (const [name, spans] of this.strips) {
+      this.strips.set(name, spans.filter(([, to]) => to >= begin));
+      if (this.strips.get(name).length === 0) this.strips.delete(name);
+    }
+  }
+
+  get stripsEnd() { return Math.max(0, ...[...this.strips.values()].map((spans) => spans.at(-1)[1])); }
 
   addRows(rows) {
     const elapsed = this.columns.indexOf("elapsed_seconds");

@@ -7,17 +7,19 @@ again, beside one of 100,000 steps. FOLDER gets pictures of the page: light, dar
 is no Chromium.
 """
 import argparse
+import http.client
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from chromium import Chromium, Page, find_chromium
-from viewed_run import ViewedRun
+from viewed_run import ADDRESS, DEADLINE_S, ViewedRun
 
 SKIPPED = 77
 SERVER_KILLED_AT, SCHEDULER_KILLED_AT = 400, 1000  # steps
@@ -29,6 +31,7 @@ LONG_RUN_STEPS = 100_000
 LONG_RUN_EVALUATED_EVERY = 1000
 POINTS_MIN, POINTS_MAX = 500, 4000  # of the long run's curves: the page thins its rows
 RECEIVED_BYTES_MAX = 5_000_000
+UPDATES_MEASURED, UPDATES_PER_S_MAX, BYTES_PER_S_MAX = 20, 2, 2048
 # A bound against hanging. The aim is 1 s; this test does not measure on a quiet machine.
 FIRST_PAINT_MS_MAX = 10_000
 DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
@@ -158,6 +161,29 @@ def watch_faults(watcher: Watcher) -> None:
     assert len(faults) == 2, f"expected the two faults: {faults}"
 
 
+def check_traffic(address: str) -> None:
+    """After the first update, which is the whole state, a reader gets only what has changed."""
+    found = ADDRESS.search(address)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)
+    connection.request("GET", "/api/stream", headers={"Authorization": f"Bearer {found[2]}"})
+    stream = connection.getresponse()
+    update_count, byte_count, began = 0, 0, 0.0
+    while update_count <= UPDATES_MEASURED:
+        line = stream.readline()
+        assert line, "the stream has ended"
+        is_update = line == b"event: update\n"
+        if is_update and update_count == 1:
+            byte_count, began = 0, time.monotonic()
+        update_count += is_update
+        byte_count += len(line)
+    elapsed_s = time.monotonic() - began
+    connection.close()
+    rate = byte_count / elapsed_s
+    print(f"{UPDATES_MEASURED} updates in {elapsed_s:.1f} s, {rate:.0f} bytes/s", flush=True)
+    assert UPDATES_MEASURED - 1 <= elapsed_s * UPDATES_PER_S_MAX, f"{UPDATES_MEASURED} updates in {elapsed_s:.2f} s"
+    assert rate <= BYTES_PER_S_MAX, f"{rate:.0f} bytes/s"
+
+
 def watch_orders(watcher: Watcher) -> None:
     watcher.run.command("drain", watcher.run.run_dir, "worker-1")
     watcher.wait(lambda: "worker 1" not in watcher.page.evaluate(NODES_SHOWN), "the drained worker leaves")
@@ -223,9 +249,11 @@ def view_ended_runs(run: ViewedRun, browser: Chromium) -> None:
 
 def play(run: ViewedRun, browser: Chromium, screenshots: Optional[Path]) -> None:
     run.start_training("--chaos", CHAOS)
-    watcher = Watcher(run, browser.open(run.start_viewer("viewer", run.run_dir)))
+    address = run.start_viewer("viewer", run.run_dir)
+    watcher = Watcher(run, browser.open(address))
     watch_start(watcher)
     watch_faults(watcher)
+    check_traffic(address)
     watcher.check_phone()
     if screenshots:
         watcher.take_screenshots(screenshots)
