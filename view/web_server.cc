@@ -64,13 +64,15 @@ std::string FindCookie(const httplib::Request& request, const std::string& name)
 }
 
 // Sent by our own page: another site's page cannot set this header without our consent (CORS), and
-// browsers name the page that a request comes from.
+// browsers name the page and the site that a request comes from.
 bool IsFromOurPage(const httplib::Request& request) {
   const std::string origin = request.get_header_value("Origin");
   const std::string host = request.get_header_value("Host");
+  const std::string site = request.get_header_value("Sec-Fetch-Site");
   return request.get_header_value("X-Pando") == "1" &&
          request.get_header_value("Content-Type").starts_with(kJson) &&
-         (origin.empty() || origin == "http://" + host || origin == "https://" + host);
+         (origin.empty() || origin == "http://" + host || origin == "https://" + host) &&
+         (site.empty() || site == "same-origin");
 }
 
 }  // namespace
@@ -194,8 +196,9 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
   const std::string in_header = request.get_header_value("Authorization");
   if (AreEqualSecrets(in_query, token_)) {
     if (request.path != "/" || request.method != "GET") return true;
+    // "Lax": a link from another site shows the page. Its POST requests come without the cookie.
     response.set_header("Set-Cookie",
-                        fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_, token_));
+                        fmt::format("{}={}; HttpOnly; SameSite=Lax; Path=/", cookie_, token_));
     response.set_redirect("/", 303);  // the token leaves the address
     return false;
   }

@@ -76,7 +76,7 @@ TEST_CASE("the printed address becomes a cookie, and the page needs nothing else
   CHECK(first->get_header_value("Location") == "/");
   const std::string cookie = first->get_header_value("Set-Cookie");
   CHECK(Contains(cookie, "HttpOnly"));
-  CHECK(Contains(cookie, "SameSite=Strict"));
+  CHECK(Contains(cookie, "SameSite=Lax"));
   const httplib::Headers headers{{"Cookie", "other=1; " + cookie.substr(0, cookie.find(';'))}};
   const auto page = viewer.Connect("").Get("/", headers);
   CHECK(page->status == 200);
@@ -120,6 +120,15 @@ TEST_CASE("commands come by POST from the page alone") {
   CHECK(viewer.Connect()
             .Post(path, {{"X-Pando", "1"}, {"Origin", "http://evil.example"}}, body, json)
             ->status == 403);
+  for (const char* site : {"cross-site", "same-site", "none"}) {
+    CAPTURE(site);
+    CHECK(viewer.Connect()
+              .Post(path, {{"X-Pando", "1"}, {"Sec-Fetch-Site", site}}, body, json)
+              ->status == 403);
+  }
+  CHECK(viewer.Connect()
+            .Post(path, {{"X-Pando", "1"}, {"Sec-Fetch-Site", "same-origin"}}, "{}", json)
+            ->status == 400);
   CHECK(viewer.Connect().Post(path, ours, "{}", json)->status == 400);
   CHECK(viewer.Connect().Post(path, ours, "[", json)->status == 400);
   CHECK(viewer.Connect().Post("/api/drain", ours, body, json)->status == 400);

@@ -131,7 +131,7 @@ def check_headers(site: Site) -> None:
     answer = site.ask(f"GET /?token={site.token}")
     cookie = answer.headers.get("set-cookie", "")
     check(answer.status == 303 and answer.headers.get("location") == "/", f"GET / with the token: {answer}")
-    check(cookie.startswith(f"pando-{site.port}=") and "httponly" in cookie and "samesite=strict" in cookie, cookie)
+    check(cookie.startswith(f"pando-{site.port}=") and "httponly" in cookie and "samesite=lax" in cookie, cookie)
 
 
 def check_answer(answer: Answer, path: str) -> None:
@@ -218,6 +218,7 @@ def check_orders(site: Site) -> None:
     stop, cookie = b'{"run":0}', f"Cookie: pando-{site.port}={site.token}"
     same_origin = f"Origin: http://127.0.0.1:{site.port}"
     for headers in ([*JSON, "Origin: http://evil.example"], [*JSON, "Origin: null"], [JSON[0]], [JSON[1]], [],
+                    [*JSON, "Sec-Fetch-Site: cross-site"], [*JSON, "Sec-Fetch-Site: same-site"],
                     [*JSON, f"Origin: http://127.0.0.1:{site.port + 1}"],
                     [*JSON, f"Origin: http://127.0.0.1:{site.port}.evil.example"],
                     [JSON[1], "Content-Type: text/plain"], [JSON[1], "Content-Type: application/x-www-form-urlencoded"],
