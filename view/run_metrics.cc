@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "common/system.h"
+#include "view/json_members.h"
 
 namespace pando {
 namespace {
@@ -97,22 +97,20 @@ void RunMetrics::OnRow(const CsvRow& row, uint64_t global_batch) {
 }
 
 void RunMetrics::OnEvent(const nlohmann::json& event) {
-  const std::string name = event.value("event", "");
-  if (name == "rollback") rollbacks_.Increment();
-  const auto details = event.find("details");
-  if (name != "fault" || details == event.end() || !details->is_object()) return;
-  const auto number = [&](const char* key) {
-    const auto at = details->find(key);
-    return at != details->end() && at->is_number() ? at->get<double>() : -1.0;
-  };
-  const double detected_ms = number("detected_ms"), recovered_ms = number("recovered_ms");
-  if (detected_ms < 0) return;
-  // More is said of a fault as more is known of it.
-  const auto [fault, is_new] =
-      recovered_.try_emplace({details->value("target", ""), detected_ms}, false);
-  if (is_new) faults_.Increment();
-  if (recovered_ms < 0 || std::exchange(fault->second, true)) return;
-  recovery_seconds_.Observe(std::max(0.0, recovered_ms - detected_ms) * kMs);
+  if (TextAt(event, "event") == "rollback") rollbacks_.Increment();
+}
+
+void RunMetrics::OnFaults(uint64_t noticed_count) {
+  if (noticed_count <= fault_count_) return;
+  faults_.Increment(static_cast<double>(noticed_count - fault_count_));
+  fault_count_ = noticed_count;
+}
+
+void RunMetrics::OnRecovery(double ms) { recovery_seconds_.Observe(ms * kMs); }
+
+void RunMetrics::OnRestart() {
+  last_step_ = last_elapsed_ = 0;
+  fault_count_ = 0;
 }
 
 void RunMetrics::OnStatus(const nlohmann::json& status) {

@@ -9,10 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "view/run_history.h"
 
@@ -28,8 +26,11 @@ class RunMetrics {
 
   void OnRow(const CsvRow& row, uint64_t global_batch);
   void OnEvent(const nlohmann::json& event);
+  // How many faults were noticed. A count that was too high may fall; the counter waits then.
+  void OnFaults(uint64_t noticed_count);
+  void OnRecovery(double ms);
   // The run's files begin again (`--force`).
-  void OnRestart() { last_step_ = last_elapsed_ = 0; }
+  void OnRestart();
   void OnStatus(const nlohmann::json& status);
   void OnNoStatus();
   void OnEnd() { complete_.Set(1); }
@@ -54,10 +55,9 @@ class RunMetrics {
   prometheus::Gauge& up_;
   prometheus::Gauge& complete_;
   std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};
-  // Whether the fault of a process is over, by the time of its detection in ms.
-  std::map<std::pair<std::string, double>, bool> recovered_;
-  double last_step_ = 0;     // of the newest row
-  double last_elapsed_ = 0;  // s
+  uint64_t fault_count_ = 0;  // in the counter, of these files
+  double last_step_ = 0;      // of the newest row
+  double last_elapsed_ = 0;   // s
 };
 
 }  // namespace pando

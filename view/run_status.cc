@@ -108,6 +108,7 @@ Json ReadStatus(std::string_view text) {
 
 Json PageStatus(const Json& status) {
   Json page = status;
+  page.erase("faults");
   page["nodes"] = Json::object();
   for (Json node : status.at("nodes")) {
     RoundMs("silent_ms", &node);

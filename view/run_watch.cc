@@ -11,6 +11,7 @@
 
 #include "common/system.h"
 #include "job/job_file.h"
+#include "view/json_members.h"
 #include "view/run_status.h"
 
 namespace pando {
@@ -91,13 +92,18 @@ std::optional<Json> RunWatch::Update(Mark* mark) const {
     update["replace"] = true;
   }
   mark->changes = shown_.changes;
-  shown_.history.Tell(&mark->history, &update);
+  TellFiles(mark, &update);
   TellStatus(mark, &update);
-  if (std::exchange(mark->file_changes, shown_.file_changes) != shown_.file_changes) {
-    update["summary"] = shown_.summary;
-    update["logs"] = shown_.logs;
-  }
   return update.empty() ? std::nullopt : std::optional(std::move(update));
+}
+
+void RunWatch::TellFiles(Mark* mark, Json* update) const {
+  shown_.history.Tell(&mark->history, update);
+  Json faults = shown_.faults.Since(std::exchange(mark->fault_changes, shown_.faults.changes()));
+  if (!faults.empty()) (*update)["faults"] = std::move(faults);
+  if (std::exchange(mark->file_changes, shown_.file_changes) == shown_.file_changes) return;
+  (*update)["summary"] = shown_.summary;
+  (*update)["logs"] = shown_.logs;
 }
 
 void RunWatch::TellStatus(Mark* mark, Json* update) const {
@@ -171,6 +177,7 @@ void RunWatch::ReadFiles() {
   }
   const auto restart = [&] {
     shown_.history = {};
+    shown_.faults = {};
     ++shown_.restarts;
     metrics_.OnRestart();
   };
@@ -182,19 +189,32 @@ void RunWatch::ReadFiles() {
   });
   events_.Read([] {},
                [&](std::string_view text) {
-                 Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-                 if (!event.is_object()) return;
-                 ++shown_.changes;
-                 metrics_.OnEvent(event);
-                 shown_.history.AddEvent(std::move(event));
+                 AddEvent(Json::parse(text, nullptr, /*allow_exceptions=*/false));
                });
   if (summary.is_object()) metrics_.OnEnd();
   if (summary.is_object() != shown_.summary.is_object() || logs != shown_.logs) {
     ++shown_.changes;
     ++shown_.file_changes;
+    if (summary.is_object()) {
+      for (const Json& fault : summary.value("faults", Json())) AddFault(fault);
+    }
   }
   shown_.summary = summary.is_object() ? summary : Json();
   shown_.logs = std::move(logs);
+}
+
+void RunWatch::AddEvent(Json event) {
+  if (!event.is_object()) return;
+  ++shown_.changes;
+  metrics_.OnEvent(event);
+  if (TextAt(event, "event") == "fault") return AddFault(event.value("details", Json()));
+  shown_.history.AddEvent(std::move(event));
+}
+
+void RunWatch::AddFault(const Json& fault) {
+  const std::optional<double> recovery_ms = shown_.faults.Add(fault);
+  metrics_.OnFaults(shown_.faults.noticed_count());
+  if (recovery_ms) metrics_.OnRecovery(*recovery_ms);
 }
 
 std::string RunWatch::FindEndpoint() const {
@@ -240,6 +260,7 @@ void RunWatch::TakeStatus(std::string_view text) {
   ++shown_.changes;
   metrics_.OnStatus(status);
   shown_.strips.Look(std::chrono::duration<double>(SteadyNow() - start_).count(), status);
+  for (const Json& fault : status["faults"]) AddFault(fault);
   shown_.status = std::move(page);
   shown_.status_error.clear();
 }

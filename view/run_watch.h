@@ -18,6 +18,7 @@
 #include "proto/messages.h"
 #include "run/run_folder.h"
 #include "view/activity_strips.h"
+#include "view/fault_list.h"
 #include "view/row_tail.h"
 #include "view/run_history.h"
 #include "view/run_metrics.h"
@@ -57,6 +58,7 @@ class RunWatch {
     uint64_t changes = 0;
     uint64_t file_changes = 0;
     RunHistory::Mark history;
+    uint64_t fault_changes = 0;
     double strips = -1;                            // the last look
     std::shared_ptr<const nlohmann::json> status;  // null: none was read
     std::string status_error;
@@ -77,6 +79,7 @@ class RunWatch {
     uint64_t file_changes = 1;  // of summary and logs
     uint64_t restarts = 0;      // of the run's files
     RunHistory history;
+    FaultList faults;
     ActivityStrips strips;
     std::shared_ptr<const nlohmann::json> status;  // PageStatus; null: nothing answers
     std::string status_error;                      // then
@@ -84,7 +87,10 @@ class RunWatch {
     std::vector<std::string> logs;
     nlohmann::json job = nlohmann::json::object();  // Hello's facts
   };
+  void TellFiles(Mark* mark, nlohmann::json* update) const;   // REQUIRES: mutex_ is locked
   void TellStatus(Mark* mark, nlohmann::json* update) const;  // REQUIRES: mutex_ is locked
+  void AddEvent(nlohmann::json event);                        // the same
+  void AddFault(const nlohmann::json& fault);                 // the same
   void Run();
   void ReadFiles();
   void AskStatus(Micros deadline);

@@ -47,23 +47,16 @@ TEST_CASE("counters count each step once, also those between two rows") {
   CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.01\"} 0\n"));
 }
 
-TEST_CASE("a fault counts once, and its recovery once") {
+TEST_CASE("the counter of faults does not fall, and counts on behind the highest count") {
   Metrics metrics;
-  const auto tell = [&](Json recovered_ms) {
-    metrics.run.OnEvent({{"event", "fault"},
-                         {"details",
-                          {{"target", "worker 1"},
-                           {"detected_ms", 1000.5},
-                           {"recovered_ms", std::move(recovered_ms)}}}});
-  };
-  tell(nullptr);
-  tell(nullptr);
-  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 1\n"));
-  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_count{run=\"first\"} 0\n"));
-  tell(1200.5);
-  tell(1200.5);
-  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 1\n"));
-  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_count{run=\"first\"} 1\n"));
+  for (const uint64_t count : {1, 3, 2, 3}) metrics.run.OnFaults(count);
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 3\n"));
+  metrics.run.OnFaults(4);
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 4\n"));
+  metrics.run.OnRestart();
+  metrics.run.OnFaults(1);
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 5\n"));
+  metrics.run.OnRecovery(200);
   CHECK(Contains(metrics.Text(), "pando_recovery_seconds_sum{run=\"first\"} 0.2\n"));
 }
 

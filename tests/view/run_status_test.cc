@@ -31,6 +31,7 @@ TEST_CASE("the page gets processes by name, and times only as exactly as it show
           "snapshots":[{"version":5},{"version":9}]})");
   const Json page = PageStatus(status);
   CHECK(page["newest_snapshot"] == 9);
+  CHECK_FALSE(page.contains("faults"));
   const Json& node = page["nodes"]["worker 1"];
   CHECK(node["silent_ms"] == 0);
   CHECK(node["waiting_ms"] == 200);

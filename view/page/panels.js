@@ -139,7 +139,7 @@ function renderFaults(run) {
   const faults = run.faults.slice(-ROWS_SHOWN).reverse();
   find("faults").hidden = faults.length === 0;
   setText(find("faults-note"), faultsText(run));
-  keyed(find("faults").tBodies[0], faults, (f) => `${run.id} ${f.target} ${f.detected_ms ?? f.injected_ms}`,
+  keyed(find("faults").tBodies[0], faults, (fault) => `${run.id} ${fault.id}`,
     (fault) => makeRow(FAULT_LABELS, { "data-fault": fault.target }),
     (row, fault) => fillFault(row, run, fault));
 }

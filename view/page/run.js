@@ -5,8 +5,6 @@ export const ROWS_MAX = 4000;
 export const STRIP_SECONDS = 120;
 const EVENTS_MAX = 1000;
 const FAULTS_MAX = 1000;
-const FAULT_KEYS = ["action", "target", "step", "injected_ms", "detected_ms", "detected_by",
-  "recovered_ms"];
 const BUSY_PHASES = ["gathering", "training"];
 const ENDED_PHASES = ["completed", "interrupted", "failed"];
 
@@ -38,17 +36,6 @@ function patched(known, changes) {
   return merged;
 }
 
-// Known by its detection alone.
-const isBareFault = (fault) => finite(fault.injected_ms) === null && finite(fault.recovered_ms) === null;
-
-function isSameFault(a, b) {
-  const isEqual = (x, y) => finite(x) !== null && x === y;
-  const isOther = isBareFault(a) !== isBareFault(b) &&
-    (finite(a.injected_ms) !== null || finite(b.injected_ms) !== null);
-  return a.target === b.target && (isEqual(a.detected_ms, b.detected_ms) ||
-    isEqual(a.injected_ms, b.injected_ms) || (a.step === b.step && isOther));
-}
-
 export class Run {
   constructor(info, columns) {
     this.learn(info, columns);
@@ -70,7 +57,7 @@ export class Run {
     this.rows = [];
     this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss]
     this.events = [];
-    this.faults = [];
+    this.faultsById = new Map();
     this.strips = new Map();  // name -> [[from, to, activity], ...], in seconds of the viewer
     this.summary = null;
   }
@@ -89,8 +76,7 @@ export class Run {
     this.addRows(update.rows ?? []);
     this.addEvaluations(update.evaluations ?? []);
     this.addEvents(update.events ?? []);
-    for (const fault of this.status?.faults ?? []) this.addFault(fault);
-    for (const fault of update.summary?.faults ?? []) this.addFault(fault);
+    this.addFaults(update.faults ?? []);
   }
 
   // What has changed; null: nothing answers.
@@ -146,32 +132,17 @@ export class Run {
   }
 
   addEvents(events) {
-    for (const event of events) {
-      if (event?.event === "fault") this.addFault(event.details);
-      else if (event) this.events.push(event);
-    }
-    this.events = this.events.slice(-EVENTS_MAX);
+    this.events = [...this.events, ...events.filter(Boolean)].slice(-EVENTS_MAX);
   }
 
-  // The same fault comes again once more of it is known. An injected one may also be known by its
-  // detection alone, which may come earlier or later: both become one.
-  addFault(fault) {
-    if (finite(fault?.detected_ms) === null && finite(fault?.injected_ms) === null) return;
-    const same = this.faults.filter((other) => isSameFault(other, fault));
-    const [known] = same;
-    if (!known) {
-      this.faults = [...this.faults, { ...fault }].slice(-FAULTS_MAX);
-      ++this.version;
-      return;
+  // New ones, those of which more is known, and those that have become part of another.
+  addFaults(faults) {
+    for (const fault of faults) {
+      if (fault.is_gone) this.faultsById.delete(fault.id);
+      else this.faultsById.set(fault.id, fault);
     }
-    const parts = [...same, fault];
-    const merged = { ...known };
-    for (const part of [...parts.filter(isBareFault), ...parts.filter((each) => !isBareFault(each))])
-      for (const key of FAULT_KEYS) merged[key] = part[key] ?? merged[key];
-    if (same.length === 1 && FAULT_KEYS.every((key) => merged[key] === known[key])) return;
-    Object.assign(known, merged);
-    this.faults = this.faults.filter((other) => other === known || !same.includes(other));
-    ++this.version;
+    for (const id of [...this.faultsById.keys()].slice(0, -FAULTS_MAX)) this.faultsById.delete(id);
+    if (faults.length) ++this.version;
   }
 
   // ---- what is shown -----------------------------------------------------------------------------
@@ -180,6 +151,7 @@ export class Run {
   get model() { return this.status?.model ?? this.summary?.model ?? this.info.model ?? ""; }
   get dataset() { return this.status?.dataset ?? this.summary?.dataset ?? this.info.dataset ?? ""; }
   get evaluatedOn() { return this.info.evaluated_on || "test"; }
+  get faults() { return [...this.faultsById.values()]; }
   get isEnded() { return Boolean(this.summary); }
 
   get phase() {
