@@ -100,6 +100,11 @@ std::string WaitText(const nlohmann::json& status) {
                      status["waiting_for"].get<std::string>());
 }
 
+std::string StallText(const nlohmann::json& status) {
+  const auto stall = status.find("stall");
+  return stall == status.end() ? "" : stall->value("text", "");
+}
+
 std::string EvaluationText(const nlohmann::json& status) {
   const auto evaluation = status.find("evaluation");
   if (evaluation == status.end()) return "";
@@ -125,6 +130,7 @@ RunStatus MakeStatus(const nlohmann::json& answer) {
                    .view = answer.value("view", uint64_t{0}),
                    .clock_us = answer.value("clock_us", uint64_t{0}),
                    .waits = WaitText(answer),
+                   .stall = StallText(answer),
                    .evaluated = EvaluationText(answer),
                    .verified = VerificationText(answer)};
   for (const nlohmann::json& node : answer["nodes"]) status.nodes.push_back(ParseNode(node));
@@ -151,6 +157,7 @@ std::optional<std::string> StatusTable(const std::string& answer) {
   std::string text =
       fmt::format("{} on {}: {}, step {} of {}, view {}\n", status->model, status->dataset,
                   status->phase, status->step, status->step_count, status->view);
+  if (!status->stall.empty()) text += status->stall + "\n";
   if (!status->waits.empty()) text += status->waits + "\n";
   text += NodeLines(status->nodes);
   for (const std::string& line : {status->evaluated, status->verified}) {

@@ -34,6 +34,7 @@ struct RunStatus {
   uint64_t view = 0;
   uint64_t clock_us = 0;  // of the scheduler's machine
   std::string waits;      // "waits: " and the reason; empty: there is none
+  std::string stall;      // which process keeps the run from its next step; empty: none
   std::vector<StatusNode> nodes;
   std::string evaluated;            // a line; empty: nothing is evaluated
   std::string verified;             // a line; empty: nothing is computed twice

@@ -52,6 +52,7 @@ class RunMetrics {
   prometheus::Gauge& accuracy_;
   prometheus::Gauge& versions_behind_;
   prometheus::Gauge& waiting_;
+  prometheus::Gauge& stalled_seconds_;
   prometheus::Gauge& up_;
   prometheus::Gauge& complete_;
   std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};

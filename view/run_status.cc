@@ -33,6 +33,9 @@ constexpr std::array kNodeMembers{
     KnownMember{"primaries", &Json::is_number},   KnownMember{"backups", &Json::is_number},
     KnownMember{"syncing", &Json::is_number},     KnownMember{"micro_batch_us", &Json::is_number},
     KnownMember{"waiting_for", &Json::is_string}, KnownMember{"waiting_ms", &Json::is_number}};
+constexpr std::array kStallMembers{
+    KnownMember{"text", &Json::is_string}, KnownMember{"waited_for", &Json::is_string},
+    KnownMember{"since_ms", &Json::is_number}, KnownMember{"log_line", &Json::is_string}};
 constexpr double kShownMs = 100;  // shorter times are not shown
 constexpr double kRoundedMax = 1e15;
 
@@ -100,6 +103,8 @@ Json ReadStatus(std::string_view text) {
   read["nodes"] = Json::array();
   for (const Json& node : TakeObjects(status, "nodes")) read["nodes"].push_back(ReadNode(node));
   read["faults"] = TakeObjects(status, "faults");
+  if (const auto stall = status.find("stall"); stall != status.end() && stall->is_object())
+    read["stall"] = TakeMembers(*stall, kStallMembers);
   const Json snapshots = TakeObjects(status, "snapshots");
   if (!snapshots.empty() && snapshots.back().value("version", Json()).is_number())
     read["newest_snapshot"] = snapshots.back()["version"];

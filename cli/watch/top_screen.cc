@@ -91,6 +91,7 @@ std::vector<TopLine> TopScreen::HeadLines() const {
   std::vector<TopLine> lines{{"pando top " + run_, TopStyle::kTitle}};
   if (status_) {
     lines.push_back({ProgressText()});
+    if (!status_->stall.empty()) lines.push_back({status_->stall, TopStyle::kError});
     lines.push_back({LearningText()});
     if (!status_->waits.empty()) lines.push_back({status_->waits, TopStyle::kWarning});
   }

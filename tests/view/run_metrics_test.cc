@@ -78,5 +78,28 @@ TEST_CASE("processes are counted by role and state, and not at all without a sch
   CHECK(Contains(text, "pando_members{role=\"worker\",run=\"first\",state=\"suspect\"} 0\n"));
 }
 
+TEST_CASE("a stall lasts until the status has none, or nothing answers") {
+  Metrics metrics;
+  const auto tell = [&](Json since_ms) {
+    metrics.run.OnStatus(
+        {{"nodes", Json::array()}, {"stall", {{"text", "x"}, {"since_ms", std::move(since_ms)}}}});
+  };
+  const auto has = [&](const char* value) {
+    return Contains(metrics.Text(),
+                    std::string("pando_stalled_seconds{run=\"first\"} ") + value + "\n");
+  };
+  CHECK(has("0"));
+  tell(1400);
+  CHECK(has("1.4"));
+  metrics.run.OnStatus({{"nodes", Json::array()}});
+  CHECK(has("0"));
+  tell(2000);
+  CHECK(has("2"));
+  metrics.run.OnNoStatus();
+  CHECK(has("0"));
+  tell("soon");
+  CHECK(has("0"));
+}
+
 }  // namespace
 }  // namespace pando

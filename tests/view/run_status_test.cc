@@ -25,6 +25,16 @@ TEST_CASE("members of unexpected types are left out of a status") {
   CHECK(ReadStatus(R"({"nodes":{"a":1}})")["nodes"].empty());
 }
 
+TEST_CASE("a stall has its texts and its time") {
+  const Json status = ReadStatus(
+      R"({"nodes":[],"stall":{"waiter":"worker 0","waited_for":"server 1","what":"x","since_ms":1400,
+          "text":"no step for 1.4 s","log_line":["x"]}})");
+  CHECK(status["stall"] ==
+        Json::parse(R"({"waited_for":"server 1","since_ms":1400,"text":"no step for 1.4 s"})"));
+  CHECK(PageStatus(status)["stall"] == status["stall"]);
+  CHECK_FALSE(ReadStatus(R"({"nodes":[],"stall":"x"})").contains("stall"));
+}
+
 TEST_CASE("the page gets processes by name, and times only as exactly as it shows them") {
   const Json status = ReadStatus(
       R"({"nodes":[{"name":"worker 1","silent_ms":99,"waiting_ms":250.5,"micro_batch_us":12345}],

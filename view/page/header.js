@@ -1,6 +1,7 @@
 // The top of the page: a run's name, progress and figures; of several runs the table that compares them.
 import { fillRow, find, keyed, make, makeRow, setText } from "./dom.js";
 import * as format from "./format.js";
+import { logName } from "./run.js";
 
 const COMPARED = ["run", "model", "phase", "step", "loss", "training accuracy", "accuracy",
   "images/s", "elapsed", "faults"];
@@ -60,6 +61,24 @@ function renderStall(run) {
   setText(find("stall"), text);
   find("stall").hidden = text === "";
   find("stall").dataset.state = run.isEnded ? "bad" : "warn";
+}
+
+// Above all else: which process keeps each of these runs from its next step. `openLog`: (run, name).
+export function renderStalls(runs, openLog) {
+  const stalled = runs.filter((run) => run.stall);
+  find("stalls").hidden = stalled.length === 0;
+  keyed(find("stalls"), stalled, (run) => run.id,
+    (run) => make("div", { class: "stalled", "data-stalled": run.id }, make("p"), make("pre"),
+      make("button", { class: "link", onclick: () => openLog(run, logName(run.stall.waited_for)) })),
+    (banner, run) => {
+      const [text, line, log] = banner.children;
+      const { stall } = run;
+      setText(text, runs.length > 1 ? `${run.name}: ${stall.text}` : stall.text);
+      setText(line, stall.log_line);
+      line.hidden = !stall.log_line;
+      setText(log, `Log of ${stall.waited_for}`);
+      log.hidden = !run.logs.includes(logName(stall.waited_for));
+    });
 }
 
 // ---- several runs ---------------------------------------------------------------------------------

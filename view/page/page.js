@@ -1,9 +1,9 @@
 // The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
 import { forgetColors, makeCharts } from "./charts.js";
 import { confirmFirst, find, keyed, make, setText } from "./dom.js";
-import { renderComparison, renderHeader, renderTabs } from "./header.js";
+import { renderComparison, renderHeader, renderStalls, renderTabs } from "./header.js";
 import { renderPanels } from "./panels.js";
-import { Run } from "./run.js";
+import { logName, Run } from "./run.js";
 
 const RENDER_MS = 500;  // at most two drawings a second
 const RETRY_MS = 5000;  // where the browser does not connect again itself
@@ -71,6 +71,7 @@ function renderNow() {
   renderConnection();
   renderTabs(runs, selected, select);
   for (const part of document.querySelectorAll(".one-run")) part.hidden = !selected && runs.length > 0;
+  renderStalls(selected ? [selected] : runs, openLog);
   find("all-runs").hidden = Boolean(selected) || runs.length === 0;
   find("zoom-reset").hidden = view.zoom === null;
   if (selected) {
@@ -132,7 +133,7 @@ function listen() {
 function drain(run, node) {
   const question = `Drain ${node.name} of ${run.name}? Others take over its work, then it leaves.`;
   confirmFirst(question, "Drain", () =>
-    control("drain", { run: run.id, node: String(node.name).replaceAll(" ", "-") }));
+    control("drain", { run: run.id, node: logName(node.name) }));
 }
 
 function stop(run) {

@@ -2,7 +2,7 @@
 import { color } from "./charts.js";
 import { fillRow, find, hasChanged, keyed, make, makeRow, setText } from "./dom.js";
 import * as format from "./format.js";
-import { noticedText, recoveredText, recoveryMs, STRIP_SECONDS } from "./run.js";
+import { logName, noticedText, recoveredText, recoveryMs, STRIP_SECONDS } from "./run.js";
 
 const ROWS_SHOWN = 200;
 const CLASSES_MAX = 100;  // of a confusion matrix
@@ -51,12 +51,10 @@ function clusterText(run, nodes) {
     .join(" · ");
 }
 
-const logName = (node) => String(node.name ?? "").replaceAll(" ", "-");
-
 function makeNodeRow(run, node, actions) {
   const row = makeRow(NODE_LABELS, { "data-node": node.name });
   row.cells[0].append(make("button", { class: "link", title: `Log of ${node.name}`,
-    onclick: () => actions.openLog(run, logName(node)) }));
+    onclick: () => actions.openLog(run, logName(node.name)) }));
   row.cells[2].append(make("span", { class: "badge" }));
   row.cells[10].append(make("button", { class: "small", "data-drain": node.name,
     onclick: () => actions.drain(run, node) }, "Drain"));
@@ -66,7 +64,7 @@ function makeNodeRow(run, node, actions) {
 function fillNodeRow(row, run, node) {
   const [name, badge, drain] = [0, 2, 10].map((i) => row.cells[i].firstChild);
   setText(name, node.name);
-  name.disabled = !run.logs.includes(logName(node));
+  name.disabled = !run.logs.includes(logName(node.name));
   setText(badge, node.health ?? "unknown");
   badge.dataset.state = { ready: "good", suspect: "bad" }[node.health] ?? "warn";
   drain.hidden = !run.info.can_control || !run.status || Boolean(node.draining) || node.health === "leaving";
@@ -221,7 +219,7 @@ function renderEvents(run) {
     const { node, text, ...rest } = details ?? {};
     const more = Object.entries(rest).map(([key, value]) =>
       `${key} ${typeof value === "number" ? format.significant(value) : value}`);
-    return make("li", {}, make("span", { class: "number" }, format.duration((elapsed_ms ?? NaN) / 1000)),
+    return make("li", { "data-event": event }, make("span", { class: "number" }, format.duration((elapsed_ms ?? NaN) / 1000)),
       make("b", {}, event ?? ""), make("span", {}, [node, text, ...more].filter(Boolean).join(" · ")));
   }));
 }

@@ -151,6 +151,7 @@ export class Run {
   get model() { return this.status?.model ?? this.summary?.model ?? this.info.model ?? ""; }
   get dataset() { return this.status?.dataset ?? this.summary?.dataset ?? this.info.dataset ?? ""; }
   get evaluatedOn() { return this.info.evaluated_on || "test"; }
+  get stall() { return !this.isEnded && this.status?.stall?.text ? this.status.stall : null; }
   get faults() { return [...this.faultsById.values()]; }
   get isEnded() { return Boolean(this.summary); }
 
@@ -186,6 +187,9 @@ export class Run {
     return this.model === "external" && values.every((value) => !value);
   }
 }
+
+// The log's name of "server 1".
+export const logName = (process) => String(process ?? "").replaceAll(" ", "-");
 
 // ---- faults ---------------------------------------------------------------------------------------
 // From the detection until the run had recovered; null: not yet.
