@@ -65,7 +65,8 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
                                  "For how long a process has kept the run from its next step.",
                                  {{"run", run}})),
       up_(MakeGauge(r, "pando_up", "1 while the run's scheduler answers.", {{"run", run}})),
-      complete_(MakeGauge(r, "pando_run_complete", "1 once the run has ended.", {{"run", run}})) {
+      complete_(MakeGauge(r, "pando_run_complete", "1 once the run has ended.", {{"run", run}})),
+      wire_(r, run) {
   for (size_t role = 0; role < kRoles.size(); ++role) {
     for (size_t state = 0; state < kStates.size(); ++state) {
       members_[role][state] =
@@ -136,6 +137,7 @@ void RunMetrics::OnStatus(const nlohmann::json& status) {
       behind = std::max(behind, step - node.value("step", step));
   }
   versions_behind_.Set(behind);
+  wire_.OnNodes(status.at("nodes"));
   for (size_t role = 0; role < kRoles.size(); ++role) {
     for (size_t state = 0; state < kStates.size(); ++state)
       members_[role][state]->Set(counts[role][state]);

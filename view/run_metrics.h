@@ -13,6 +13,7 @@
 #include <string>
 
 #include "view/run_history.h"
+#include "view/wire_metrics.h"
 
 namespace pando {
 
@@ -56,6 +57,7 @@ class RunMetrics {
   prometheus::Gauge& up_;
   prometheus::Gauge& complete_;
   std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};
+  WireMetrics wire_;
   uint64_t fault_count_ = 0;  // in the counter, of these files
   double last_step_ = 0;      // of the newest row
   double last_elapsed_ = 0;   // s

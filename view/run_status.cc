@@ -27,7 +27,7 @@ constexpr std::array kStatusMembers{
 constexpr std::array kNodeMembers{
     KnownMember{"name", &Json::is_string},        KnownMember{"role", &Json::is_string},
     KnownMember{"rank", &Json::is_number},        KnownMember{"host", &Json::is_string},
-    KnownMember{"pid", &Json::is_number},         KnownMember{"health", &Json::is_string},
+    KnownMember{"pid", &Json::is_number_integer},         KnownMember{"health", &Json::is_string},
     KnownMember{"draining", &Json::is_boolean},   KnownMember{"activity", &Json::is_string},
     KnownMember{"step", &Json::is_number},        KnownMember{"silent_ms", &Json::is_number},
     KnownMember{"primaries", &Json::is_number},   KnownMember{"backups", &Json::is_number},
@@ -71,9 +71,23 @@ Json TakeNumbers(const Json& from, const char* key) {
   return taken;
 }
 
+// {"tcp": [sent, received], ...} in bytes; null if it is missing.
+Json TakeTraffic(const Json& node) {
+  const auto at = node.find("traffic");
+  if (at == node.end() || !at->is_object()) return {};
+  Json taken = Json::object();
+  for (const auto& [name, counts] : at->items()) {
+    const bool is_pair =
+        counts.is_array() && counts.size() == 2 && counts[0].is_number() && counts[1].is_number();
+    if (is_pair) taken[name] = counts;
+  }
+  return taken;
+}
+
 Json ReadNode(const Json& node) {
   Json read = TakeMembers(node, kNodeMembers);
   read["lines"] = TakeNumbers(node, "lines");
+  if (Json traffic = TakeTraffic(node); !traffic.is_null()) read["traffic"] = std::move(traffic);
   return read;
 }
 
@@ -116,6 +130,7 @@ Json PageStatus(const Json& status) {
   page.erase("faults");
   page["nodes"] = Json::object();
   for (Json node : status.at("nodes")) {
+    node.erase("traffic");
     RoundMs("silent_ms", &node);
     RoundMs("waiting_ms", &node);
     RoundToDigits("micro_batch_us", &node);

@@ -12,8 +12,8 @@ namespace pando {
 // "nodes" and "faults" are arrays of objects. Null if the text is no status.
 nlohmann::json ReadStatus(std::string_view text);
 
-// What the page shows of such a status, without its faults. "nodes" is an object, by name, and
-// times are rounded, so that little differs from one status to the next.
+// What the page shows of such a status, without faults and traffic. "nodes" is an object, by name,
+// and times are rounded, so that little differs from one status to the next.
 nlohmann::json PageStatus(const nlohmann::json& status);
 
 // The members of `to` that differ, as RFC 7396 ("merge patch") writes them: a null removes one.

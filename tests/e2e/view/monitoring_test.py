@@ -25,7 +25,7 @@ METRICS = {
     "pando_exposed_sync_ratio": "gauge", "pando_data_stall_seconds_total": "counter",
     "pando_rollbacks_total": "counter", "pando_up": "gauge", "pando_run_complete": "gauge",
     "pando_train_loss": "gauge", "pando_evaluation_accuracy": "gauge", "pando_waiting": "gauge",
-    "pando_stalled_seconds": "gauge",    "pando_build_info": "gauge"}
+    "pando_stalled_seconds": "gauge",    "pando_wire_bytes_total": "counter", "pando_build_info": "gauge"}
 NAME = re.compile(r"\bpando_\w+")
 COUNTED = re.compile(r"\b(?:rate|increase)\(\s*(pando_\w+)")  # functions that need a counter
 COMMAND = re.compile(r"\bpando (\w+)")

@@ -1,0 +1,52 @@
+#include "view/wire_metrics.h"
+
+#include <algorithm>
+
+namespace pando {
+
+using Json = nlohmann::json;
+
+WireMetrics::WireMetrics(prometheus::Registry& registry, const std::string& run) {
+  auto& family = prometheus::BuildCounter()
+                     .Name("pando_wire_bytes_total")
+                     .Help("Bytes between the run's processes, which both ends count.")
+                     .Register(registry);
+  for (size_t kind = 0; kind < kTransports.size(); ++kind) {
+    for (size_t way = 0; way < kDirections.size(); ++way) {
+      counters_[kind][way] = &family.Add(
+          {{"run", run}, {"transport", kTransports[kind]}, {"direction", kDirections[way]}});
+    }
+  }
+}
+
+void WireMetrics::OnNodes(const Json& nodes) {
+  ++status_count_;
+  for (const Json& node : nodes) {
+    const auto traffic = node.find("traffic");
+    if (traffic == node.end() || !node.contains("host") || !node.contains("pid")) continue;
+    Life& life = lives_[{node.value("host", ""), node.value("pid", int64_t{0})}];
+    life.told_at = status_count_;
+    for (size_t kind = 0; kind < kTransports.size(); ++kind) {
+      const auto counts = traffic->find(kTransports[kind]);
+      if (counts == traffic->end()) continue;
+      for (size_t way = 0; way < kDirections.size(); ++way) {
+        const double bytes = counts->at(way).get<double>();
+        // A scheduler that has restarted knows no counts before the next heartbeat.
+        if (bytes <= 0) continue;
+        double& before = life.bytes[kind][way];
+        // Fewer: another process got the same id, as in a container.
+        counters_[kind][way]->Increment(bytes < before ? bytes : bytes - before);
+        before = bytes;
+      }
+    }
+  }
+  while (lives_.size() > nodes.size() + kLivesMax) ForgetOldest();
+}
+
+void WireMetrics::ForgetOldest() {
+  const auto oldest =
+      std::ranges::min_element(lives_, {}, [](const auto& entry) { return entry.second.told_at; });
+  lives_.erase(oldest);
+}
+
+}  // namespace pando

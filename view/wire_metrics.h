@@ -1,0 +1,46 @@
+// WireMetrics: the bytes that a run's processes have sent and received, for Prometheus. Used by
+// RunMetrics.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+namespace pando {
+
+// A process counts from its own start, and another life of it begins with zero. The counters here
+// add the increases of all lives, so they never fall. Threads: none.
+class WireMetrics {
+ public:
+  static constexpr size_t kLivesMax = 4'096;  // that have ended, and may be told again
+
+  // The registry outlives this.
+  WireMetrics(prometheus::Registry& registry, const std::string& run);
+
+  // `nodes`: of a status that ReadStatus returned.
+  void OnNodes(const nlohmann::json& nodes);
+
+ private:
+  static constexpr std::array<const char*, 3> kTransports{"tcp", "ipc", "shm"};
+  static constexpr std::array<const char*, 2> kDirections{"sent", "received"};
+  template <class T>
+  using ByKind = std::array<std::array<T, kDirections.size()>, kTransports.size()>;
+  struct Life {
+    ByKind<double> bytes{};  // as it said last
+    uint64_t told_at = 0;    // the status
+  };
+  void ForgetOldest();
+
+  ByKind<prometheus::Counter*> counters_{};
+  std::map<std::pair<std::string, int64_t>, Life> lives_;  // by host and process id
+  uint64_t status_count_ = 0;
+};
+
+}  // namespace pando
