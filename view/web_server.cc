@@ -15,6 +15,7 @@
 
 #include "common/system.h"
 #include "common/text.h"
+#include "view/bounded_server.h"
 #include "view/page_files.h"
 #include "view/request_queue.h"
 
@@ -108,7 +109,7 @@ class WebServer::Impl {
   const prometheus::Registry& registry_;
   std::string token_;
   std::string cookie_;  // its name has the port: a host's cookies are of all its ports
-  httplib::Server server_;
+  BoundedServer server_;
   std::atomic<int> streams_ = 0;
   std::mutex mutex_;
   std::condition_variable stopped_;
@@ -187,6 +188,11 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
     AnswerText(response, 431, "too many headers");
     return false;
   }
+  // A body may be small, and endless once it is unpacked.
+  if (request.has_header("Content-Encoding")) {
+    AnswerText(response, 415, "no packed bodies");
+    return false;
+  }
   // The library repeats a file for each of many ranges.
   if (!request.ranges.empty()) {
     AnswerText(response, 416, "no ranges");
@@ -251,6 +257,7 @@ void WebServer::Impl::OnCommand(CommandKind kind, const httplib::Request& reques
                                 httplib::Response& response) {
   if (!IsFromOurPage(request))
     return AnswerError(response, 403, "commands are taken from the viewer's own page alone");
+  if (request.body.size() > kBodyBytesMax) return AnswerError(response, 413, "too many bytes");
   const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
   const auto number = body.is_object() ? body.find("run") : body.end();
   RunWatch* run =

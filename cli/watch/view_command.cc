@@ -102,7 +102,7 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// The library reads any number of headers. A client that sends them for ever ends the viewer alone.
+// The viewer is not worth the run's memory, whatever goes wrong in it.
 void LimitMemory() {
   constexpr rlim_t kBytesMax = rlim_t{1} << 30;  // a quarter of it for stacks that are not used
   rlimit limit{};

@@ -2,9 +2,15 @@
 
 #include <doctest/doctest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <fstream>
+#include <utility>
+#include <vector>
 
+#include "common/descriptor.h"
 #include "tests/contains.h"
 #include "tests/temp_folder.h"
 
@@ -67,6 +73,63 @@ TEST_CASE("many headers and ranges are refused") {
   for (int i = 0; i < 200; ++i) many.emplace("X-Header", "1");
   CHECK(viewer.Connect().Get("/", many)->status == 431);
   CHECK(viewer.Connect().Get("/", {{"Range", "bytes=0-,0-,0-"}})->status == 416);
+}
+
+// The answer to what is sent on a connection, as far as it is read before the server closes it.
+std::string SendRaw(const Viewer& viewer, const std::string& head, const std::string& piece) {
+  const UniqueFd link(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(viewer.port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(connect(link.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  constexpr size_t kPiecesMax = 10'000;  // many times what is read
+  std::string next = head;
+  for (size_t i = 0; i < kPiecesMax; ++i) {
+    if (send(link.get(), next.data(), next.size(), MSG_NOSIGNAL) < 0) {
+      std::string answer(4096, '\0');
+      const ssize_t count = recv(link.get(), answer.data(), answer.size(), 0);
+      answer.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+      return answer;
+    }
+    next = piece;
+  }
+  FAIL("the server has read all");
+  return "";
+}
+
+TEST_CASE("requests without an end are cut") {
+  const Viewer viewer;
+  const std::string post = std::string("POST /api/stop HTTP/1.1\r\nAuthorization: Bearer ") +
+                           kToken + "\r\nContent-Type: application/json\r\nX-Pando: 1\r\n";
+  const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
+  const std::string spaces(64 << 10, ' ');
+  for (const auto& [head, piece] : std::vector<std::pair<std::string, std::string>>{
+           {"GET /", std::string(64 << 10, 'a')},
+           {"GET / HTTP/1.1\r\n", "X-Header: 1\r\n"},
+           {"GET / HTTP/1.1\r\nX-Header: ", spaces},
+           {chunked, "10000\r\n" + spaces + "\r\n"},
+           {chunked, std::string(64 << 10, '0')},
+           {post + "\r\n", spaces},
+           {post + "Content-Length: 99999999999\r\n\r\n", spaces}}) {
+    CAPTURE(head);
+    CHECK(!Contains(SendRaw(viewer, head, piece), " 200 "));
+  }
+  CHECK(viewer.StatusFor("/") == 200);
+}
+
+TEST_CASE("packed bodies are refused, and so are chunks that are too long together") {
+  const Viewer viewer;
+  const httplib::Headers packed{{"X-Pando", "1"}, {"Content-Encoding", "gzip"}};
+  CHECK(viewer.Connect().Post("/api/stop", packed, "{}", "application/json")->status == 415);
+  httplib::Client client = viewer.Connect();
+  static const std::string kSpaces(100, ' ');
+  const auto send_spaces = [](size_t offset, httplib::DataSink& sink) {
+    if (offset >= 10'000) return sink.done(), true;
+    return sink.write(kSpaces.data(), kSpaces.size());
+  };
+  CHECK(client.Post("/api/stop", {{"X-Pando", "1"}}, send_spaces, "application/json")->status ==
+        413);
 }
 
 TEST_CASE("the printed address becomes a cookie, and the page needs nothing else") {
@@ -132,7 +195,7 @@ TEST_CASE("commands come by POST from the page alone") {
   CHECK(viewer.Connect().Post(path, ours, "{}", json)->status == 400);
   CHECK(viewer.Connect().Post(path, ours, "[", json)->status == 400);
   CHECK(viewer.Connect().Post("/api/drain", ours, body, json)->status == 400);
-  CHECK(viewer.Connect().Post(path, ours, std::string(100'000, ' '), json)->status == 413);
+  CHECK(viewer.Connect().Post(path, ours, std::string(10'000, ' '), json)->status == 413);
   // The viewer has no keys that admit commands.
   const auto refused = viewer.Connect().Post(path, ours, body, json);
   CHECK(refused->status == 409);

@@ -1,0 +1,25 @@
+// BoundedServer: an HTTP server of httplib that reads a bounded number of bytes for each request.
+// Used by WebServer.
+#pragma once
+
+#include <httplib.h>
+
+#include <chrono>
+#include <cstddef>
+
+namespace pando {
+
+// httplib reads lines, headers and bodies of chunks without a bound, before it calls a handler.
+// Here a request with more bytes, or one that takes longer, ends its connection. Threads:
+// httplib's.
+class BoundedServer : public httplib::Server {
+ public:
+  // With its line, headers and body. A browser's request has about 1 kB.
+  static constexpr size_t kRequestBytesMax = 64 << 10;
+  static constexpr std::chrono::seconds kRequestMax{10};
+
+ private:
+  bool process_and_close_socket(socket_t socket) override;
+};
+
+}  // namespace pando
