@@ -34,7 +34,8 @@ class RunMetrics {
   void OnRestart();
   void OnStatus(const nlohmann::json& status);
   void OnNoStatus();
-  void OnEnd() { complete_.Set(1); }
+  // Whether it has; `pando resume` begins again.
+  void OnEnd(bool has_ended) { complete_.Set(has_ended ? 1 : 0); }
 
  private:
   static constexpr std::array<const char*, 3> kRoles{"scheduler", "server", "worker"};

@@ -27,7 +27,7 @@ constexpr std::array kStatusMembers{
 constexpr std::array kNodeMembers{
     KnownMember{"name", &Json::is_string},        KnownMember{"role", &Json::is_string},
     KnownMember{"rank", &Json::is_number},        KnownMember{"host", &Json::is_string},
-    KnownMember{"pid", &Json::is_number_integer},         KnownMember{"health", &Json::is_string},
+    KnownMember{"pid", &Json::is_number_integer}, KnownMember{"health", &Json::is_string},
     KnownMember{"draining", &Json::is_boolean},   KnownMember{"activity", &Json::is_string},
     KnownMember{"step", &Json::is_number},        KnownMember{"silent_ms", &Json::is_number},
     KnownMember{"primaries", &Json::is_number},   KnownMember{"backups", &Json::is_number},

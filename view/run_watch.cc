@@ -32,11 +32,12 @@ std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::string LogsFolder(const RunFolder& folder) { return folder.path() + "/logs"; }
+
 std::vector<std::string> FindLogs(const RunFolder& folder) {
   std::vector<std::string> names;
   std::error_code unlisted;  // then there are none
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder.path() + "/logs", unlisted)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(LogsFolder(folder), unlisted)) {
     if (entry.path().extension() == ".log") names.push_back(entry.path().stem());
   }
   std::ranges::sort(names);
@@ -56,6 +57,9 @@ RunWatch::RunWatch(RunSource source, RunMetrics metrics)
       folder_(RunFolder::Open(source_.run_dir)),
       rows_(folder_.MetricsPath()),
       events_(folder_.EventsPath()),
+      job_(folder_.JobPath()),
+      summary_(folder_.SummaryPath()),
+      logs_(LogsFolder(folder_)),
       metrics_(std::move(metrics)) {}
 
 RunWatch::~RunWatch() {
@@ -68,16 +72,10 @@ void RunWatch::Start() {
   thread_ = std::thread([this] { Run(); });
 }
 
-std::string RunWatch::NameFor(const RunSource& source) {
-  if (source.run_dir.empty()) return source.endpoint;
-  const fs::path path = fs::absolute(source.run_dir).lexically_normal();
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
 Json RunWatch::Hello() const {
   const std::lock_guard lock(mutex_);
   Json hello = shown_.job;
-  hello["name"] = NameFor(source_);
+  hello["name"] = source_.name;
   hello["folder"] = source_.run_dir;
   hello["can_control"] = source_.find_keys(KeyRole::kAdmin).ok();
   return hello;
@@ -88,7 +86,9 @@ std::optional<Json> RunWatch::Update(Mark* mark) const {
   if (mark->changes == shown_.changes) return std::nullopt;
   Json update = Json::object();
   if (mark->is_first || mark->restarts != shown_.restarts) {
-    *mark = Mark{.is_first = false, .restarts = shown_.restarts};
+    *mark = Mark();
+    mark->is_first = false;
+    mark->restarts = shown_.restarts;
     update["replace"] = true;
   }
   mark->changes = shown_.changes;
@@ -162,44 +162,62 @@ void RunWatch::Run() {
 
 void RunWatch::ReadFiles() {
   if (source_.run_dir.empty()) return;
-  const std::string job_text = ReadText(folder_.JobPath());
-  const Json summary = Json::parse(ReadText(folder_.SummaryPath()), nullptr, false);
-  std::vector<std::string> logs = FindLogs(folder_);
-  const std::lock_guard lock(mutex_);
-  if (job_text != shown_.job.value("job", "")) {
-    if (const Result<Job> job = ParseJobText(job_text, folder_.JobPath()); job.ok()) {
-      global_batch_ = job->global_batch;
-      shown_.job["model"] = job->model;
-      shown_.job["dataset"] = job->dataset;
-      shown_.job["evaluated_on"] = job->evaluated_on();
-    }
-    shown_.job["job"] = job_text;
-  }
+  if (job_.HasChanged()) ReadJob();
   const auto restart = [&] {
     shown_.history = {};
     shown_.faults = {};
     ++shown_.restarts;
     metrics_.OnRestart();
   };
-  rows_.Read(restart, [&](std::string_view text) {
-    ++shown_.changes;
-    const CsvRow row = ParseCsvRow(text);
-    shown_.history.Add(row);
-    metrics_.OnRow(row, global_batch_);
-  });
-  events_.Read([] {},
-               [&](std::string_view text) {
-                 AddEvent(Json::parse(text, nullptr, /*allow_exceptions=*/false));
-               });
-  if (summary.is_object()) metrics_.OnEnd();
-  if (summary.is_object() != shown_.summary.is_object() || logs != shown_.logs) {
-    ++shown_.changes;
-    ++shown_.file_changes;
-    if (summary.is_object()) {
-      for (const Json& fault : summary.value("faults", Json())) AddFault(fault);
-    }
+  {
+    const std::lock_guard lock(mutex_);
+    rows_.Read(restart, [&](std::string_view text) {
+      ++shown_.changes;
+      const CsvRow row = ParseCsvRow(text);
+      shown_.history.Add(row);
+      metrics_.OnRow(row, global_batch_);
+    });
+    events_.Read([] {},
+                 [&](std::string_view text) {
+                   AddEvent(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+                 });
   }
-  shown_.summary = summary.is_object() ? summary : Json();
+  if (summary_.HasChanged()) ReadSummary();
+  if (logs_.HasChanged()) ReadLogNames();
+}
+
+void RunWatch::ReadJob() {
+  const std::string text = ReadText(folder_.JobPath());
+  const Result<Job> job = ParseJobText(text, folder_.JobPath());
+  const std::lock_guard lock(mutex_);
+  shown_.job["job"] = text;
+  if (!job.ok()) return;
+  global_batch_ = job->global_batch;
+  shown_.job["model"] = job->model;
+  shown_.job["dataset"] = job->dataset;
+  shown_.job["evaluated_on"] = job->evaluated_on();
+}
+
+void RunWatch::ReadSummary() {
+  Json summary = Json::parse(ReadText(folder_.SummaryPath()), nullptr, false);
+  if (!summary.is_object()) summary = Json();
+  const std::lock_guard lock(mutex_);
+  if (summary == shown_.summary) return;
+  ++shown_.changes;
+  ++shown_.file_changes;
+  metrics_.OnEnd(!summary.is_null());
+  if (!summary.is_null()) {
+    for (const Json& fault : summary.value("faults", Json())) AddFault(fault);
+  }
+  shown_.summary = std::move(summary);
+}
+
+void RunWatch::ReadLogNames() {
+  std::vector<std::string> logs = FindLogs(folder_);
+  const std::lock_guard lock(mutex_);
+  if (logs == shown_.logs) return;
+  ++shown_.changes;
+  ++shown_.file_changes;
   shown_.logs = std::move(logs);
 }
 

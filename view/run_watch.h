@@ -19,6 +19,7 @@
 #include "run/run_folder.h"
 #include "view/activity_strips.h"
 #include "view/fault_list.h"
+#include "view/file_watch.h"
 #include "view/row_tail.h"
 #include "view/run_history.h"
 #include "view/run_metrics.h"
@@ -29,6 +30,7 @@ namespace pando {
 // The run to follow, by its folder or its scheduler's endpoint; without a folder there are no rows,
 // events and logs.
 struct RunSource {
+  std::string name;  // differs from those of the viewer's other runs
   std::string run_dir;
   std::string endpoint;
   // The run's keys, as they are now; an error if the secret of this role is missing.
@@ -46,8 +48,6 @@ class RunWatch {
   ~RunWatch();
   void Start();
 
-  // "first" of "runs/first"; without a folder the endpoint.
-  static std::string NameFor(const RunSource& source);
   // Facts that do not change: an entry of "runs" in the stream's first event.
   nlohmann::json Hello() const;
 
@@ -93,6 +93,9 @@ class RunWatch {
   void AddFault(const nlohmann::json& fault);                 // the same
   void Run();
   void ReadFiles();
+  void ReadJob();
+  void ReadSummary();
+  void ReadLogNames();
   void AskStatus(Micros deadline);
   void TakeStatus(std::string_view text);
   std::string FindEndpoint() const;
@@ -103,6 +106,7 @@ class RunWatch {
   StopFlag stop_;
   // The thread's own:
   RowTail rows_, events_;
+  FileWatch job_, summary_, logs_;
   RunMetrics metrics_;
   std::string endpoint_;
   std::optional<StatusLine> line_;  // none: there is no endpoint yet, or no key

@@ -22,6 +22,7 @@
 #include "common/system.h"
 #include "node/log.h"
 #include "node/shutdown.h"
+#include "view/run_names.h"
 #include "view/web_server.h"
 
 namespace pando {
@@ -71,7 +72,8 @@ Result<std::string> FindToken(const std::string& path) {
 }
 
 Result<RunSource> MakeSource(const RunAddress& address) {
-  RunSource source{.run_dir = address.run_dir, .endpoint = address.join, .find_keys = {}};
+  RunSource source{
+      .name = address.join, .run_dir = address.run_dir, .endpoint = address.join, .find_keys = {}};
   const RunFolder folder = RunFolder::Open(address.run_dir);
   std::error_code error;
   if (!address.run_dir.empty() && !std::filesystem::exists(folder.JobPath(), error)) {
@@ -99,6 +101,8 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
     PANDO_ASSIGN_OR_RETURN(RunSource source, MakeSource(address));
     sources.push_back(std::move(source));
   }
+  const std::vector<std::string> names = NamesForFolders(options.run_dirs);
+  for (size_t i = 0; i < names.size(); ++i) sources[i].name = names[i];
   return sources;
 }
 
@@ -121,8 +125,8 @@ Result<int> ServeView(const ViewOptions& options) {
   prometheus::Registry registry;
   std::vector<std::unique_ptr<RunWatch>> runs;
   for (RunSource& source : sources) {
-    const std::string name = RunWatch::NameFor(source);
-    runs.push_back(std::make_unique<RunWatch>(std::move(source), RunMetrics(registry, name)));
+    RunMetrics metrics(registry, source.name);
+    runs.push_back(std::make_unique<RunWatch>(std::move(source), std::move(metrics)));
     runs.back()->Start();
   }
   WebServer server(runs, registry);

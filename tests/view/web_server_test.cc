@@ -31,7 +31,8 @@ struct Viewer {
     std::ofstream(folder.File("job.toml")) << "[model]\nname = \"mlp\"\n";
     std::ofstream(folder.File("metrics.csv")) << "3,0.5,2.5,0.1,0.01,900,800,1.25,3.5,0,0,0,0,,\n";
     runs.push_back(std::make_unique<RunWatch>(
-        RunSource{.run_dir = folder.path(), .endpoint = "", .find_keys = FindReaderKeys},
+        RunSource{
+            .name = "first", .run_dir = folder.path(), .endpoint = "", .find_keys = FindReaderKeys},
         RunMetrics(registry, "first")));
     runs[0]->Start();
     server = std::make_unique<WebServer>(runs, registry);

@@ -1,0 +1,14 @@
+// The names of runs that one viewer shows: their tabs, and their label in Prometheus' text. Used by
+// `pando view`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pando {
+
+// "first" of "runs/first". Where folders have the same name, as much of their paths as makes them
+// differ: "old/first", "new/first". REQUIRES: no path is empty.
+std::vector<std::string> NamesForFolders(const std::vector<std::string>& paths);
+
+}  // namespace pando
