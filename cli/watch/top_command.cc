@@ -41,7 +41,8 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   ~Terminal();
 
-  bool is_open() const { return screen_ != nullptr; }  // false: ncurses does not know it
+  // False: ncurses does not know it, or it cannot move its cursor.
+  bool is_open() const { return screen_ != nullptr; }
   // REQUIRES for all below: is_open().
   TopSize Size();  // follows a change of the window
   void Draw(const std::vector<TopLine>& lines);
@@ -51,9 +52,23 @@ class Terminal {
   SCREEN* screen_;
 };
 
+// A failed PANDO_CHECK leaves a usable terminal, and so does the terminal's key for SIGQUIT.
+constexpr std::array kFatalSignals{SIGABRT, SIGQUIT};
+
+void RestoreAndDie(int signal) {
+  endwin();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 Terminal::Terminal() : screen_(newterm(nullptr, stdout, stdin)) {
   if (!is_open()) return;
-  std::signal(SIGABRT, [](int) { endwin(); });  // a failed PANDO_CHECK leaves a usable terminal
+  if (tigetstr("cup") == nullptr) {  // "dumb", for example
+    endwin();
+    delscreen(std::exchange(screen_, nullptr));
+    return;
+  }
+  for (const int signal : kFatalSignals) std::signal(signal, RestoreAndDie);
   cbreak();
   noecho();
   keypad(stdscr, TRUE);
@@ -68,7 +83,7 @@ Terminal::Terminal() : screen_(newterm(nullptr, stdout, stdin)) {
 Terminal::~Terminal() {
   if (!is_open()) return;
   endwin();
-  std::signal(SIGABRT, SIG_DFL);
+  for (const int signal : kFatalSignals) std::signal(signal, SIG_DFL);
   delscreen(screen_);
 }
 
@@ -90,6 +105,19 @@ void Terminal::Draw(const std::vector<TopLine>& lines) {
   refresh();
 }
 
+// A snapshot's replies have the same words before and after.
+std::string TextFor(const CommandReply& reply) {
+  switch (reply.outcome) {
+    case CommandOutcome::kAccepted:
+      return reply.text + " (under way)";
+    case CommandOutcome::kDone:
+      return reply.text + " (done)";
+    case CommandOutcome::kRefused:
+      return "refused: " + reply.text;
+  }
+  return reply.text;
+}
+
 // Threads: one.
 class Top {
  public:
@@ -107,7 +135,7 @@ class Top {
  private:
   void Look(Micros now);
   void Rejoin();
-  void Order(Command command);
+  void Order(Command command, const std::string& label = "");
   void FollowOrder(Micros now);
   bool OnKey(int key);
 
@@ -117,6 +145,8 @@ class Top {
   std::string endpoint_;
   std::unique_ptr<SchedulerClient> client_;  // asks for the status
   std::unique_ptr<SchedulerClient> order_;   // null: no order is open
+  std::string order_label_;                  // stands before its replies
+  std::string order_notice_;                 // its last reply, which repeats
   TopScreen screen_;
   Micros look_at_{0};
   Micros answered_at_ = SteadyNow();
@@ -164,6 +194,10 @@ void Top::Look(Micros now) {
 // The run may have ended, or its scheduler may listen elsewhere: `pando resume`.
 void Top::Rejoin() {
   silence_reason_ = fmt::format("pando status {} says why", name_);
+  if (!run_.run_dir.empty()) {
+    const Result<Summary> ended = RunFolder::Open(run_.run_dir).ReadSummary();
+    if (ended.ok()) return screen_.TakeEnd(*ended);
+  }
   Result<std::string> endpoint = FindEndpoint(run_);
   Status joined = endpoint.status();
   if (endpoint.ok() && *endpoint != endpoint_) joined = Join(*std::move(endpoint));
@@ -171,7 +205,7 @@ void Top::Rejoin() {
 }
 
 // Sends the scheduler an order. Its reply comes later.
-void Top::Order(Command command) {
+void Top::Order(Command command, const std::string& label) {
   if (order_) return screen_.TakeNotice("the last order is not carried out yet");
   Status status = FindRunKeys(run_, KeyRole::kAdmin).status();
   auto order = std::make_unique<SchedulerClient>(context_, SchedulerClient::Options{});
@@ -179,6 +213,8 @@ void Top::Order(Command command) {
   if (!status.ok()) return screen_.TakeNotice(status.message());
   PANDO_CHECK(order->Ask(std::move(command)));
   order_ = std::move(order);
+  order_label_ = label;
+  order_notice_.clear();
   order_until_ = SteadyNow() + kOrderMax;
   screen_.TakeNotice("the order is on its way");
 }
@@ -190,7 +226,8 @@ void Top::FollowOrder(Micros now) {
   while (std::optional<Message> answer = order_->Poll()) {
     const auto* reply = std::get_if<CommandReply>(&*answer);
     if (reply == nullptr) continue;
-    screen_.TakeNotice(reply->text);
+    const std::string notice = order_label_ + TextFor(*reply);
+    if (std::exchange(order_notice_, notice) != notice) screen_.TakeNotice(notice);
     is_over = is_over || reply->outcome != CommandOutcome::kAccepted;
   }
   if (is_over) order_.reset();
@@ -207,7 +244,7 @@ bool Top::OnKey(int key) {
   }
   if (key == KEY_UP) screen_.MoveChoice(-1);
   if (key == KEY_DOWN) screen_.MoveChoice(1);
-  if (key == 's') Order({.kind = CommandKind::kSnapshot});
+  if (key == 's') Order({.kind = CommandKind::kSnapshot}, "snapshot: ");
   if (key == 'd') to_drain_ = screen_.chosen();
   if (!to_drain_.empty()) screen_.TakeNotice(fmt::format("drain {}? y or n", to_drain_));
   return key != 'q';
@@ -216,7 +253,8 @@ bool Top::OnKey(int key) {
 Result<int> ShowTop(const RunAddress& run) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
     return InvalidArgument(
-        "pando top draws on a terminal, and this is none; pando status prints the same once");
+        "top draws on a terminal, and its input or output is none; pando status prints the same "
+        "once");
   }
   PANDO_ASSIGN_OR_RETURN(std::string endpoint, FindEndpoint(run));
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(run, KeyRole::kReader));
@@ -225,7 +263,11 @@ Result<int> ShowTop(const RunAddress& run) {
   PANDO_RETURN_IF_ERROR(top.Join(std::move(endpoint)));
   Terminal terminal;
   if (!terminal.is_open())
-    return InvalidArgument("ncurses does not know this terminal: set TERM, to xterm for example");
+    return InvalidArgument(
+        "ncurses does not know this terminal, or cannot draw on it: set TERM, to xterm for "
+        "example");
+  const TopSize size = terminal.Size();
+  if (!TopScreen::IsEnough(size)) return InvalidArgument(TopScreen::SizeText(size));
   top.Show(terminal, signals);
   return kExitCompleted;
 }

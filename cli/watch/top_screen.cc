@@ -11,6 +11,7 @@ constexpr size_t kFootLines = 2;  // the notice, and the keys
 constexpr size_t kFaultLines =
     5;  // a blank one, a heading and three faults: more where there is room
 constexpr size_t kNodesMin = 3;
+constexpr size_t kDoingWidthMax = 100;
 // The columns of the processes.
 constexpr const char* kColumns = "{:<12} {:>10} {:>8}  {:<{}}  {:<20} {:>8}";
 
@@ -36,7 +37,10 @@ bool TopScreen::TakeStatus(const std::string& answer) {
   const auto same = std::ranges::find(nodes, chosen(), &StatusNode::name);
   if (same != nodes.end()) chosen_ = static_cast<size_t>(same - nodes.begin());
   TakeLook({.clock_us = status->clock_us, .step = status->step});
+  for (const StatusNode& node : nodes)
+    doing_width_ = std::max(doing_width_, std::min(node.doing.size(), kDoingWidthMax));
   status_ = std::move(status);
+  end_.clear();
   MoveChoice(0);
   return true;
 }
@@ -55,6 +59,23 @@ void TopScreen::TakeSilence(double seconds, const std::string& reason) {
   silence_ = seconds < kSilenceShownSeconds
                  ? ""
                  : fmt::format("no answer for {:.0f} s: {}", seconds, reason);
+}
+
+void TopScreen::TakeEnd(const Summary& summary) {
+  end_ = fmt::format("the run has ended: {} after {} steps", summary.status, summary.steps);
+  if (!summary.failure.empty()) end_ += ": " + summary.failure;
+  looks_.clear();
+  if (!status_) return;
+  status_->phase = "ended";
+  status_->step = summary.steps;
+  status_->waits.clear();
+  status_->nodes.clear();
+  MoveChoice(0);
+}
+
+std::string TopScreen::SizeText(TopSize size) {
+  return fmt::format("this terminal has {} lines of {} columns; top needs {} of {}", size.rows,
+                     size.columns, kSizeMin.rows, kSizeMin.columns);
 }
 
 void TopScreen::MoveChoice(int rows) {
@@ -95,30 +116,34 @@ std::vector<TopLine> TopScreen::HeadLines() const {
     lines.push_back({LearningText()});
     if (!status_->waits.empty()) lines.push_back({status_->waits, TopStyle::kWarning});
   }
-  lines.push_back({silence_, TopStyle::kError});
+  lines.push_back(end_.empty() ? TopLine{silence_, TopStyle::kError}
+                               : TopLine{end_, TopStyle::kTitle});
   return lines;
 }
 
 // A heading, and those `rows` processes among which the chosen one is.
 void TopScreen::AddNodes(size_t rows, std::vector<TopLine>* lines) const {
   const std::vector<StatusNode>& nodes = status_->nodes;
-  size_t width = 0;
-  for (const StatusNode& node : nodes) width = std::max(width, node.doing.size());
   lines->push_back(
-      {fmt::format(kColumns, "NODE", "STEP", "HEARD ms", "DOING", width, "HOST", "PID"),
+      {fmt::format(kColumns, "NODE", "STEP", "HEARD ms", "DOING", doing_width_, "HOST", "PID"),
        TopStyle::kHeading});
   const size_t shown = std::min(rows, nodes.size());
   const size_t first = chosen_ < shown ? 0 : chosen_ + 1 - shown;
   for (size_t i = first; i < first + shown; ++i) {
     const StatusNode& node = nodes[i];
     const TopStyle style = node.is_ready ? TopStyle::kPlain : TopStyle::kWarning;
-    lines->push_back({fmt::format(kColumns, node.name, node.step, node.silent_ms, node.doing, width,
-                                  node.host, node.process_id),
+    lines->push_back({fmt::format(kColumns, node.name, node.step, node.silent_ms, node.doing,
+                                  doing_width_, node.host, node.process_id),
                       i == chosen_ ? TopStyle::kChosen : style});
   }
 }
 
 std::vector<TopLine> TopScreen::Draw(TopSize size) const {
+  if (!IsEnough(size)) {
+    std::vector<TopLine> lines(size.rows);
+    if (!lines.empty()) lines[0].text = Fit(SizeText(size), size.columns);
+    return lines;
+  }
   const size_t body_rows = size.rows - std::min(size.rows, kFootLines);
   std::vector<TopLine> lines = HeadLines();
   if (status_) {

@@ -12,6 +12,7 @@
 
 #include "cli/status_table.h"
 #include "run/run_folder.h"
+#include "run/summary.h"
 
 namespace pando {
 
@@ -31,6 +32,11 @@ struct TopSize {
 class TopScreen {
  public:
   static constexpr double kSilenceShownSeconds = 2;
+  static constexpr TopSize kSizeMin{.rows = 8, .columns = 48};  // one process, and the keys
+  static bool IsEnough(TopSize size) {
+    return size.rows >= kSizeMin.rows && size.columns >= kSizeMin.columns;
+  }
+  static std::string SizeText(TopSize size);  // of a terminal that is too small
 
   // `run`: its folder, or its scheduler's endpoint.
   explicit TopScreen(std::string run) : run_(std::move(run)) {}
@@ -42,6 +48,8 @@ class TopScreen {
   void TakeRow(const std::optional<MetricsRow>& row) { row_ = row; }
   // For how long the scheduler has not answered, and why, or what to do.
   void TakeSilence(double seconds, const std::string& reason);
+  // The run has ended. Until the next answer: `pando resume` goes on with it.
+  void TakeEnd(const Summary& summary);
   // A question to the user, or the scheduler's reply to an order.
   void TakeNotice(const std::string& notice) { notice_ = notice; }
 
@@ -50,7 +58,8 @@ class TopScreen {
   // The chosen process's name; empty where there is none.
   std::string chosen() const;
 
-  // As many lines as the screen has rows, none of them wider than it.
+  // As many lines as the screen has rows, none of them wider than it. One that is too small shows
+  // that alone.
   std::vector<TopLine> Draw(TopSize size) const;
 
  private:
@@ -71,6 +80,8 @@ class TopScreen {
   std::optional<MetricsRow> row_;
   std::deque<Look> looks_;  // the newest, from which the rate of steps is computed
   std::string silence_;     // empty: it answers
+  std::string end_;         // empty: the run has not ended
+  size_t doing_width_ = 0;  // of the widest text so far: columns right of it do not jump
   std::string notice_;
   size_t chosen_ = 0;  // its row; in range where there are processes
 };

@@ -135,6 +135,51 @@ TEST_CASE("faults are below the processes, and those that last are marked") {
   CHECK(std::ranges::count(lines, TopStyle::kWarning, &TopLine::style) == 1);
 }
 
+TEST_CASE("the end of a run is shown instead of its processes, until it goes on") {
+  TopScreen screen("r");
+  Summary summary;
+  summary.status = kStatusInterrupted;
+  summary.steps = 60;
+  screen.TakeEnd(summary);
+  CHECK(Contains(Text(screen), "the run has ended: interrupted after 60 steps\n"));
+  REQUIRE(screen.TakeStatus(StatusJson(1, 50, NodeJson("worker 0"))));
+  CHECK(!Contains(Text(screen), "ended"));
+  screen.TakeSilence(3, "pando status r says why");
+  screen.TakeEnd(summary);
+  CHECK(Contains(Text(screen), "mlp on mnist: ended, step 60 of 200 (30.0 %)\n"));
+  CHECK(!Contains(Text(screen), "worker 0"));
+  CHECK(!Contains(Text(screen), "no answer"));
+  CHECK(screen.chosen().empty());
+  summary.failure = "the disk is broken";
+  screen.TakeEnd(summary);
+  CHECK(Contains(Text(screen), "after 60 steps: the disk is broken\n"));
+}
+
+TEST_CASE("a column stays where it is when the texts left of it become shorter") {
+  TopScreen screen("r");
+  const auto host_column = [&](const std::string& waits) {
+    const std::string more = waits.empty() ? "" : R"(,"waiting_for":")" + waits + R"(")";
+    REQUIRE(screen.TakeStatus(StatusJson(1, 1, NodeJson("worker 0", more))));
+    const std::string text = Text(screen, {24, 200});
+    const size_t at = text.find("HOST");
+    return at - text.rfind('\n', at);
+  };
+  const size_t wide = host_column("server 1");
+  CHECK(host_column("") == wide);
+  CHECK(host_column(std::string(10'000, 'x')) < 200);
+}
+
+TEST_CASE("a terminal that is too small says what it needs") {
+  TopScreen screen("r");
+  REQUIRE(screen.TakeStatus(StatusJson(1, 1, NodeJson("worker 0"))));
+  CHECK(TopScreen::IsEnough(TopScreen::kSizeMin));
+  CHECK(Contains(Text(screen, TopScreen::kSizeMin), "worker 0"));
+  CHECK(Contains(Text(screen, TopScreen::kSizeMin), "q quit\n"));
+  CHECK(Text(screen, {7, 80}) ==
+        "this terminal has 7 lines of 80 columns; top needs 8 of 48\n\n\n\n\n\n\n");
+  CHECK(Text(screen, {8, 20}).starts_with("this terminal has 8 \n"));
+}
+
 TEST_CASE("a screen of any size has as many lines as rows, and a silence is shown") {
   TopScreen screen("r");
   for (const bool has_status : {false, true}) {
