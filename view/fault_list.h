@@ -23,7 +23,7 @@ struct FaultFacts {
   bool operator==(const FaultFacts&) const = default;
 };
 
-// A fault is told again once more of it is known. An injected one may also be known by its
+// A fault comes again once more of it is known. An injected one may also be known by its
 // detection alone, which may come earlier or later: both become one entry. Threads: none.
 class FaultList {
  public:

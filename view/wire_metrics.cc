@@ -31,7 +31,7 @@ void WireMetrics::OnNodes(const Json& nodes) {
       if (counts == traffic->end()) continue;
       for (size_t way = 0; way < kDirections.size(); ++way) {
         const double bytes = counts->at(way).get<double>();
-        // A scheduler that has restarted knows no counts before the next heartbeat.
+        // A scheduler that has restarted has no counts before the next heartbeat.
         if (bytes <= 0) continue;
         double& before = life.bytes[kind][way];
         // Fewer: another process got the same id, as in a container.

@@ -19,7 +19,7 @@ namespace pando {
 // add the increases of all lives, so they never fall. Threads: none.
 class WireMetrics {
  public:
-  static constexpr size_t kLivesMax = 4'096;  // that have ended, and may be told again
+  static constexpr size_t kLivesMax = 4'096;  // that have ended, and may come again
 
   // The registry outlives this.
   WireMetrics(prometheus::Registry& registry, const std::string& run);

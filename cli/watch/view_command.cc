@@ -106,7 +106,7 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// The viewer is not worth the run's memory, whatever goes wrong in it.
+// The viewer is not worth the run's memory, also when something goes wrong in it.
 void LimitMemory() {
   constexpr rlim_t kBytesMax = rlim_t{1} << 30;  // a quarter of it for stacks that are not used
   rlimit limit{};

@@ -44,7 +44,8 @@ TEST_CASE("bytes are added over processes, by direction and transport") {
   CHECK(wire.Has("received", "shm", "9"));
 }
 
-TEST_CASE("a process that restarts counts on, and one that is told again does not count twice") {
+TEST_CASE(
+    "a process that restarts counts on, and one whose counts come again does not count twice") {
   Wire wire;
   wire.Tell(NodeText(1, R"({"tcp":[100,0]})"));
   wire.Tell("");  // the scheduler restarts
