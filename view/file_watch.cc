@@ -8,7 +8,7 @@ namespace {
 // File systems' times are as coarse as this, and other machines' clocks differ.
 constexpr std::chrono::seconds kNewMax{2};
 
-FileWatch::WallTime TimeOf(const timespec& time) {
+FileWatch::WallTime ReadTime(const timespec& time) {
   return FileWatch::WallTime(std::chrono::seconds(time.tv_sec) +
                              std::chrono::nanoseconds(time.tv_nsec));
 }
@@ -21,8 +21,8 @@ bool FileWatch::HasChanged(WallTime now) {
   if (stat(path_.c_str(), &facts) == 0) {
     stamp = {.inode = facts.st_ino,
              .bytes = facts.st_size,
-             .modified_at = TimeOf(facts.st_mtim),
-             .changed_at = TimeOf(facts.st_ctim)};
+             .modified_at = ReadTime(facts.st_mtim),
+             .changed_at = ReadTime(facts.st_ctim)};
   }
   const bool is_same = stamp == stamp_ && is_settled_;
   stamp_ = stamp;

@@ -59,12 +59,13 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       versions_behind_(MakeGauge(r, "pando_shard_versions_behind",
                                  "Versions that the slowest server is behind the run's step.",
                                  {{"run", run}})),
-      waiting_(
-          MakeGauge(r, "pando_waiting", "1 while the run waits for a process.", {{"run", run}})),
-      stalled_seconds_(MakeGauge(r, "pando_stalled_seconds",
-                                 "For how long a process has kept the run from its next step.",
-                                 {{"run", run}})),
-      up_(MakeGauge(r, "pando_up", "1 while the run's scheduler answers.", {{"run", run}})),
+      answer_{
+          .waiting =
+              MakeGauge(r, "pando_waiting", "1 while the run waits for a process.", {{"run", run}}),
+          .stalled_seconds = MakeGauge(
+              r, "pando_stalled_seconds",
+              "For how long a process has kept the run from its next step.", {{"run", run}}),
+          .up = MakeGauge(r, "pando_up", "1 while the run's scheduler answers.", {{"run", run}})},
       complete_(MakeGauge(r, "pando_run_complete", "1 once the run has ended.", {{"run", run}})),
       wire_(r, run) {
   for (size_t role = 0; role < kRoles.size(); ++role) {
@@ -118,11 +119,11 @@ void RunMetrics::OnRestart() {
 }
 
 void RunMetrics::OnStatus(const nlohmann::json& status) {
-  up_.Set(1);
-  waiting_.Set(status.contains("waiting_for") ? 1 : 0);
+  answer_.up.Set(1);
+  answer_.waiting.Set(status.contains("waiting_for") ? 1 : 0);
   const double stalled_ms =
       NumberAt(status.value("stall", nlohmann::json()), "since_ms").value_or(0);
-  stalled_seconds_.Set(std::max(0.0, stalled_ms) * kMs);
+  answer_.stalled_seconds.Set(std::max(0.0, stalled_ms) * kMs);
   std::array<std::array<double, kStates.size()>, kRoles.size()> counts{};
   counts[0][1] = 1;  // the scheduler, which answered
   const double step = status.value("step", 0.0);
@@ -145,9 +146,9 @@ void RunMetrics::OnStatus(const nlohmann::json& status) {
 }
 
 void RunMetrics::OnNoStatus() {
-  up_.Set(0);
-  waiting_.Set(0);
-  stalled_seconds_.Set(0);
+  answer_.up.Set(0);
+  answer_.waiting.Set(0);
+  answer_.stalled_seconds.Set(0);
   for (const auto& states : members_) {
     for (prometheus::Gauge* members : states) members->Set(0);
   }

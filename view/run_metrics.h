@@ -53,9 +53,12 @@ class RunMetrics {
   prometheus::Gauge& loss_;
   prometheus::Gauge& accuracy_;
   prometheus::Gauge& versions_behind_;
-  prometheus::Gauge& waiting_;
-  prometheus::Gauge& stalled_seconds_;
-  prometheus::Gauge& up_;
+  struct Answer {  // of the scheduler
+    prometheus::Gauge& waiting;
+    prometheus::Gauge& stalled_seconds;
+    prometheus::Gauge& up;
+  };
+  Answer answer_;
   prometheus::Gauge& complete_;
   std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};
   WireMetrics wire_;

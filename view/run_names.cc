@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The folders of an absolute path, the last one first.
-std::vector<std::string> FoldersOf(const std::string& path) {
+std::vector<std::string> SplitFolders(const std::string& path) {
   std::vector<std::string> folders;
   for (const fs::path& part : fs::absolute(path).lexically_normal()) {
     if (part.has_filename() && part != "/") folders.push_back(part.string());
@@ -36,7 +36,7 @@ std::vector<std::string> NamesForFolders(const std::vector<std::string>& paths) 
   std::vector<std::vector<std::string>> folders;
   size_t longest = 1;
   for (const std::string& path : paths) {
-    folders.push_back(FoldersOf(path));
+    folders.push_back(SplitFolders(path));
     names.push_back(JoinLast(folders.back(), 1));
     longest = std::max(longest, folders.back().size());
   }
