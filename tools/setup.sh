@@ -5,7 +5,7 @@
 #     build   compilers and libraries, for pando and its tests
 #     test    programs that the tests need
 #     lint    programs that tools/lint.sh needs
-#     plots   Matplotlib, for the plots of `pando bench report`
+#     plots   Matplotlib, for the plots of `pando bench report` and of tools/pictures.py
 #     fuzz    clang with libFuzzer, for tools/fuzz.sh: only if it is named
 #     torch   Debian's PyTorch, for the tests of python/: only if it is named
 #     view    Chromium and Prometheus, for the tests of `pando view`: only if it is named
