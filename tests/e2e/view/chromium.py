@@ -203,12 +203,13 @@ class Chromium:
     def __enter__(self) -> "Chromium":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        try:
-            self.call("Browser.close")
-            self.process.wait(END_S)
-        except (OSError, AssertionError, subprocess.TimeoutExpired):
-            pass  # it is killed then
+    def __exit__(self, kind: Optional[type], *_: Any) -> None:
+        if kind is None:  # else there may be no time: meson's SIGKILL comes soon after its SIGTERM
+            try:
+                self.call("Browser.close")
+                self.process.wait(END_S)
+            except (OSError, AssertionError, subprocess.TimeoutExpired):
+                pass  # it is killed then
         self.socket.close()
         self.kill()
 

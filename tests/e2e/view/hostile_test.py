@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from viewed_run import ADDRESS, ViewedRun
+from viewed_run import ADDRESS, end_children_on_signals, ViewedRun
 
 ANSWER_S = 30
 ANSWER_BYTES_MAX = 4 << 20
@@ -371,6 +371,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pando", type=os.path.abspath)
     options = parser.parse_args()
+    end_children_on_signals()
     needed = sum(Flood.COUNTS.values()) + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     check(hard == resource.RLIM_INFINITY or hard >= needed, f"this test needs {needed} files at once; limit {hard}")

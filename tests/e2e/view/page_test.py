@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from chromium import Chromium, Page, find_chromium
-from viewed_run import ADDRESS, DEADLINE_S, ViewedRun
+from viewed_run import ADDRESS, DEADLINE_S, end_children_on_signals, ViewedRun
 
 SKIPPED = 77
 SERVER_KILLED_AT, SCHEDULER_KILLED_AT = 400, 1000  # steps
@@ -268,6 +268,7 @@ def main() -> int:
     parser.add_argument("pando", type=os.path.abspath)
     parser.add_argument("--screenshots", type=Path, metavar="FOLDER")
     options = parser.parse_args()
+    end_children_on_signals()
     if find_chromium() is None:
         print("SKIPPED: there is no Chromium: tools/setup.sh view installs it", file=sys.stderr)
         return SKIPPED

@@ -1,7 +1,9 @@
 """A run of `pando train` and the process that shows it, `pando view`, for the tests of this folder."""
 import json
 import re
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -9,11 +11,23 @@ from typing import Any, Callable
 DEADLINE_S = 300
 POLL_S = 0.1
 EXIT_COMPLETED, EXIT_INTERRUPTED = 0, 130
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=8000", "--set",
        "data.synthetic_test_samples=500", "--global-batch", "512", "--micro-batches", "4", "--optimizer", "adam",
        "--lr", "0.001", "--eval-every-steps", "100", "--snapshot-every", "200"]
 PROCESSES = ["--steps", "1000000", "--workers", "2", "--servers", "2"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([^\s&]+)")
+
+
+def end_children_on_signals() -> None:
+    """SIGTERM and SIGHUP end the test as an exception does: its `with` and `finally` blocks end its processes."""
+    def leave(number: int, _: Any) -> None:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in SIGNALS:
+        signal.signal(number, leave)
 
 
 class ViewedRun:
