@@ -24,7 +24,7 @@ struct ProgramOptions {
   bool is_json = false;
   bool is_forced = false;
   bool is_attached = false;
-  std::string http;  // where the viewer is; empty: none
+  std::string http;  // --http
 };
 
 constexpr const char* kRunNotes =
@@ -95,7 +95,6 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   options.run.worker.is_preloaded = options.run.job.preload;
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
-  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
   PANDO_ASSIGN_OR_RETURN(const auto viewer,
                          StartViewer(options.http, options.run.job, options.run.keys_folder));

@@ -35,7 +35,7 @@ struct RunOptions {
   bool is_json = false;
   bool is_dry_run = false;
   bool is_forced = false;
-  std::string http;          // where the viewer is; empty: none
+  std::string http;          // --http
   std::string extended_dir;  // of a resumed run that gets another length
 };
 
@@ -129,7 +129,6 @@ Result<int> Train(RunOptions options) {
   SetUpLog({.process = "train", .is_verbose = options.run.is_verbose});
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   PANDO_RETURN_IF_ERROR(CheckStrategy(options, job));
-  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   const bool is_serial = options.is_serial || job.strategy == Strategy::kSingle;
   if (!is_serial) PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(job));
   // The data set is closed again before anything is measured.
@@ -290,7 +289,6 @@ bool TellCompleted(const RunFolder& folder, const RunOptions& options) {
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   RunFolder folder = RunFolder::Open(options.run.job.run_dir);
-  if (!options.http.empty()) PANDO_RETURN_IF_ERROR(ParseHttp(options.http, false).status());
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
   const bool has_length = HasLength(options);
   if (!has_length && options.extended_dir.empty() && TellCompleted(folder, options))

@@ -4,6 +4,7 @@
 #include <prometheus/registry.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -35,7 +36,7 @@ struct ViewOptions {
   std::string http = "127.0.0.1:0";
   std::string token_file;
   bool is_insecure = false;
-  bool is_beside_run = false;  // `pando train` started it
+  int report_fd = -1;  // of `pando train`, which started it
 };
 
 constexpr const char* kNotes =
@@ -115,8 +116,17 @@ void LimitMemory() {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
+// The page's address, or why there is none, for the process that started this one.
+void ReportTo(int fd, const std::string& text) {
+  const std::string line = text + "\n";
+  (void)!write(fd, line.data(), line.size());  // a starter that is gone needs none
+  close(fd);
+}
+
 Result<int> ServeView(const ViewOptions& options) {
-  PANDO_ASSIGN_OR_RETURN(WebOptions web, ParseHttp(options.http, options.is_insecure));
+  Result<WebOptions> parsed = ParseHttp(options.http, options.is_insecure);
+  if (!parsed.ok()) return InvalidArgument("--http: " + parsed.status().message());
+  WebOptions web = *std::move(parsed);
   PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
@@ -131,8 +141,8 @@ Result<int> ServeView(const ViewOptions& options) {
   }
   WebServer server(runs, registry);
   PANDO_ASSIGN_OR_RETURN(const std::string address, server.Start(web));
-  if (options.is_beside_run) {
-    Say("pando: the run's page: {}\n", address);
+  if (options.report_fd >= 0) {
+    ReportTo(options.report_fd, address);
   } else {
     Print("{}\n", address);
     PANDO_RETURN_IF_ERROR(FinishOutput());
@@ -162,8 +172,13 @@ Subcommand AddViewCommand(CLI::App& app) {
             "a file with the token that requests show; it is made if it does not exist [a new one "
             "each time]");
   command.add_flag("--insecure", options->is_insecure, "allow --http beyond this machine");
-  command.add_flag("--beside-run", options->is_beside_run)->group("");
-  return [options] { return ServeView(*options); };
+  command.add_option("--report-to", options->report_fd)->group("");
+  return [options] {
+    Result<int> served = ServeView(*options);
+    if (!served.ok() && options->report_fd >= 0)
+      ReportTo(options->report_fd, served.status().message());
+    return served;
+  };
 }
 
 }  // namespace pando

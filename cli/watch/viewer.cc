@@ -1,13 +1,66 @@
 #include "cli/watch/viewer.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
+#include "common/clock.h"
+#include "common/output.h"
 #include "common/text.h"
 
 namespace pando {
+namespace {
+
+constexpr const char* kHttpOff = "off";
+constexpr const char* kHttpDefault = "127.0.0.1:0";
+constexpr Micros kStartMax = std::chrono::seconds(30);  // of a viewer
+constexpr size_t kReportBytesMax = 4096;
+
+// What a viewer that starts says on the pipe: the address of its page, or why it has none.
+std::string ReadReport(int fd) {
+  std::string report;
+  const Micros deadline = SteadyNow() + kStartMax;
+  while (report.size() < kReportBytesMax && !report.ends_with('\n')) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow());
+    pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
+    const int count = left.count() <= 0 ? 0 : poll(&readable, 1, static_cast<int>(left.count()));
+    if (count < 0 && errno == EINTR) continue;
+    std::array<char, kReportBytesMax> part;
+    const ssize_t bytes = count <= 0 ? 0 : read(fd, part.data(), part.size());
+    if (bytes <= 0) break;
+    report.append(part.data(), static_cast<size_t>(bytes));
+  }
+  if (report.ends_with('\n')) report.pop_back();
+  return report;
+}
+
+// Returns the page's address.
+Result<std::string> StartPage(ProcessSpec spec, ProcessGroup& viewer) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    return Internal(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  const UniqueFd in(ends[0]);
+  UniqueFd out(ends[1]);
+  spec.inherited_fd = out.get();
+  spec.args.insert(spec.args.end(), {"--report-to", std::to_string(out.get())});
+  PANDO_RETURN_IF_ERROR(viewer.Start(spec));
+  out = UniqueFd();
+  std::string report = ReadReport(in.get());
+  if (report.starts_with("http://")) return report;
+  viewer.KillAll();
+  if (report.empty()) report = fmt::format("the viewer does not start; see {}", spec.log_path);
+  return Unavailable(report);
+}
+
+}  // namespace
 
 Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure) {
   const size_t colon = text.rfind(':');
@@ -17,34 +70,55 @@ Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure) {
       colon == std::string::npos ? std::nullopt : ParseNumber<uint16_t>(text.substr(colon + 1));
   if (!port || options.host.empty()) {
     return InvalidArgument(fmt::format(
-        "--http {}: expected HOST:PORT, such as 127.0.0.1:8080 (port 0: a free one)", text));
+        "{}: expected HOST:PORT, such as 127.0.0.1:8080 (port 0: a free one)", Printable(text)));
   }
   options.port = *port;
-  const bool is_local = options.host.starts_with("127.") || options.host == "localhost";
+  in_addr address{};  // a name may begin with 127 too
+  const bool is_loopback =
+      inet_pton(AF_INET, options.host.c_str(), &address) == 1 && options.host.starts_with("127.");
+  const bool is_local = is_loopback || options.host == "localhost";
   if (is_local || is_insecure) return options;
   return InvalidArgument(fmt::format(
-      "--http {}: the page and its token would cross the network in clear text; listen on "
-      "127.0.0.1 behind ssh -L or a proxy with TLS, or start pando view with --insecure",
-      text));
+      "{}: the page and its token would cross the network in clear text; listen on 127.0.0.1 "
+      "behind ssh -L or a proxy with TLS, or start pando view with --insecure",
+      Printable(text)));
 }
 
 void AddHttpOption(CLI::App& command, std::string* http) {
+  const CLI::Validator check(
+      [](const std::string& text) {
+        if (text == kHttpOff) return std::string();
+        const Status status = ParseHttp(text, /*is_insecure=*/false).status();
+        return status.ok() ? std::string() : status.message();
+      },
+      "", "http");
   AddOption(command, "--http HOST:PORT", http,
-            "serve a page that shows the run, as pando view does: 127.0.0.1:0 takes a free port")
+            fmt::format("where a page shows the run, as pando view does, or {0} [{1}: a free port, "
+                        "if standard error is a terminal; else {0}]",
+                        kHttpOff, kHttpDefault),
+            check)
       ->group("Processes and run folder");
 }
 
 Result<std::unique_ptr<ProcessGroup>> StartViewer(const std::string& http, const Job& job,
                                                   const std::string& keys_folder) {
   auto viewer = std::make_unique<ProcessGroup>([](const ProcessExit&) {});
-  if (http.empty()) return viewer;
+  const bool is_default = http.empty();
+  if (http == kHttpOff || (is_default && isatty(STDERR_FILENO) == 0)) return viewer;
   ProcessSpec spec{.name = "view",
                    .title = "the viewer",
-                   .args = {"view", job.run_dir, "--http", http, "--beside-run"},
-                   .log_path = RunFolder::Open(job.run_dir).LogPath("view"),
-                   .keeps_stderr = true};
+                   .args = {"view", job.run_dir, "--http", is_default ? kHttpDefault : http},
+                   .log_path = RunFolder::Open(job.run_dir).LogPath("view")};
   if (!keys_folder.empty()) spec.args.insert(spec.args.end(), {"--keys", keys_folder});
-  PANDO_RETURN_IF_ERROR(viewer->Start(spec));
+  const Result<std::string> address = StartPage(std::move(spec), *viewer);
+  if (address.ok()) {
+    Say("pando: page: {}\n", *address);
+  } else if (is_default) {
+    Say("pando: no page shows this run: {}; --http off asks for none\n",
+        address.status().message());
+  } else {
+    return address.status();
+  }
   return viewer;
 }
 

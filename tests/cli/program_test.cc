@@ -1,8 +1,12 @@
 // The program itself, as a user calls it.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <filesystem>
 
+#include "common/descriptor.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
 #include "job/job_file.h"
@@ -39,6 +43,46 @@ TEST_CASE("version and help succeed") {
 
 TEST_CASE("top without a terminal names the command that needs none") {
   CheckUsageError({"top", "runs/first"}, "pando status prints the same once");
+}
+
+TEST_CASE("the page's address is checked before anything begins") {
+  for (const char* command : {"train", "resume", "run"}) {
+    CAPTURE(command);
+    const std::string word = std::string(command) == "run" ? "true" : "runs/none";
+    std::vector<std::string> args{command, "--http", "127.0.0.1"};
+    if (std::string(command) != "train") args.push_back(word);
+    CheckUsageError(args, "--http: 127.0.0.1: expected HOST:PORT");
+    for (const char* beyond : {"0.0.0.0:0", "127.example.org:0"}) {
+      args[2] = beyond;
+      CheckUsageError(args, "clear text");
+    }
+  }
+}
+
+TEST_CASE("without a terminal there is a page only if one is asked for") {
+  const TempFolder folder;
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--serial", "--steps", "1", "--force", "--run-dir", folder.path() + "/run"});
+    return Pando(Tiny(std::move(more)));
+  };
+  CHECK(!Contains(train({}).output, "page"));
+  CHECK(!Contains(train({"--http", "off"}).output, "page"));
+  const Outcome shown = train({"--http", "127.0.0.1:0"});
+  CHECK(shown.exit_code == kExitCompleted);
+  CHECK(Contains(shown.output, "pando: page: http://127.0.0.1:"));
+  CHECK(Contains(shown.output, "/?token="));
+  const UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  REQUIRE(bind(taken.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0);
+  REQUIRE(listen(taken.get(), 1) == 0);
+  REQUIRE(getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+  const Outcome refused = train({"--http", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))});
+  CHECK(refused.exit_code != kExitCompleted);
+  CHECK(Contains(refused.output, "cannot listen at 127.0.0.1:"));
 }
 
 TEST_CASE("every flag of the table is a flag of train") {
