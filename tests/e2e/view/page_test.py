@@ -161,12 +161,23 @@ def watch_faults(watcher: Watcher) -> None:
     assert len(faults) == 2, f"expected the two faults: {faults}"
 
 
-def check_traffic(address: str) -> None:
-    """After the first update, which is the whole state, a reader gets only what has changed."""
+def get(address: str, path: str) -> http.client.HTTPResponse:
+    """As a client without a browser. `address`: of the page, with the token."""
     found = ADDRESS.search(address)
     connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)
-    connection.request("GET", "/api/stream", headers={"Authorization": f"Bearer {found[2]}"})
-    stream = connection.getresponse()
+    connection.request("GET", path, headers={"Authorization": f"Bearer {found[2]}"})
+    return connection.getresponse()
+
+
+def check_fault_count(address: str) -> None:
+    text = get(address, "/metrics").read().decode()
+    count = re.search(r"^pando_faults_total{.*} (\S+)$", text, re.MULTILINE)
+    assert count and float(count[1]) == len(CHAOS.split(";")), f"expected each fault once: {count}"
+
+
+def check_traffic(address: str) -> None:
+    """After the first update, which is the whole state, a reader gets only what has changed."""
+    stream = get(address, "/api/stream")
     update_count, byte_count, began = 0, 0, 0.0
     while update_count <= UPDATES_MEASURED:
         line = stream.readline()
@@ -177,7 +188,7 @@ def check_traffic(address: str) -> None:
         update_count += is_update
         byte_count += len(line)
     elapsed_s = time.monotonic() - began
-    connection.close()
+    stream.close()
     rate = byte_count / elapsed_s
     print(f"{UPDATES_MEASURED} updates in {elapsed_s:.1f} s, {rate:.0f} bytes/s", flush=True)
     assert UPDATES_MEASURED - 1 <= elapsed_s * UPDATES_PER_S_MAX, f"{UPDATES_MEASURED} updates in {elapsed_s:.2f} s"
@@ -253,6 +264,7 @@ def play(run: ViewedRun, browser: Chromium, screenshots: Optional[Path]) -> None
     watcher = Watcher(run, browser.open(address))
     watch_start(watcher)
     watch_faults(watcher)
+    check_fault_count(address)
     check_traffic(address)
     watcher.check_phone()
     if screenshots:
