@@ -47,9 +47,9 @@ LABELS = {"servers": "both servers", "all": "all processes"}
 EVERY_STEPS = ["--eval-every-steps", "50"]
 
 PAGE_RUN = "runs/mnist-cnn"  # the page shows it
-PAGE_EPOCHS, PAGE_STEP = 4, 1000  # the page is taken from this step on
-PAGE_CHAOS = "kill worker 1 at step 300; kill server 0 at step 600"
-PAGE_EVERY_STEPS = ["--eval-every-steps", "100"]
+PAGE_EPOCHS, PAGE_STEP = 12, 4000  # the page is taken from this step on
+PAGE_CHAOS = "kill worker 1 at step 1300; kill server 0 at step 2600"
+PAGE_EVERY_STEPS = ["--eval-every-steps", "200"]
 DESKTOP_WIDTH, PHONE = 1080, (390, 844)  # CSS pixels
 MARGIN = 6  # CSS pixels, around the part of the page that is shown
 PIXELS_PER_CSS_PIXEL = 2
@@ -126,7 +126,8 @@ def train(program: Path, run_dir: Path, flags: List[str]) -> float:
     if done.returncode != 0:
         raise BenchError(f"pando train has exited with {done.returncode}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
     seconds, (all_after, own_after) = time.monotonic() - begin, processor_seconds()
-    others = (all_after - all_before - (own_after - own_before)) / (seconds * (os.cpu_count() or 1))
+    # Both count ticks, so the difference may be a little less than 0.
+    others = max(0, all_after - all_before - (own_after - own_before)) / (seconds * (os.cpu_count() or 1))
     print(f"  {seconds:.1f} s; other processes took {100 * others:.0f} % of the processors", flush=True)
     return others
 
@@ -236,7 +237,7 @@ def draw_progress(axes, calm: Run, chaos: Run) -> None:
         axes.plot([fault["injected_ms"] / 1000], [fault["step"] + 60], marker="v", markersize=6, color=FAULT)
     for step, version in zip([step for step, target in KILLS.items() if target in LABELS], chaos.rollbacks):
         second = max(fault["injected_ms"] / 1000 for fault in chaos.kills() if abs(fault["step"] - step) < STEPS_LATE)
-        axes.annotate(f"back to the snapshot of step {version:,}", (second, step), (14, -16),
+        axes.annotate(f"back to step {version:,}", (second, step), (14, -16),
                       textcoords="offset points", fontsize=9, color=MUTED)
     axes.set_xlim(0, chaos.end()[0] * 1.04)
     axes.set_ylim(0, chaos.end()[1] * 1.15)
