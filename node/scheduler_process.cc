@@ -123,12 +123,17 @@ class PatientJournal : public Journal {
  private:
   // A slow disk shows only afterwards: this thread writes.
   void TellTime(Micros time, bool has_told) {
-    if (time < kSlowJournal) return;
+    if (time < kSlowJournal && !has_told) return;
+    const double seconds = std::chrono::duration<double>(time).count();
+    if (has_told) {
+      return recorder_.OnEvent("stall-ended", "scheduler",
+                               fmt::format("the journal is written, after {:.1f} s", seconds));
+    }
     const std::string text =
         fmt::format("the scheduler's journal took {:.1f} s to write: is the disk of {} slow?",
-                    std::chrono::duration<double>(time).count(), folder_.path());
-    if (!has_told) recorder_.Note(text);
-    recorder_.OnEvent(has_told ? "stall-ended" : "slow-journal", "scheduler", text);
+                    seconds, folder_.path());
+    recorder_.Note(text);
+    recorder_.OnEvent("slow-journal", "scheduler", text);
   }
 
   // A file that cannot be written now is written with a later commit.

@@ -62,7 +62,9 @@ void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& 
 void StallWatch::OnForget(const Member& member) {
   const auto doing = doing_.find(member.peer.node);
   const Micros heard_at = doing == doing_.end() ? now_ : doing->second.heard_at;
-  lost_[member.role()] = {member.Name(), member.Where(), member.heartbeat.log_line, heard_at};
+  if (!member.is_leaving)
+    lost_[member.role()] = {member.Name(), member.Where(), member.heartbeat.log_line, heard_at,
+                            now_};
   if (doing != doing_.end()) doing_.erase(doing);
 }
 
@@ -96,10 +98,13 @@ Micros StallWatch::NextDeadline() const {
 }
 
 void StallWatch::Tick(Micros now) {
-  const bool is_first = std::exchange(now_, now) == Micros(0);
+  const Micros before = std::exchange(now_, now);
+  const bool is_first = before == Micros(0);
+  // This process was stopped, or wrote its journal: the others' steps are not known yet.
+  const bool was_away = now - before >= kStallMin;
   const bool has_made_step = HasMadeStep();
   const bool was_gathering = std::exchange(is_gathering_, run_.phase.is_gathering());
-  if (is_first || has_made_step || was_gathering != is_gathering_ || !IsWatching()) {
+  if (is_first || was_away || has_made_step || was_gathering != is_gathering_ || !IsWatching()) {
     if (stall_) TellEnd(now);
     if (has_made_step) usual_step_ = run_.progress.UsualStep();
     step_at_ = now;
@@ -168,6 +173,7 @@ Stall StallWatch::ForMember(const Member& member, std::string what, Micros since
 Stall StallWatch::FindCause(Micros now) const {
   if (auto stall = FindMissing(now)) return *std::move(stall);
   if (auto stall = FindSilent(now)) return *std::move(stall);
+  if (auto stall = FindGivenUp(now)) return *std::move(stall);
   if (auto stall = FindBusyWorker(now)) return *std::move(stall);
   if (auto stall = FindOwing(now)) return *std::move(stall);
   if (is_restoring_ || run_.rollback.is_pending()) {
@@ -265,6 +271,21 @@ std::optional<Stall> StallWatch::FindSilent(Micros now) const {
   return ForMember(*silent, "a sign of life", now - longest,
                    fmt::format("no message comes from {}: it is stopped, overloaded or cut off",
                                silent->Where()));
+}
+
+// No step was made since it was given up.
+std::optional<Stall> StallWatch::FindGivenUp(Micros now) const {
+  for (const auto& [role, lost] : lost_) {
+    if (lost.lost_at <= step_at_ || run_.members().FindNamed(lost.name) != nullptr) continue;
+    return Stall{.waiter = "the run",
+                 .waited_for = lost.name,
+                 .what = "others to take over its work",
+                 .why = fmt::format("{} was given up, last heard {} ago", lost.where,
+                                    Seconds(now - lost.heard_at)),
+                 .since = lost.heard_at,
+                 .log_line = Printable(lost.log_line)};
+  }
+  return std::nullopt;
 }
 
 // The worker that has waited for samples, evaluated or computed for the longest time.

@@ -11,6 +11,7 @@
 //   the run has not begun                   | processes that have not joined, or are not ready
 //   no worker or no server is left          | the last one that was given up
 //   a member is silent                      | that member: stopped, overloaded or cut off
+//   one was given up since the last step    | that one: others take over its work
 //   an evaluation, beside which no step is  | the worker that evaluates
 //   made                                    |
 //   a worker waits for samples, or computes | that worker
@@ -76,6 +77,7 @@ class StallWatch {
     std::string where;
     std::string log_line;
     Micros heard_at{0};
+    Micros lost_at{0};
   };
 
   bool IsWatching() const;
@@ -89,6 +91,7 @@ class StallWatch {
   std::optional<Stall> FindMissing(Micros now) const;
   std::optional<Stall> FindUnready() const;
   std::optional<Stall> FindSilent(Micros now) const;
+  std::optional<Stall> FindGivenUp(Micros now) const;
   std::optional<Stall> FindBusyWorker(Micros now) const;
   std::optional<Stall> FindOwing(Micros now) const;
   Stall ForLost(Role role, Micros now) const;

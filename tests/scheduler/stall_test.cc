@@ -90,6 +90,29 @@ TEST_CASE("a run without a worker waits for the last one that was given up") {
   CHECK(Contains(f.LastEvent("stall-ended"), "the run waited for worker 0"));
 }
 
+TEST_CASE("a server that was given up since the last step is the cause, until a step is made") {
+  StallFixture f;
+  f.Say(milliseconds(400), {{20, f.WaitsFor(10, milliseconds(300))},
+                            {21, f.WaitsFor(10, milliseconds(300))},
+                            {11, kServes}});
+  f.Exit(10, Role::kServer);
+  f.Say(milliseconds(700), {{20, f.WaitsFor(11, milliseconds(900))},
+                            {21, f.WaitsFor(11, milliseconds(900))},
+                            {11, kServes}});
+  CHECK(f.Stalled()["waited_for"] == "server 0");
+  CHECK(Contains(f.Stalled()["text"], "process 110 on h was given up"));
+  f.MakeSteps(3);
+  CHECK(f.Stalled().is_null());
+}
+
+TEST_CASE("a scheduler that was stopped itself names no cause before it hears the others") {
+  StallFixture f;
+  f.now += seconds(5);
+  f.scheduler->Tick(f.now);
+  CHECK(f.Stalled().is_null());
+  CHECK_FALSE(f.recorder.HasEvent("stalled"));
+}
+
 TEST_CASE("a worker that waits for samples is the cause, and else one that computes for long") {
   StallFixture f;
   const std::map<uint64_t, Heartbeat> others = {
