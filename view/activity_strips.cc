@@ -32,7 +32,10 @@ nlohmann::json ActivityStrips::Since(double time) const {
   nlohmann::json strips = nlohmann::json::object();
   for (const auto& [name, spans] : spans_) {
     for (const Span& span : spans) {
-      if (span.to > time) strips[name].push_back({span.from, span.to, span.activity});
+      if (span.to <= time) continue;
+      nlohmann::json& list = strips[name];
+      list.push_back({span.from, span.to});
+      if (span.from > time) list.back().push_back(span.activity);
     }
   }
   return strips;

@@ -18,7 +18,7 @@ class ActivityStrips {
   void Look(double now, const nlohmann::json& status);
   double last_look() const { return last_look_; }
   // The spans that end behind that time: {"worker 1": [[from, to, "computing"], ...], ...}. One
-  // that was read before and has become longer is among them, with the same beginning.
+  // that began until then has become longer: it comes without its activity.
   nlohmann::json Since(double time) const;
 
  private:

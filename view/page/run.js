@@ -93,8 +93,8 @@ export class Run {
     for (const [name, spans] of Object.entries(strips)) {
       const known = this.strips.get(name) ?? [];
       for (const span of spans) {
-        if (known.at(-1)?.[0] === span[0]) known.pop();
-        known.push(span);
+        if (known.at(-1)?.[0] === span[0]) known.at(-1)[1] = span[1];
+        else known.push(span);
       }
       this.strips.set(name, known);
     }
