@@ -15,6 +15,8 @@ namespace {
 
 constexpr const char* kUnknown = "unknown";
 constexpr int kUsualSteps = 10;
+// A Tick is at most half as late, unless this process was stopped.
+constexpr Micros kAwayMin = std::chrono::seconds(1);
 // While a run is stalled its cause is looked for at least this often.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
 // A cause that changes again and again makes events more and more seldom.
@@ -94,14 +96,14 @@ Micros StallWatch::Patience() const {
 
 Micros StallWatch::NextDeadline() const {
   if (!IsWatching() || now_ == Micros(0)) return kNever;
-  return stall_ ? now_ + kLookInterval : step_at_ + Patience();
+  return stall_ ? now_ + kLookInterval : std::min(step_at_ + Patience(), now_ + kAwayMin / 2);
 }
 
 void StallWatch::Tick(Micros now) {
   const Micros before = std::exchange(now_, now);
   const bool is_first = before == Micros(0);
   // This process was stopped, or wrote its journal: the others' steps are not known yet.
-  const bool was_away = now - before >= kStallMin;
+  const bool was_away = now - before >= kAwayMin;
   const bool has_made_step = HasMadeStep();
   const bool was_gathering = std::exchange(is_gathering_, run_.phase.is_gathering());
   if (is_first || was_away || has_made_step || was_gathering != is_gathering_ || !IsWatching()) {

@@ -17,9 +17,8 @@ Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure);
 void AddHttpOption(CLI::App& command, std::string* http);
 
 // Starts `pando view` of a run, says where its page is, and returns what ends it. By default there
-// is one if standard error is a terminal, and a warning if it does not start; one that was asked
-// for
-// (`http` is an address) is an error then.
+// is one if standard error is a terminal, and a warning if it does not start. Where `http` is an
+// address that is an error.
 Result<std::unique_ptr<ProcessGroup>> StartViewer(const std::string& http, const Job& job,
                                                   const std::string& keys_folder);
 

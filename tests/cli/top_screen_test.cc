@@ -59,12 +59,14 @@ TEST_CASE("the screen shows the run, its processes and what each one waits for")
 TEST_CASE("the process that keeps the run from its next step is below the status, as an error") {
   TopScreen screen("r");
   const std::string stall =
-      R"(,"stall":{"waited_for":"server 1","text":"no step for 1.5 s: worker 0 waits\u001b[2J"})";
+      R"(,"stall":{"waited_for":"server 1","text":"no step for 1.5 s: worker 0 waits for server 1 )"
+      R"((parameters of step 12)\u001b[2J"})";
   REQUIRE(screen.TakeStatus(StatusJson(1, 50, NodeJson("worker 0"), stall)));
-  const std::vector<TopLine> lines = screen.Draw({24, 20});
-  CHECK(lines[2].text == "no step for 1.5 s: w");
+  const std::vector<TopLine> lines = screen.Draw(TopScreen::kSizeMin);
+  CHECK(lines[2].text == "no step for 1.5 s: worker 0 waits for server 1 (");
   CHECK(lines[2].style == TopStyle::kError);
-  CHECK(Contains(Text(screen), "\nno step for 1.5 s: worker 0 waits?[2J\n"));
+  CHECK(Contains(Text(screen),
+                 "\nno step for 1.5 s: worker 0 waits for server 1 (parameters of step 12)?[2J\n"));
   REQUIRE(screen.TakeStatus(StatusJson(2, 51, NodeJson("worker 0"))));
   CHECK(!Contains(Text(screen), "no step"));
 }
