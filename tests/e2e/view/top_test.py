@@ -4,6 +4,7 @@ leaves the terminal.
     tests/e2e/view/top_test.py PANDO
 """
 import argparse
+import json
 import os
 import re
 import signal
@@ -162,7 +163,8 @@ def watch_orders(watch: Watch) -> None:
         if answer == b"n":
             check(terminal.shows(*NODES) and "drained" not in events_of(watch.run), "n has drained a worker")
     terminal.wait(lambda: terminal.shows("worker 1 has left (done)"), "the worker leaves")
-    terminal.wait(lambda: "\nworker 1 " not in terminal.screen.text(), "its line is gone")
+    terminal.wait(lambda: not any(line.startswith("worker 1 ") and "has left" not in line
+                                  for line in terminal.screen.lines()), "its line is gone")
     check("drained" in events_of(watch.run), "no event says that the worker was drained")
     await_steps(terminal)
     terminal.press(b"q")
@@ -200,8 +202,9 @@ def watch_errors(watch: Watch) -> None:
 
 
 def watch_silence_and_end(watch: Watch) -> None:
-    """A scheduler that is silent, one that comes back, and one that has ended its run."""
-    terminal = watch.open_whole()
+    """A scheduler that is silent, one that comes back, and one that has ended its run. Worker 1 has left."""
+    terminal = watch.open()
+    terminal.wait(lambda: terminal.shows("worker 0") and step_on(terminal) > 0, "a process and a step are shown")
     scheduler = scheduler_of(watch.run)
     os.kill(scheduler, signal.SIGSTOP)
     try:
@@ -217,7 +220,7 @@ def watch_silence_and_end(watch: Watch) -> None:
     watch.run.may_end.add("train")
     watch.run.command("stop", watch.run.run_dir)
     watch.run.await_end()
-    steps = watch.run.weights()[0]
+    steps = json.loads((watch.run.run_dir / "summary.json").read_text())["steps"]
     said = f"the run has ended: interrupted after {steps} steps"
     terminal.wait(lambda: terminal.shows(said, f"ended, step {steps} of"), "the end of the run is shown")
     check(not terminal.shows("server 0"), f"processes that are gone are shown; {terminal.describe()}")
