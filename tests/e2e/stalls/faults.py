@@ -12,7 +12,7 @@ from typing import Iterator, Optional
 
 PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT = 7, 0x4206, 0x4207
 WALL = 0x40000000  # of waitpid: also threads
-NOBODY = "02:00:00:00:00:99"  # no host has this hardware address
+NO_MAC = "02:00:00:00:00:99"  # no host has this hardware address
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.ptrace.restype = ctypes.c_long
 LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -181,7 +181,7 @@ class Hosts:
     def cut(self, one: int, other: int) -> None:
         """All that these two send each other is lost. All else arrives."""
         for here, there in ((one, other), (other, one)):
-            self.inside(self.holders[here].pid, "ip", "neigh", "replace", self.address(there), "lladdr", NOBODY, "dev",
+            self.inside(self.holders[here].pid, "ip", "neigh", "replace", self.address(there), "lladdr", NO_MAC, "dev",
                         "eth0", "nud", "permanent")
 
     def mend(self, one: int, other: int) -> None:

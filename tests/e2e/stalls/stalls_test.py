@@ -123,23 +123,23 @@ def server_of_two(case: Case) -> None:
     taken_over(case, "server 1")
 
 
-def stopped_server(case: Case) -> None:
-    case.run.start_training("--workers", "1", "--servers", "2", "--replicas", "1", "--set", "run.lease_ms=20000")
+def without_replica(case: Case, *settings: str) -> None:
+    """One of two servers is stopped, which alone has its shards."""
+    case.run.start_training("--workers", "1", "--servers", "2", "--replicas", "1", *settings)
     process = case.stop("server 1")
     stall = case.run.await_stall()
     expect(stall, "server 1", "sign of life", waiter="worker 0", said=SILENT)
     os.kill(process, signal.SIGCONT)
     case.end_as_undisturbed(stall, JOB)
+
+
+def stopped_server(case: Case) -> None:
+    without_replica(case, "--set", "run.lease_ms=20000")
 
 
 def lost_server(case: Case) -> None:
-    """A stopped one without a replica: its shards are lost when it is given up."""
-    case.run.start_training("--workers", "1", "--servers", "2", "--replicas", "1")
-    process = case.stop("server 1")
-    stall = case.run.await_stall()
-    expect(stall, "server 1", "sign of life", waiter="worker 0", said=SILENT)
-    os.kill(process, signal.SIGCONT)
-    case.end_as_undisturbed(stall, JOB)
+    """Its shards are lost when it is given up."""
+    without_replica(case)
 
 
 def replicated_server(case: Case) -> None:
