@@ -24,6 +24,7 @@ class Exchange:
         self.is_abandoned = False
         self._device = open_device(worker, device)
         self._serial = 0  # of the work
+        self.version = 0  # of the tensors in work
         self.weight = self._samples = 0.0
         self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
         self._given: List[int] = [0] * count
@@ -33,9 +34,10 @@ class Exchange:
         pointer = ctypes.POINTER(ctypes.c_uint64)
         self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
 
-    def begin(self, is_training: bool, weight: float, samples: int) -> None:
+    def begin(self, is_training: bool, version: int, weight: float, samples: int) -> None:
         """A piece of work begins. Gradients count with `weight`, statistics with the samples."""
         self._serial += 1
+        self.version = version
         self.weight, self._samples = weight, float(samples)
         self.is_active = True
         self.is_training = is_training

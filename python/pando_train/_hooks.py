@@ -63,7 +63,7 @@ class Hooks:
 
     def remove(self) -> None:
         for norm in self.norms:
-            norm.remove()
+            norm.restore()
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
 
@@ -72,6 +72,8 @@ class Hooks:
         self._table.check_unchanged()
         self.check_parameters()
         self._gradients.clear()
+        for norm in self.norms:
+            norm.begin()
         for _, entry in self._table.parameters:
             entry.tensor.grad = None
         try:
@@ -87,6 +89,8 @@ class Hooks:
         if self._is_watching:
             self._is_watching = False
             self._uses.__exit__(None, None, None)
+        for norm in self.norms:
+            norm.restore()
 
     def finish(self) -> None:
         """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
@@ -96,6 +100,7 @@ class Hooks:
             check_scalers()
         for norm in self.norms:
             norm.finish()
+        self._exchange.load_all()  # also what this forward did not read: the module is of one version between blocks
         self._exchange.flush()
         self._table.check_unchanged()
         if self._is_first and self._uses is not None:
@@ -131,7 +136,7 @@ class Hooks:
                     outer[name] = scope
             indices = self._table.statistics_of(module)
             if indices:
-                scope.norms.append(Norm(module, clean_name(name), indices, self._exchange))
+                scope.norms.append(Norm(module, clean_name(name), indices, self._table.counts[module], self._exchange))
         for scope in self._scopes:
             self._hook_scope(scope)
 

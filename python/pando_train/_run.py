@@ -211,7 +211,7 @@ class Run:
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
-        self.exchange.begin(False, 1.0, 1)
+        self.exchange.begin(False, work.version, 1.0, 1)
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)

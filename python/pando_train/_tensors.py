@@ -6,7 +6,7 @@ constants of the run.
 """
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -50,6 +50,32 @@ class Constant:
         return getattr(self.owner, self.attribute) is not self.tensor or self.tensor._version != self.version
 
 
+class Count:
+    """num_batches_tracked of a norm: the number of steps while the layer is in train()."""
+
+    def __init__(self, norm: nn.Module):
+        self._norm = norm
+        self._first = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
+        self._is_moving: Optional[bool] = None  # in the last micro-batch here; None: the layer's mode says it
+        self._steps = 0  # at the end of the last one in which it moved
+
+    def move(self, step: int) -> None:
+        """The layer has made statistics in this step."""
+        self._is_moving, self._steps = True, step + 1
+        self.show(step)
+
+    def stop(self) -> None:
+        """The layer was called in eval()."""
+        if self._is_moving:
+            self.show(self._steps)
+        self._is_moving = False
+
+    def show(self, version: int) -> None:
+        is_moving = self._norm.training if self._is_moving is None else self._is_moving
+        if is_moving and self._norm.num_batches_tracked is not None:
+            self._norm.num_batches_tracked.fill_(self._first + version)
+
+
 class TensorTable:
     """All tensors of a module. `entries` has the order of the library's table.
 
@@ -60,7 +86,7 @@ class TensorTable:
         self.module = module
         self.entries: List[Entry] = []
         self.constants: List[Constant] = []
-        self.counts: List[Tuple[nn.Module, int]] = []  # norms, and their num_batches_tracked at version 0
+        self.counts: Dict[nn.Module, Count] = {}
         self.index_by_id: Dict[int, int] = {}  # id(parameter) -> index in entries
         seen = set()
         for prefix, owner in module.named_modules():
@@ -90,12 +116,12 @@ class TensorTable:
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
         is_norm = isinstance(owner, _NormBase) and owner.running_mean is not None
+        if is_norm:
+            self.counts[owner] = Count(owner)
         for attribute, tensor in owner._buffers.items():
             if is_norm and attribute in STATISTICS:
                 self.entries.append(Entry(join_names(name, attribute), owner, attribute, STATISTIC, owner.momentum))
-            elif is_norm and attribute == "num_batches_tracked":
-                self.counts.append((owner, 0 if tensor is None else int(tensor)))
-            elif tensor is not None:
+            elif tensor is not None and not (is_norm and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
     @property
@@ -171,9 +197,8 @@ class TensorTable:
 
     def set_counts(self, version: int) -> None:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
-        for norm, first in self.counts:
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked.fill_(first + version)
+        for count in self.counts.values():
+            count.show(version)
 
 
 def check_module(name: str, module: nn.Module) -> None:

@@ -198,6 +198,48 @@ class TrainingTest(FakeCase):
         result = self.train(make)
         self.assertTrue(torch.allclose(result.tensors["1.running_mean"], torch.full((6,), 0.5), rtol=1e-6))
 
+    def test_between_micro_batches_the_module_is_of_one_version(self):
+        def make():  # the second norm is called now and then
+            return Moody(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=0.3), nn.BatchNorm1d(6), nn.Linear(6, 3))
+
+        class Moody(nn.Sequential):
+            def forward(self, x):
+                x = self[1](self[0](x))
+                return self[3](self[2](x) if fake.step != 1 else x)
+        fake = self.fake
+        fake.step = 0
+        pando.seed(1)
+        model = make()
+        run = self.join(model, micro_batches=2, evaluate_every_steps=1)
+        run.evaluate_with(Points(5), lambda x, y: dict(sum=model.train(fake.step > 0)(x).sum()))  # leaves eval()
+        self.fake.abandon = {(2, 1): "give:2"}
+        for x, y in run.loader():
+            with run.micro_batch() as mb:
+                F.cross_entropy(model(x), y).backward()
+                self.assertEqual([part.momentum for part in (model[1], model[2])], [0.3, 0.1])
+            version = dict(zip(self.fake.names, self.fake.versions[mb.step]))
+            state = {name: value.clone() for name, value in model.state_dict().items()}
+            if mb.step != 1:  # the count of a norm that this step does not call
+                self.assertEqual({state.pop(f"{n}.num_batches_tracked").item() for n in (1, 2)}, {mb.step})
+            self.assertEqual([name for name, value in version.items() if not torch.equal(state[name], value)], [])
+            if mb.step == 0:
+                model(x * 100)  # as a validation that forgets eval(): it does not last
+                self.assertNotEqual(state["1.running_var"].tolist(), model[1].running_var.tolist())
+        self.assertEqual(self.fake.raised, [])
+
+    def test_a_norm_counts_the_steps_in_train(self):
+        for frozen_from, expected in ((0, 4), (2, 6), (5, 9)):
+            pando.seed(1)
+            model = make_norm()
+            model[1].num_batches_tracked.fill_(4)
+            self.new_fake()
+            for x, y in self.join(model, steps=5).loader():
+                model[1].train(self.fake.step < frozen_from)
+                with self.run_.micro_batch():
+                    F.cross_entropy(model(x), y).backward()
+                model.eval()  # as a validation
+            self.assertEqual(int(model[1].num_batches_tracked), expected)
+
     def test_checkpointing_gives_the_same_bits(self):
         from torch.utils.checkpoint import checkpoint
 
