@@ -3,7 +3,7 @@ import gc
 import sys
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -11,8 +11,9 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from ._exchange import Exchange
 from ._norms import Norm
-from ._tensors import TensorTable, clean_name
+from ._tensors import TensorTable, check_type, clean_name
 from ._uses import Uses
+from ._writes import Writes
 from .errors import Abandoned, PandoError
 
 
@@ -37,7 +38,7 @@ class Hooks:
         self._exchange = exchange
         self._first_loads = [index for index, _ in table.parameters]
         self._scopes: List[Scope] = []
-        self._gradients: Dict[int, Tuple[torch.Tensor, int]] = {}  # index -> what left, and its version
+        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # index -> what left, its version and address
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
         dynamo = sys.modules.get("torch._dynamo")
@@ -48,6 +49,7 @@ class Hooks:
         self._add_scopes()
         self._is_watching = False  # Uses is on
         self._is_first = True  # no micro-batch has ended without an error
+        self._writes = Writes(table, exchange)
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
@@ -71,6 +73,7 @@ class Hooks:
         """Raises Abandoned, and PandoError if the program has changed what the servers update."""
         self._table.check_unchanged()
         self.check_parameters()
+        self._refuse_write(self._writes.begin())
         self._gradients.clear()
         for norm in self.norms:
             norm.begin()
@@ -94,6 +97,7 @@ class Hooks:
 
     def finish(self) -> None:
         """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
+        self._table.check_unchanged()
         self.check_parameters()
         self._check_gradients()
         if self._is_first:
@@ -101,28 +105,38 @@ class Hooks:
         for norm in self.norms:
             norm.finish()
         self._exchange.load_all()  # also what this forward did not read: the module is of one version between blocks
+        self._refuse_write(self._writes.find_parameter())
         self._exchange.flush()
-        self._table.check_unchanged()
         if self._is_first and self._uses is not None:
             self._first_loads = [index for index in self._first_loads if index not in self._uses.seen]
         self._is_first = False
 
     def check_parameters(self) -> None:
-        """Raises PandoError if a parameter was written to by the program."""
-        for (_, entry), version in zip(self._table.parameters, self._versions):
+        """Raises PandoError if a tensor was moved, or a parameter written to, by the program."""
+        for index in range(len(self._table.entries)):
+            self._exchange.check_memory(index)
+        for (index, entry), version in zip(self._table.parameters, self._versions):
             if entry.tensor._version != version:
-                raise PandoError(f"parameter {entry.name} was changed by the program. The servers update parameters: "
-                                 "remove the optimizer of torch.optim and its step(), and other changes in place; "
-                                 "pass pando.SGD or another of Pando's optimizers to pando.join")
+                self._refuse_write(index)
+
+    def _refuse_write(self, index: Optional[int]) -> None:
+        if index is not None:
+            raise PandoError(f"parameter {self._table.entries[index].name} was changed by the program. The servers "
+                             "update parameters: remove the optimizer of torch.optim and its step(), and other changes "
+                             "in place, also through .data; pass pando.SGD or another of Pando's optimizers to "
+                             "pando.join")
 
     def _check_gradients(self) -> None:
-        for index, (gradient, version) in self._gradients.items():
-            entry = self._table.entries[index]
-            if entry.tensor.grad is not None and (entry.tensor.grad is not gradient or gradient._version != version):
-                raise PandoError(f"the gradient of {entry.name} was changed after it had left. Remove clip_grad_norm_, "
-                                 "clip_grad_value_, GradScaler and zero_grad from the loop: pando.join(..., "
-                                 "clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
-                                 "bfloat16 needs no scaler")
+        changed = self._writes.find_gradient()
+        for index, (gradient, version, address) in self._gradients.items():
+            now = self._table.entries[index].tensor.grad
+            if now is not None and (now is not gradient or now._version != version or now.data_ptr() != address):
+                changed = index
+        if changed is not None:
+            raise PandoError(f"the gradient of {self._table.entries[changed].name} was changed after it had left. "
+                             "Remove clip_grad_norm_, clip_grad_value_, GradScaler and zero_grad from the loop: "
+                             "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, and autocast "
+                             "with bfloat16 needs no scaler")
 
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
@@ -193,7 +207,9 @@ class Hooks:
         if not self._exchange.is_loaded(index):
             raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
                              "from the first one. Call torch.compile before run.loader")
-        self._gradients[index] = gradient, gradient._version
+        check_type(f"the gradient of {entry.name}", gradient)
+        self._gradients[index] = gradient, gradient._version, gradient.data_ptr()
+        self._writes.note(index, gradient)
         self._exchange.give(index, gradient)
 
 

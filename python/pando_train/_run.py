@@ -224,6 +224,7 @@ class Run:
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""
+        self.table.start()
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
@@ -321,10 +322,12 @@ class Run:
 
 
 def find_device(table: TensorTable) -> torch.device:
-    """The device of all tensors. Raises PandoError if they are on several."""
+    """The device of all tensors. Raises PandoError if they are on several, or on one of another kind."""
     first = table.entries[0]
     for entry in table.entries:
         if entry.tensor.device != first.tensor.device:
             raise PandoError(f"{entry.name} is on {entry.tensor.device} and {first.name} on {first.tensor.device}: "
                              "move the whole model to one device before run.loader()")
+    if first.tensor.device.type not in ("cpu", "cuda"):
+        raise PandoError(f"the module is on the device {first.tensor.device}: Pando trains on cpu and cuda")
     return first.tensor.device
