@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ._library import PARAMETER, STATISTIC
+from ._overlaps import check_overlaps
 from ._weights import tensor_bytes
 from .errors import PandoError
 
@@ -99,6 +100,7 @@ class TensorTable:
                     self._add_parameter(join_names(name, attribute), owner, attribute, tensor)
             self._add_buffers(name, owner)
         self._contents = read_contents(module)
+        self._check_overlaps()
         if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
 
@@ -177,6 +179,11 @@ class TensorTable:
         for constant in self.constants:  # a module that is moved to another device gets new buffers
             constant.tensor = getattr(constant.owner, constant.attribute)
             constant.version = constant.tensor._version
+        self._check_overlaps()
+
+    def _check_overlaps(self) -> None:
+        check_overlaps([*((entry.name, entry.tensor, True) for entry in self.entries),
+                        *((constant.name, constant.tensor, False) for constant in self.constants)])
 
     def check_unchanged(self) -> None:
         """Raises PandoError if training has changed a constant, or what is trained."""

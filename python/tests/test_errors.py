@@ -352,6 +352,39 @@ class JoinErrorTest(FakeCase):
             with self.subTest(text=text):
                 self.assert_refused(text, model)
 
+    def test_shared_memory(self):
+        def tie(change):
+            model = make_norm()
+            model.append(nn.Linear(3, 3))
+            change(model)
+            return model
+        rows = torch.zeros(6, 6)
+        cases = (("0.weight and 3.weight", lambda m: setattr(m[3].weight, "data", m[0].weight.data.view(3, 8)[:, :6])),
+                 ("3.weight and 4.weight", lambda m: setattr(m[4].weight, "data", m[3].weight.data[:, 3:])),
+                 ("3.weight and 3.old", lambda m: m[3].register_buffer("old", m[3].weight.data)),
+                 ("1.running_mean and 1.last", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
+                 ("0.bias and 1.running_var", lambda m: setattr(m[1], "running_var", m[0].bias.data)),
+                 ("3.bias and 4.bias", lambda m: (setattr(m[4].bias, "data", m[3].bias.data),
+                                                  m[4].requires_grad_(False))),
+                 ("elements of 3.bias", lambda m: setattr(m[3].bias, "data", torch.zeros(1).expand(3))))
+        for text, change in cases:
+            with self.subTest(text=text):
+                self.assert_refused(text + " share memory", tie(change))
+                if any(word in text for word in ("old", "last")):
+                    continue  # a buffer that appears later is none of the run's
+                model = tie(lambda m: None)
+                run = self.join(model)
+                change(model)
+                with self.assertRaisesRegex(pando.PandoError, text + " share memory|replaced after pando.join"):
+                    next(run.loader())
+
+        def split(model):  # tensors beside each other in one memory, and one that two modules have
+            model[0].weight.data, model[3].weight.data = rows[:, :4], rows[:3]
+            model[3].weight.data = torch.zeros(3, 6)
+            model[0].bias.data = rows[:, 4]
+            model[1].weight = model[0].bias
+        self.train(lambda: tie(split))
+
     def test_a_device_without_memory(self):
         run = self.join(make_mlp().to("meta"))
         with self.assertRaisesRegex(pando.PandoError, "on the device meta: Pando trains on cpu and cuda"):
