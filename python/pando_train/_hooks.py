@@ -1,9 +1,11 @@
 """Hooks on a module: parameters arrive before they are read, and gradients leave when they are made."""
+import copyreg
 import gc
 import sys
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Dict, List, Optional, Tuple
+from types import FunctionType
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -33,7 +35,7 @@ class Hooks:
     so is every parameter.
     """
 
-    def __init__(self, table: TensorTable, exchange: Exchange):
+    def __init__(self, table: TensorTable, exchange: Exchange, is_compiling: bool):
         self._table = table
         self._exchange = exchange
         self._first_loads = [index for index, _ in table.parameters]
@@ -41,12 +43,15 @@ class Hooks:
         self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # index -> what left, its version and address
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
-        dynamo = sys.modules.get("torch._dynamo")
-        self._uses = Uses(exchange, table.index_by_id) if dynamo is None else None
-        if dynamo is not None:
-            dynamo.config.skip_nnmodule_hook_guards = False
-            dynamo.reset()  # what was compiled before would skip the hooks
+        self._dynamo = sys.modules["torch._dynamo"] if is_compiling else None
+        self._uses = None if is_compiling else Uses(exchange, table.index_by_id)
+        if is_compiling:
+            self._dynamo.config.skip_nnmodule_hook_guards = False
+            self._dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
+        self._reducers = {type(scope.module): copyreg.dispatch_table.get(type(scope.module)) for scope in self._scopes}
+        for kind in self._reducers:  # copy and pickle ask this table first
+            copyreg.pickle(kind, self._reduce)
         self._is_watching = False  # Uses is on
         self._is_first = True  # no micro-batch has ended without an error
         self._writes = Writes(table, exchange)
@@ -68,6 +73,10 @@ class Hooks:
             norm.restore()
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
+        for kind, reducer in self._reducers.items():
+            copyreg.dispatch_table.pop(kind, None)
+            if reducer is not None:
+                copyreg.pickle(kind, reducer)
 
     def begin(self) -> None:
         """Raises Abandoned, and PandoError if the program has changed what the servers update."""
@@ -155,15 +164,30 @@ class Hooks:
             self._hook_scope(scope)
 
     def _hook_scope(self, scope: Scope) -> None:
-        before = no_compile(partial(call_hook, self._enter, scope))
+        before = Hook(self._no_compile(self._enter), scope)
         handle = scope.module.register_forward_pre_hook(before)
         # First of all hooks: others read parameters, as weight_norm's does.
         scope.module._forward_pre_hooks.move_to_end(handle.id, last=False)
         scope.handles.append(handle)
         if scope.norms:
-            after = no_compile(partial(call_hook, self._leave, scope))
+            after = Hook(self._no_compile(self._leave), scope)
             scope.handles.append(scope.module.register_forward_hook(after))
             scope.module._forward_hooks.move_to_end(scope.handles[-1].id, last=False)
+
+    def _no_compile(self, function: Callable) -> Callable:
+        """torch.compile does not look into the function; its graph ends there."""
+        return function if self._dynamo is None else self._dynamo.disable(function)
+
+    def _reduce(self, module: nn.Module) -> Any:
+        """The module as its copies and pickles have it: without these hooks."""
+        reducer = self._reducers.get(type(module))
+        reduced = module.__reduce_ex__(2) if reducer is None else reducer(module)
+        ids = {handle.id for scope in self._scopes if scope.module is module for handle in scope.handles}
+        if not ids or not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return reduced
+        state = {key: OrderedDict((id_, hook) for id_, hook in value.items() if id_ not in ids)
+                 if key in ("_forward_pre_hooks", "_forward_hooks") else value for key, value in reduced[2].items()}
+        return (*reduced[:2], state, *reduced[3:])
 
     def _enter(self, scope: Scope) -> None:
         if not self._exchange.is_active:
@@ -182,13 +206,13 @@ class Hooks:
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
-            hook = partial(call_hook, self._give_gradient, index)
+            hook = Hook(self._give_gradient, index)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
             return
         with torch.enable_grad():
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._nodes.append(node)
-        self._handles.append(node.register_hook(partial(call_hook, self._give_gradient, index)))
+        self._handles.append(node.register_hook(Hook(self._give_gradient, index)))
 
     def _give_gradient(self, index: int) -> None:
         entry = self._table.entries[index]
@@ -213,15 +237,24 @@ class Hooks:
         self._exchange.give(index, gradient)
 
 
-def call_hook(function, target, *_) -> None:
-    """Calls a hook with what it is for. torch's own arguments are not needed, and its result is nothing."""
-    function(target)
+class Hook:
+    """Calls a function with what it is for; torch's own arguments are not needed. A copy of a hook does nothing."""
+
+    def __init__(self, function: Callable[[Any], None], target: Any):
+        self._function, self._target = function, target
+
+    def __call__(self, *_) -> None:
+        self._function(self._target)
+
+    def __reduce__(self):  # torch.fx copies a module's hooks itself
+        return Hook, (id, None)
 
 
-def no_compile(hook):
-    """torch.compile does not look into the hook; its graph ends there."""
-    dynamo = sys.modules.get("torch._dynamo")
-    return hook if dynamo is None else dynamo.disable(hook)
+def uses_compile() -> bool:
+    """Whether torch.compile has been called. Others than the program import torch._dynamo too, as torchvision does."""
+    return "torch._dynamo" in sys.modules and any(
+        getattr(thing, "_torchdynamo_orig_callable", None) and not getattr(thing, "_torchdynamo_disable", False)
+        for thing in gc.get_objects() if type(thing) is FunctionType)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -17,7 +17,7 @@ from . import _library as lib
 from ._data import Reader, Samples, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
-from ._hooks import Hooks
+from ._hooks import Hooks, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
@@ -228,6 +228,7 @@ class Run:
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
+        is_compiling = uses_compile()  # before the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
@@ -242,7 +243,7 @@ class Run:
             print("pando: the run's first weights are another worker's, and differ from this script's: call "
                   "pando.seed before the model is built", file=sys.stderr)
         self.exchange = Exchange(self.worker, self.table, device)
-        self.hooks = Hooks(self.table, self.exchange)
+        self.hooks = Hooks(self.table, self.exchange, is_compiling)
         batch_size = self._evaluation.batch_size if self._evaluation else 1
         return Reader(Samples(self._train_set, test_set, self.facts.seed),
                       lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
