@@ -219,14 +219,9 @@ class TensorTable:
                              "replace heads, call lazy layers once, and add layers and adapters before pando.join")
         self._contents = read_contents(self.module)
 
-    def hash_constants(self) -> str:
-        """A hash of all constants, so that workers with other ones are noticed; empty without constants."""
-        digest = hashlib.blake2b(digest_size=8)
-        for constant in self.constants:
-            digest.update(constant.name.encode())
-            on_host = constant.tensor.detach().cpu().contiguous()  # must outlive the view
-            digest.update(tensor_bytes(on_host))
-        return digest.hexdigest() if self.constants else ""
+    def describe_constants(self) -> List[str]:
+        """Name and hash of each constant, so that a worker with other ones is refused."""
+        return [f"{constant.name} {hash_tensor(constant.tensor)}" for constant in self.constants]
 
     def set_counts(self, version: int) -> None:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
@@ -267,6 +262,11 @@ def list_contents(owner: nn.Module) -> List[Any]:
 
 def read_contents(module: nn.Module) -> List[Tuple[nn.Module, List[Any]]]:
     return [(owner, list_contents(owner)) for owner in module.modules()]
+
+
+def hash_tensor(tensor: torch.Tensor) -> str:
+    on_host = tensor.detach().cpu().contiguous()  # must outlive the view
+    return hashlib.blake2b(tensor_bytes(on_host), digest_size=8).hexdigest()
 
 
 def clean_name(name: str) -> str:
