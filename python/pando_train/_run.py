@@ -17,7 +17,7 @@ from . import _library as lib
 from ._data import Reader, Samples, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
-from ._hooks import Hooks, uses_compile
+from ._hooks import Hooks, check_scalers, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
@@ -241,7 +241,8 @@ class Run:
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
-        is_compiling = uses_compile()  # before the fork, which hides objects from the collector
+        check_scalers()
+        is_compiling = uses_compile()  # both before the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")

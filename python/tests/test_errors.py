@@ -95,9 +95,14 @@ class LoopErrorTest(FakeCase):
         class GradScaler:  # torch's own is off without a GPU
             def is_enabled(self):
                 return True
-        scaler = GradScaler()
-        self.assert_fails("has a GradScaler", train_step)
-        del scaler
+        def body(run, model, batch):
+            scalers.append(GradScaler())
+            train_step(run, model, batch)
+        scalers = []
+        self.assert_fails("has a GradScaler", body)
+        with self.assertRaisesRegex(pando.PandoError, "has a GradScaler"):
+            next(self.join(make_mlp()).loader())
+        scalers.clear()
 
     def test_requires_grad_changed(self):
         self.assert_fails("requires_grad of 0.weight was cleared",
