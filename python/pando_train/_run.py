@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from . import _library as lib
-from ._data import Reader, Samples, count_samples, find_ahead, split_work
+from ._data import Reader, Samples, check_guard, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
 from ._hooks import Hooks, check_scalers, uses_compile
@@ -65,6 +65,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     that `pando run` or `pando node` has started.
     """
     global _has_joined
+    check_guard()
     if _has_joined and os.environ.get("PANDO_SCHEDULER"):
         raise PandoError("pando.join was called a second time: a script that `pando run` or `pando node` starts has one "
                          "run. Train the second model in a script with its own `pando run`, which can read the first "
