@@ -68,6 +68,7 @@ class Reader:
         self._batches: Optional[Iterator] = None
         self._loader: Optional[DataLoader] = None
         self._num_workers = num_workers
+        self._start_method = multiprocessing.get_start_method(allow_none=True) or "fork"
         if num_workers > 0:
             self._make_loader()
 
@@ -96,14 +97,14 @@ class Reader:
     def _make_loader(self) -> None:
         self._batches = None
         self._asked.clear()
-        is_chosen = multiprocessing.get_start_method(allow_none=True) is not None
         self._loader = DataLoader(self._samples, batch_sampler=self, num_workers=self._num_workers,
-                                  multiprocessing_context=None if is_chosen else "fork", collate_fn=self._collate, pin_memory=self._pins, persistent_workers=True,
-                                  generator=torch.Generator(), worker_init_fn=partial(prepare, flushes_denormals()))
+                                  multiprocessing_context=self._start_method, collate_fn=self._collate,
+                                  pin_memory=self._pins, persistent_workers=True, generator=torch.Generator(),
+                                  worker_init_fn=partial(prepare, flushes_denormals()))
 
     def _check_start(self, error: Exception) -> None:
         """Raises PandoError if the error is that processes, or the server that forks them, end while they start."""
-        if multiprocessing.get_start_method() == "fork":
+        if self._start_method == "fork":
             return
         is_dead = any((process.exitcode or 0) > 0 for process in self._batches._workers) \
             if self._batches is not None else isinstance(error, (EOFError, OSError))

@@ -2,13 +2,12 @@
 import csv
 import ctypes
 import errno
-import math
 import os
 import sys
 import traceback
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 from torch import nn
@@ -21,6 +20,7 @@ from ._hooks import Hooks, check_scalers, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
+from ._numbers import convert
 from ._preload import fork_workers
 from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
@@ -38,7 +38,7 @@ _has_joined = False  # this script has called join
 
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
-         micro_batches: int = 8, params: Sequence[Dict[str, Any]] = (), clip_norm: float = 0.0,
+         micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
          drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
@@ -52,7 +52,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
       epochs, steps: the length of the run; one of them
       global_batch: samples of a step, over all workers
       micro_batches: parts of a step, each computed by one worker at a time
-      params: torch's parameter groups, with lr and weight_decay
+      params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
       ema_decay: share that an average of the weights keeps at each step; 0: no average
       exclude_bias_and_norm: no weight decay of tensors of one dimension
@@ -71,16 +71,23 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
                          "run. Train the second model in a script with its own `pando run`, which can read the first "
                          "run's weights; or start this script with `python`, where each join has its own run")
     _has_joined = True
-    choose_determinism(threads)
+    choose_determinism(convert(int, "threads", threads))
     table = TensorTable(model)
-    options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
-               "train.seed": given_seed() if seed is None else int(seed),
-               "train.last_batch": "drop" if drop_last else "short", "train.weighted": bool(weighted),
-               "optimizer.clip_norm": float(clip_norm), "optimizer.clip_value": float(clip_value),
-               "optimizer.ema_decay": float(ema_decay),
-               "optimizer.weight_decay_exclude_bias_and_norm": bool(exclude_bias_and_norm),
-               "eval.every_epochs": evaluate_every_epochs, "eval.every_steps": evaluate_every_steps,
-               "eval.early_stop_patience": int(early_stop_patience)}
+    is_dropped = convert(bool, "drop_last", drop_last)
+    options = {"train.global_batch": convert(int, "global_batch", global_batch),
+               "train.micro_batches": convert(int, "micro_batches", micro_batches),
+               "train.seed": given_seed() if seed is None else convert(int, "seed", seed),
+               "train.last_batch": "drop" if is_dropped else "short",
+               "train.weighted": convert(bool, "weighted", weighted),
+               "optimizer.clip_norm": convert(float, "clip_norm", clip_norm),
+               "optimizer.clip_value": convert(float, "clip_value", clip_value),
+               "optimizer.ema_decay": convert(float, "ema_decay", ema_decay),
+               "optimizer.weight_decay_exclude_bias_and_norm": convert(
+                   bool, "exclude_bias_and_norm", exclude_bias_and_norm),
+               "eval.early_stop_patience": convert(int, "early_stop_patience", early_stop_patience)}
+    for key, name, value in (("eval.every_epochs", "evaluate_every_epochs", evaluate_every_epochs),
+                             ("eval.every_steps", "evaluate_every_steps", evaluate_every_steps)):
+        options[key] = None if value is None else convert(int, name, value)
     sections = make_sections(optimizer, schedule, epochs=epochs, steps=steps, options=options)
     table.apply_groups(params, optimizer.lr)
     count_samples(train_set, "the training set")
@@ -120,7 +127,8 @@ class Run:
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
         count_samples(test_set, "the test set")
-        self._evaluation = Evaluation(self.table.module, test_set, function, batch_size)
+        self._evaluation = Evaluation(self.table.module, test_set, function,
+                                      convert(int, "batch_size of evaluate_with", batch_size))
 
     def loader(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
                pin_memory: bool = False) -> Iterator[Any]:
@@ -134,7 +142,7 @@ class Run:
             raise PandoError("run.loader() was called twice: one loop trains all epochs; use evaluate_with for "
                              "evaluations between them")
         self._is_open = True
-        return self._loop(num_workers, collate_fn, pin_memory)
+        return self._loop(convert(int, "num_workers", num_workers), collate_fn, pin_memory)
 
     def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
         """The with block of one batch of the loader: forward, backward and log.
@@ -147,8 +155,8 @@ class Run:
         if (weight is not None) != self._sections["train"]["weighted"]:
             raise PandoError("run.micro_batch(weight=) and pando.join(weighted=True) go together: with both, gradients "
                              "are means over the weights; without, over samples")
-        if weight is not None and not 0 <= float(weight) < math.inf:
-            raise PandoError(f"run.micro_batch(weight={float(weight):g}): expected a number from 0 on")
+        if weight is not None and convert(float, "weight of run.micro_batch", weight) < 0:
+            raise PandoError(f"weight of run.micro_batch is {float(weight):g}: expected a number from 0 on")
         self._is_waiting = False
         return MicroBatch(self, self._current, weight)
 

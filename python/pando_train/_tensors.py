@@ -7,13 +7,14 @@ constants of the run.
 import hashlib
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ._library import PARAMETER, STATISTIC
+from ._numbers import convert
 from ._overlaps import check_overlaps
 from ._weights import tensor_bytes
 from .errors import PandoError
@@ -104,17 +105,23 @@ class TensorTable:
         if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
 
+    def _add_entry(self, entry: Entry) -> None:
+        check_type(entry.name, entry.tensor)
+        if set(entry.name) & set(' "\\\n\t'):
+            raise PandoError(f"the name {entry.name!r} has a blank, a quote or a backslash: rename the layer, "
+                             "perhaps a key of a ModuleDict")
+        self.entries.append(entry)
+
     def _add_parameter(self, name: str, owner: nn.Module, attribute: str, tensor: nn.Parameter) -> None:
         if not tensor.requires_grad:
             self.constants.append(Constant(name, owner, attribute, tensor, tensor._version))
             return
-        check_type(name, tensor)
         if tensor.layout != torch.strided:
             raise PandoError(f"parameter {name} has the layout {tensor.layout}: Pando trains dense parameters alone")
         if tensor.numel() == 0:
             raise PandoError(f"parameter {name} has no elements: remove it, or set requires_grad_(False)")
         self.index_by_id[id(tensor)] = len(self.entries)
-        self.entries.append(Entry(name, owner, attribute, PARAMETER))
+        self._add_entry(Entry(name, owner, attribute, PARAMETER))
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
         has_statistics = is_norm(owner)
@@ -122,8 +129,8 @@ class TensorTable:
             self.counts[owner] = Count(owner)
         for attribute, tensor in owner._buffers.items():
             if has_statistics and attribute in STATISTICS:
-                check_type(join_names(name, attribute), tensor)
-                self.entries.append(Entry(join_names(name, attribute), owner, attribute, STATISTIC, owner.momentum))
+                momentum = convert(float, f"momentum of {name}", owner.momentum)
+                self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, momentum))
             elif tensor is not None and not (has_statistics and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
@@ -137,16 +144,17 @@ class TensorTable:
         return [index for index, entry in enumerate(self.entries)
                 if entry.owner is module and entry.kind == STATISTIC]
 
-    def apply_groups(self, groups: Sequence[Dict[str, Any]], lr: float) -> None:
-        """Takes rates and decays from torch's parameter groups. `lr` is the optimizer's."""
+    def apply_groups(self, params: Iterable[Any], lr: float) -> None:
+        """Takes rates and decays from what torch's optimizers take as params. `lr` is the optimizer's."""
+        groups = list_groups(params)
         grouped = set()
         for number, group in enumerate(groups):
+            parameters = list_parameters(number, group)
             unknown = set(group) - {"params", "lr", "weight_decay", "name"}
             if unknown:
                 raise PandoError(f"parameter group {number} sets {sorted(unknown)[0]}: a group has params, lr and "
                                  "weight_decay, and the optimizer's other values hold for all groups")
-            listed = group["params"]
-            for parameter in [listed] if isinstance(listed, torch.Tensor) else listed:
+            for parameter in parameters:
                 self._apply_group(number, group, parameter, lr, grouped)
         missing = [entry.name for _, entry in self.parameters if entry.name not in grouped]
         if groups and missing:
@@ -164,12 +172,14 @@ class TensorTable:
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
-        own = group.get("lr", lr)
+        lr = convert(float, "lr of the optimizer", lr)
+        own = convert(float, f"lr of parameter group {number}", group.get("lr", lr))
         if own != lr == 0:
             raise PandoError(f"parameter group {number} has lr {own}, and the optimizer has lr 0: give the optimizer "
                              "the highest rate")
         entry.lr_factor = own / lr if lr else 1.0
-        entry.weight_decay = group.get("weight_decay", JOB_DECAY)
+        decay = group.get("weight_decay", JOB_DECAY)
+        entry.weight_decay = convert(float, f"weight_decay of parameter group {number}", decay)
 
     def start(self) -> None:
         """At the start of the loop: what a program may change until then is read again, the rest is checked."""
@@ -227,6 +237,29 @@ class TensorTable:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
         for count in self.counts.values():
             count.show(version)
+
+
+def list_groups(params: Iterable[Any]) -> List[Dict[str, Any]]:
+    """Groups as they are; parameters, perhaps with their names, as one group."""
+    if isinstance(params, (torch.Tensor, dict, str)) or not isinstance(params, Iterable):
+        raise PandoError(f"params is a {type(params).__name__}: pass model.parameters(), or a list of groups")
+    items = list(params)
+    if items and not any(isinstance(item, dict) for item in items):
+        return [{"params": items}]
+    return items
+
+
+def list_parameters(number: int, group: Any) -> List[torch.Tensor]:
+    """The tensors of a group, which may come with their names."""
+    if not isinstance(group, dict) or "params" not in group:
+        raise PandoError(f"parameter group {number} is no dict with params")
+    listed = [group["params"]] if isinstance(group["params"], torch.Tensor) else list(group["params"])
+    tensors = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for item in listed]
+    for item in tensors:
+        if not isinstance(item, torch.Tensor):
+            raise PandoError(f"params of parameter group {number} has a {type(item).__name__}: pass tensors, as "
+                             "model.parameters() gives them")
+    return tensors
 
 
 def check_module(name: str, module: nn.Module) -> None:

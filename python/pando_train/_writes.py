@@ -7,7 +7,7 @@ from ._exchange import Exchange
 from ._tensors import TensorTable
 
 ALWAYS = 2  # tensors that every block checks, the smallest
-FIRST, EVERY = 3, 100  # blocks that check all tensors: the first ones, and one in so many
+FIRST, EVERY = 3, 100  # blocks that check all tensors: the first 3, and one in 100
 
 
 class Writes:

@@ -95,10 +95,11 @@ class LoopErrorTest(FakeCase):
         class GradScaler:  # torch's own is off without a GPU
             def is_enabled(self):
                 return True
+        scalers = []
+
         def body(run, model, batch):
             scalers.append(GradScaler())
             train_step(run, model, batch)
-        scalers = []
         self.assert_fails("has a GradScaler", body)
         with self.assertRaisesRegex(pando.PandoError, "has a GradScaler"):
             next(self.join(make_mlp()).loader())
@@ -332,7 +333,8 @@ class LoopErrorTest(FakeCase):
 
     def test_micro_batch_weight(self):
         for weight, is_weighted, text in ((7.0, False, "go together"), (None, True, "go together"),
-                                          (-1.0, True, "weight=-1.: expected"), (float("nan"), True, "expected")):
+                                          (-1.0, True, "micro_batch is -1: expected"),
+                                          (float("nan"), True, "expected")):
             with self.subTest(weight=weight), self.assertRaisesRegex(pando.PandoError, text):
                 self.new_fake()
                 for _ in self.join(make_mlp(), weighted=is_weighted).loader():
@@ -419,6 +421,45 @@ class JoinErrorTest(FakeCase):
                                                             dict(params=model[0].weight)])
         self.assert_refused("no parameter of the module", model, params=[dict(params=make_mlp().parameters())])
         self.assert_refused("sets momentum", model, params=[dict(params=model.parameters(), momentum=0.5)])
+
+    def test_params_that_are_no_parameters(self):
+        model = make_mlp()
+        for text, params in (("params is a Parameter", model[0].weight), ("params is a dict", dict(params=[])),
+                             ("params is a int", 3), ("group 1 is no dict", [dict(params=model.parameters()), 3]),
+                             ("group 0 is no dict", [dict(lr=1)]), ("group 0 has a str", ["0.weight"]),
+                             ("and 1 others are in no group", model[3].parameters()),
+                             ("lr of parameter group 0 is 'high'", [dict(params=model.parameters(), lr="high")]),
+                             ("weight_decay of parameter group 0 is None",
+                              [dict(params=model.parameters(), weight_decay=None)])):
+            with self.subTest(text=text):
+                self.assert_refused(text, model, params=params)
+
+    def test_names_with_blanks(self):
+        self.assert_refused("'left arm.weight' has a blank", nn.ModuleDict({"left arm": nn.Linear(4, 3)}))
+        self.assert_refused(r"'1.a\\t.running_mean' has a blank", nn.Sequential(
+            nn.Linear(4, 3), nn.ModuleDict({"a\t": nn.BatchNorm1d(3, affine=False)})))
+
+    def test_arguments_of_other_types(self):
+        for name, value in (("global_batch", 8.5), ("global_batch", "8"), ("micro_batches", True), ("steps", None),
+                            ("steps", torch.tensor([1, 2])), ("seed", "one"), ("threads", 1.5), ("drop_last", "no"),
+                            ("clip_norm", "1.0"), ("clip_value", float("nan")), ("ema_decay", [0.9]),
+                            ("weighted", 2), ("exclude_bias_and_norm", None), ("evaluate_every_steps", 0.5),
+                            ("evaluate_every_epochs", "1"), ("early_stop_patience", float("inf"))):
+            with self.subTest(name=name, value=value):
+                self.assert_refused("either epochs or steps" if value is None and name == "steps" else
+                                    f"^{name} is .*: expected", **{name: value})
+        for text, optimizer, schedule in (("lr of SGD is '0.1'", pando.SGD("0.1"), None),
+                                          ("nesterov of SGD is 'yes'", pando.SGD(nesterov="yes"), None),
+                                          ("betas of Adam is None", pando.Adam(betas=(0.9, None)), None),
+                                          ("step_size of StepLR is 2.5", pando.SGD(), pando.StepLR(2.5)),
+                                          ("milestones of MultiStepLR is 1.5", pando.SGD(),
+                                           pando.MultiStepLR([1, 1.5]))):
+            with self.subTest(text=text):
+                self.assert_refused(text + ": expected", optimizer=optimizer, schedule=schedule)
+        with self.assertRaisesRegex(pando.PandoError, "num_workers is 1.5: expected a whole number"):
+            self.join(make_mlp()).loader(1.5)
+        with self.assertRaisesRegex(pando.PandoError, "the seed is 'one'"):
+            pando.seed("one")
 
     def test_late_calls(self):
         run = self.join(make_mlp())
