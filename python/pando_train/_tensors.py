@@ -36,6 +36,10 @@ class Entry:
     weight_decay: float = JOB_DECAY
 
     @property
+    def label(self) -> str:
+        return f"{'parameter' if self.kind == PARAMETER else 'statistic'} {self.name}"
+
+    @property
     def tensor(self) -> torch.Tensor:
         return (self.owner._parameters if self.kind == PARAMETER else self.owner._buffers)[self.attribute]
 
@@ -106,7 +110,7 @@ class TensorTable:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
 
     def _add_entry(self, entry: Entry) -> None:
-        check_type(entry.name, entry.tensor)
+        check_type(entry.label, entry.tensor)
         if set(entry.name) & set(' "\\\n\t'):
             raise PandoError(f"the name {entry.name!r} has a blank, a quote or a backslash: rename the layer, "
                              "perhaps a key of a ModuleDict")
@@ -185,7 +189,7 @@ class TensorTable:
         """At the start of the loop: what a program may change until then is read again, the rest is checked."""
         self._check_contents()
         for entry in self.entries:
-            check_type(entry.name, entry.tensor)
+            check_type(entry.label, entry.tensor)
         for constant in self.constants:  # a module that is moved to another device gets new buffers
             constant.tensor = getattr(constant.owner, constant.attribute)
             constant.version = constant.tensor._version

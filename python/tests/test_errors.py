@@ -202,9 +202,10 @@ class LoopErrorTest(FakeCase):
                  ("0.weight", lambda p: p.grad.data.clamp_(-1e-9, 1e-9), {}, left),
                  ("2.bias", lambda p: p.grad.data.mul_(2), dict(at=9), left),
                  ("0.weight", lambda p: setattr(p.grad, "data", p.grad.data / 2), dict(at=9), left),
-                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9), "the memory of {} was replaced"),
+                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9),
+                  "the memory of parameter {} was replaced"),
                  ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9, is_inside=False),
-                  "the memory of {} was replaced"))
+                  "the memory of parameter {} was replaced"))
         for number, (name, change, options, message) in enumerate(cases):
             with self.subTest(number=number):
                 self.new_fake()
@@ -216,7 +217,7 @@ class LoopErrorTest(FakeCase):
                 values = nn.utils.parameters_to_vector(model.parameters())
                 nn.utils.vector_to_parameters(values * 0.5, model.parameters())
         self.new_fake()
-        self.assert_fails("the memory of 0.weight was replaced", halve, make, steps=6)
+        self.assert_fails("the memory of parameter 0.weight was replaced", halve, make, steps=6)
 
     def test_checks_of_writes_change_nothing(self):
         def make():
@@ -233,12 +234,12 @@ class LoopErrorTest(FakeCase):
     def test_other_types_after_join(self):
         def make():
             return nn.Sequential(nn.Linear(4, 600), nn.BatchNorm1d(600), nn.Linear(600, 3))
-        changes = (("0.weight is torch.float16", lambda model: model.half()),
-                   ("0.weight is torch.bfloat16", lambda model: model.bfloat16()),
-                   ("0.weight is torch.float64", lambda model: model.double()),
-                   ("2.bias is torch.float64", lambda model: setattr(
+        changes = (("parameter 0.weight is torch.float16", lambda model: model.half()),
+                   ("parameter 0.weight is torch.bfloat16", lambda model: model.bfloat16()),
+                   ("parameter 0.weight is torch.float64", lambda model: model.double()),
+                   ("parameter 2.bias is torch.float64", lambda model: setattr(
                        model[2].bias, "data", model[2].bias.data.double())),
-                   ("1.running_mean is torch.float64", lambda model: setattr(
+                   ("statistic 1.running_mean is torch.float64", lambda model: setattr(
                        model[1], "running_mean", model[1].running_mean.double())))
         for text, change in changes:
             for when in ("before", "between", "inside", "first"):

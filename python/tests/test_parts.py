@@ -60,7 +60,8 @@ class JobTest(unittest.TestCase):
             run = pando.join(make_mlp(), Points(), pando.SGD(kind(0.5), nesterov=kind(1)),
                              schedule=pando.MultiStepLR([kind(2)], gamma=kind(0.25)), epochs=kind(2),
                              global_batch=kind(8), micro_batches=kind(4), evaluate_every_steps=kind(2),
-                             clip_norm=kind(1), seed=kind(3), threads=kind(1), drop_last=kind(True), early_stop_patience=kind(2))
+                             clip_norm=kind(1), seed=kind(3), threads=kind(1), drop_last=kind(True),
+                             early_stop_patience=kind(2))
             job = tomllib.loads(write_toml(run._sections))
             self.assertEqual(job["train"], {"epochs": 2.0, "global_batch": 8, "micro_batches": 4, "seed": 3,
                                             "last_batch": "drop", "weighted": False})
