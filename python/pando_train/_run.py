@@ -36,6 +36,16 @@ COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script started 
 _has_joined = False  # this script has called join
 
 
+# Key of the job file, type, argument of join.
+OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
+           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"), ("optimizer.clip_norm", float, "clip_norm"),
+           ("optimizer.clip_value", float, "clip_value"), ("optimizer.ema_decay", float, "ema_decay"),
+           ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
+           ("eval.every_epochs", int, "evaluate_every_epochs"), ("eval.every_steps", int, "evaluate_every_steps"),
+           ("eval.early_stop_patience", int, "early_stop_patience"))
+OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps")
+
+
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
          micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
@@ -65,6 +75,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     that `pando run` or `pando node` has started.
     """
     global _has_joined
+    given = dict(locals())
     check_guard()
     if _has_joined and os.environ.get("PANDO_SCHEDULER"):
         raise PandoError("pando.join was called a second time: a script that `pando run` or `pando node` starts has one "
@@ -73,21 +84,10 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     _has_joined = True
     choose_determinism(convert(int, "threads", threads))
     table = TensorTable(model)
-    is_dropped = convert(bool, "drop_last", drop_last)
-    options = {"train.global_batch": convert(int, "global_batch", global_batch),
-               "train.micro_batches": convert(int, "micro_batches", micro_batches),
-               "train.seed": given_seed() if seed is None else convert(int, "seed", seed),
-               "train.last_batch": "drop" if is_dropped else "short",
-               "train.weighted": convert(bool, "weighted", weighted),
-               "optimizer.clip_norm": convert(float, "clip_norm", clip_norm),
-               "optimizer.clip_value": convert(float, "clip_value", clip_value),
-               "optimizer.ema_decay": convert(float, "ema_decay", ema_decay),
-               "optimizer.weight_decay_exclude_bias_and_norm": convert(
-                   bool, "exclude_bias_and_norm", exclude_bias_and_norm),
-               "eval.early_stop_patience": convert(int, "early_stop_patience", early_stop_patience)}
-    for key, name, value in (("eval.every_epochs", "evaluate_every_epochs", evaluate_every_epochs),
-                             ("eval.every_steps", "evaluate_every_steps", evaluate_every_steps)):
-        options[key] = None if value is None else convert(int, name, value)
+    options = {key: convert(kind, name, given[name]) for key, kind, name in OPTIONS
+               if given[name] is not None or name not in OPTIONAL}
+    options["train.last_batch"] = "drop" if convert(bool, "drop_last", drop_last) else "short"
+    options.setdefault("train.seed", given_seed())
     sections = make_sections(optimizer, schedule, epochs=epochs, steps=steps, options=options)
     table.apply_groups(params, optimizer.lr)
     count_samples(train_set, "the training set")

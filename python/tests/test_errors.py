@@ -369,8 +369,8 @@ class JoinErrorTest(FakeCase):
         rows = torch.zeros(6, 6)
         cases = (("0.weight and 3.weight", lambda m: setattr(m[3].weight, "data", m[0].weight.data.view(3, 8)[:, :6])),
                  ("3.weight and 4.weight", lambda m: setattr(m[4].weight, "data", m[3].weight.data[:, 3:])),
-                 ("3.weight and 3.old", lambda m: m[3].register_buffer("old", m[3].weight.data)),
-                 ("1.running_mean and 1.last", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
+                 ("3.old and 3.weight", lambda m: m[3].register_buffer("old", m[3].weight.data)),
+                 ("1.last and 1.running_mean", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
                  ("0.bias and 1.running_var", lambda m: setattr(m[1], "running_var", m[0].bias.data)),
                  ("3.bias and 4.bias", lambda m: (setattr(m[4].bias, "data", m[3].bias.data),
                                                   m[4].requires_grad_(False))),
@@ -387,9 +387,7 @@ class JoinErrorTest(FakeCase):
                     next(run.loader())
 
         def split(model):  # tensors beside each other in one memory, and one that two modules have
-            model[0].weight.data, model[3].weight.data = rows[:, :4], rows[:3]
-            model[3].weight.data = torch.zeros(3, 6)
-            model[0].bias.data = rows[:, 4]
+            model[0].bias.data, model[3].weight.data = rows[3], rows[:3]
             model[1].weight = model[0].bias
         self.train(lambda: tie(split))
 
@@ -426,8 +424,8 @@ class JoinErrorTest(FakeCase):
     def test_params_that_are_no_parameters(self):
         model = make_mlp()
         for text, params in (("params is a Parameter", model[0].weight), ("params is a dict", dict(params=[])),
-                             ("params is a int", 3), ("group 1 is no dict", [dict(params=model.parameters()), 3]),
-                             ("group 0 is no dict", [dict(lr=1)]), ("group 0 has a str", ["0.weight"]),
+                             ("params is a int", 3), ("group 1 has no tensors", [dict(params=model.parameters()), 3]),
+                             ("group 0 has no tensors", [dict(lr=1)]), ("group 0 has no tensors", ["0.weight"]),
                              ("and 1 others are in no group", model[3].parameters()),
                              ("lr of parameter group 0 is 'high'", [dict(params=model.parameters(), lr="high")]),
                              ("weight_decay of parameter group 0 is None",
