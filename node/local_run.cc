@@ -379,7 +379,9 @@ void LocalRun::OnExit(const ProcessExit& exit) {
 }
 
 void LocalRun::OnScript(const ProcessExit& exit, Script& script) {
-  const bool is_late = exit.is_late_failure() || script.late_starts > 0;
+  // Of what ends by itself once the run is over, only an interruption is no word of the script.
+  const bool is_own_end = HasCompleted() && exit.signal == 0 && exit.exit_code != kExitInterrupted;
+  const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
   const bool is_over = exit.signal == 0 || script.late_starts == kLateStartsMax;
   if (is_late && is_over && !exit.is_clean() && !late_failure_ && !shutdown_.first_signal())
     late_failure_ = exit;
@@ -398,7 +400,9 @@ bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_scheduler && !link_) return false;
   if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  const bool may_pass = exit.exit_code == kExitFailed || exit.exit_code == kExitUnreached;
+  const bool is_script = scripts_.contains(exit.spec.name);  // its other codes have no meaning here
+  const bool may_pass =
+      exit.exit_code == kExitFailed || (exit.exit_code == kExitUnreached && !is_script);
   return !is_scheduler && HasBegun() && may_pass;
 }
 
