@@ -103,7 +103,7 @@ class EndTest(AfterCase):
 
     def test_a_second_join_is_refused(self):
         text = self.finish(self.start("join-again", "--workers", "1"), 1)
-        self.assertIn("pando.join was called a second time", text)
+        self.assertIn("pando.join is called a second time: a script", text)
 
 
 class KindTest(AfterCase):
