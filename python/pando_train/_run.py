@@ -17,7 +17,7 @@ from . import _library as lib
 from ._data import Reader, Samples, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
-from ._hooks import Hooks
+from ._hooks import Hooks, check_scalers, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
@@ -234,7 +234,7 @@ class Run:
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
-        self.exchange.begin(False, 1.0, 1)
+        self.exchange.begin(False, work.version, 1.0, 1)
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)
@@ -247,9 +247,12 @@ class Run:
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""
+        self.table.start()
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
+        check_scalers()
+        is_compiling = uses_compile()  # both before the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
@@ -264,7 +267,7 @@ class Run:
             print("pando: the run's first weights are another worker's, and differ from this script's: call "
                   "pando.seed before the model is built", file=sys.stderr)
         self.exchange = Exchange(self.worker, self.table, device)
-        self.hooks = Hooks(self.table, self.exchange)
+        self.hooks = Hooks(self.table, self.exchange, is_compiling)
         batch_size = self._evaluation.batch_size if self._evaluation else 1
         return Reader(Samples(self._train_set, test_set, self.facts.seed),
                       lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
@@ -356,10 +359,12 @@ class Run:
 
 
 def find_device(table: TensorTable) -> torch.device:
-    """The device of all tensors. Raises PandoError if they are on several."""
+    """The device of all tensors. Raises PandoError if they are on several, or on one of another kind."""
     first = table.entries[0]
     for entry in table.entries:
         if entry.tensor.device != first.tensor.device:
             raise PandoError(f"{entry.name} is on {entry.tensor.device} and {first.name} on {first.tensor.device}: "
                              "move the whole model to one device before run.loader()")
+    if first.tensor.device.type not in ("cpu", "cuda"):
+        raise PandoError(f"the module is on the device {first.tensor.device}: Pando trains on cpu and cuda")
     return first.tensor.device

@@ -1,6 +1,7 @@
 """The parts without a run: job text, tensor table, weights, launch, library."""
 import ctypes
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -229,6 +230,55 @@ class LaunchTest(unittest.TestCase):
         with mock.patch.dict(os.environ, PANDO_PROGRAM=str(ROOT)):
             with self.assertRaisesRegex(pando.PandoError, "cannot start pando run"):
                 OwnRun()
+
+
+FORKED = """
+import os
+from pando_train._preload import fork_workers
+
+class Keeper:  # the collector alone frees it
+    def __init__(self):
+        self.file, self.itself = open("kept", "ab"), self
+
+    def __del__(self):
+        self.file.write(b"closed\\n")
+
+keeper, log = Keeper(), open("log", "a")
+
+def note(text):
+    log.write(text + "\\n")
+    keeper.file.write(text.encode() + b"\\n")
+
+note("before")
+with open("opened", "a") as opened:
+    opened.write("before\\n")
+    try:
+        fork_workers()
+    finally:
+        note("worker " + os.environ["NUMBER"])
+        opened.write("after\\n")
+"""
+
+
+class PreloadTest(unittest.TestCase):
+    def test_files_opened_before_the_fork_keep_their_lines_and_repeat_none(self):
+        PR_SET_CHILD_SUBREAPER = 36
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.addCleanup(libc.prctl, PR_SET_CHILD_SUBREAPER, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PANDO_PRELOAD": str(theirs.fileno())}
+            with ours, theirs, subprocess.Popen([sys.executable, "-c", FORKED], env=environment, cwd=folder,
+                                                pass_fds=[theirs.fileno()]) as preloaded:
+                for number in (1, 2):
+                    ours.send(f"\0NUMBER={number}".encode())
+                    self.assertEqual(os.waitpid(int(ours.recv(64)), 0)[1], 0)
+                ours.shutdown(socket.SHUT_WR)
+                self.assertEqual(preloaded.wait(60), 0)
+            for name, lines in (("log", ["before", "worker 1", "worker 2"]), ("opened", ["before", "after", "after"]),
+                                ("kept", ["before", "worker 1", "closed", "worker 2", "closed"])):
+                self.assertEqual(Path(folder, name).read_text().split("\n")[:-1], lines)
 
 
 class PlainUseTest(unittest.TestCase):
