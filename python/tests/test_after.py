@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -100,6 +101,20 @@ class EndTest(AfterCase):
         text = self.finish(self.start("exit-in-loop", "--workers", "1"), 1)
         self.assertIn("exit    : exit code 3", text)
         self.assertEqual(self.summary()["failure"], "worker 0: exit code 3")
+
+    def test_the_command_of_a_run_can_be_resumed_in_any_folder(self):
+        for name in ("train.py", "data.csv", "bin/python"):
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        (self.folder / "bin" / "python").unlink()
+        (self.folder / "bin" / "python").symlink_to("/bin/true")
+        self.finish(self.start("none/such", "--workers", "1", command=("--", "bin/python", "-u", "train.py", "data.csv",
+                                                                        "--labels=data.csv", "--lr=0.1")), 1)
+        here = str(self.folder)
+        self.assertEqual(tomllib.loads((self.folder / "run" / "job.toml").read_text())["run"]["command"],
+                         [f"{here}/bin/python", "-u", f"{here}/train.py", f"{here}/data.csv",
+                          f"--labels={here}/data.csv", "--lr=0.1", "none/such"])
 
     def test_a_second_join_is_refused(self):
         text = self.finish(self.start("join-again", "--workers", "1"), 1)
