@@ -26,6 +26,7 @@ from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
+from ._script import find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
@@ -74,14 +75,9 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
     that `pando run` or `pando node` has started.
     """
-    global _has_joined
     given = dict(locals())
     check_guard()
-    if _has_joined and os.environ.get("PANDO_SCHEDULER"):
-        raise PandoError("pando.join was called a second time: a script that `pando run` or `pando node` starts has one "
-                         "run. Train the second model in a script with its own `pando run`, which can read the first "
-                         "run's weights; or start this script with `python`, where each join has its own run")
-    _has_joined = True
+    check_is_only_join()
     choose_determinism(convert(int, "threads", threads))
     table = TensorTable(model)
     options = {key: convert(kind, name, given[name]) for key, kind, name in OPTIONS
@@ -92,6 +88,20 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     table.apply_groups(params, optimizer.lr)
     count_samples(train_set, "the training set")
     return Run(table, train_set, sections)
+
+
+def check_is_only_join() -> None:
+    """Raises PandoError at the second join, or before the first one's training if the script's text shows another."""
+    global _has_joined
+    is_second, _has_joined = _has_joined, True
+    if not os.environ.get("PANDO_SCHEDULER"):
+        return
+    line = None if is_second else find_second_join()
+    if is_second or line is not None:
+        raise PandoError(f"pando.join is called a second time{'' if is_second else f' in line {line}'}: a script that "
+                         "`pando run` or `pando node` starts has one run. Train the second model in a script with its "
+                         "own `pando run`, which can read the first run's weights; or start this script with `python`, "
+                         "where each join has its own run")
 
 
 class Run:

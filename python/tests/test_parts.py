@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -18,6 +19,7 @@ from pando_train import _library as lib
 from pando_train._job import make_sections, write_toml
 from pando_train._launch import OwnRun
 from pando_train._random import derive, kept_generators, seed_generators
+from pando_train._script import find_second_join
 from pando_train._tensors import TensorTable
 from pando_train._weights import read_safetensors, write_safetensors
 
@@ -113,6 +115,32 @@ class TableTest(unittest.TestCase):
         hashes = [TensorTable(Scaled(value)).describe_constants() for value in (True, False, True)]
         self.assertEqual(hashes[0], hashes[2])
         self.assertNotEqual(hashes[0], hashes[1])
+
+
+class ScriptTest(unittest.TestCase):
+    def second(self, text, head="import pando_train as pando\n"):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(head + text)
+            file.flush()
+            with mock.patch.dict(sys.modules, __main__=types.SimpleNamespace(__file__=file.name)):
+                return find_second_join()
+
+    def test_a_second_join_that_certainly_follows_is_found_before_the_first(self):
+        join = "run = pando.join(m, d)\n"
+        self.assertEqual(self.second(join + join), 3)
+        self.assertEqual(self.second(join + "for x in run.loader():\n    pass\n" + join), 5)
+        self.assertEqual(self.second(f"if __name__ == '__main__':\n    {join}    {join}"), 4)
+        self.assertEqual(self.second(f"def train(m):\n    {join}train(a)\ntrain(b)\n"), 3)
+        self.assertEqual(self.second(f"def main():\n    {join}    {join}main()\n"), 4)
+        self.assertEqual(self.second("join(m, d)\njoin(m, d)\n", "from pando_train import join\n"), 3)
+
+    def test_a_join_that_may_be_the_only_one_is_not(self):
+        join = "run = pando.join(m, d)\n"
+        for text in (join, f"if a:\n    {join}else:\n    {join}", f"{join}if a:\n    sys.exit()\n{join}",
+                     f"def main():\n    {join}    if a:\n        return\n    {join}main()\n",
+                     f"def one():\n    {join}def two():\n    {join}one()\n", f"for a in b:\n    {join}",
+                     f"{join}raise SystemExit\n{join}", "os.path.join(a)\nos.path.join(b)\n", "not Python ("):
+            self.assertIsNone(self.second(text), text)
 
 
 class RandomTest(unittest.TestCase):
