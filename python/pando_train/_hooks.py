@@ -4,6 +4,7 @@ import gc
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from types import FunctionType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -196,13 +197,19 @@ class Hooks:
             raise Abandoned()
         if self._exchange.is_training and not torch.is_grad_enabled():
             check_checkpointing(scope.module)
-        for norm in scope.norms:
-            norm.enter()
+        if scope.norms:
+            self._call([norm.enter for norm in scope.norms])
 
     def _leave(self, scope: Scope) -> None:
         if self._exchange.is_active:
-            for norm in scope.norms:
-                norm.leave(is_compiled(scope.module))
+            self._call([partial(norm.leave, is_compiled(scope.module)) for norm in scope.norms])
+
+    def _call(self, functions: List[Callable[[], None]]) -> None:
+        if self._uses is not None:
+            self._uses.call_unwatched(functions)
+        else:
+            for function in functions:
+                function()
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
