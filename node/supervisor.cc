@@ -20,7 +20,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
-#include "node/program_process.h"
+#include "node/programs/program_process.h"
 #include "run/run_folder.h"
 
 namespace pando {

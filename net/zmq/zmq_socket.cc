@@ -369,7 +369,7 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   return Event{value, number == ZMQ_EVENT_ACCEPTED};
 }
 
-// Only ZeroMQ's handshake tells: a server that refuses a key says nothing.
+// Only the handshake shows it: a server that refuses a key sends no message.
 bool AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
   constexpr int kPatienceMs = 1000;
   constexpr const char* kEvents = "inproc://handshakes";

@@ -109,8 +109,8 @@ class EndTest(AfterCase):
             path.touch()
         (self.folder / "bin" / "python").unlink()
         (self.folder / "bin" / "python").symlink_to("/bin/true")
-        self.finish(self.start("none/such", "--workers", "1", command=("--", "bin/python", "-u", "train.py", "data.csv",
-                                                                        "--labels=data.csv", "--lr=0.1")), 1)
+        command = ("--", "bin/python", "-u", "train.py", "data.csv", "--labels=data.csv", "--lr=0.1")
+        self.finish(self.start("none/such", "--workers", "1", command=command), 1)
         here = str(self.folder)
         self.assertEqual(tomllib.loads((self.folder / "run" / "job.toml").read_text())["run"]["command"],
                          [f"{here}/bin/python", "-u", f"{here}/train.py", f"{here}/data.csv",

@@ -1,4 +1,4 @@
-#include "node/log_follower.h"
+#include "node/programs/log_follower.h"
 
 #include <fcntl.h>
 #include <poll.h>
