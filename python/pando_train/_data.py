@@ -3,6 +3,7 @@
 torch's DataLoader reads with other processes. Its batch sampler, Reader, asks the library which work
 will come. A view of the run changes that now and then, and what was read for nothing is dropped.
 """
+import multiprocessing
 import signal
 from collections import deque
 from functools import partial
@@ -19,6 +20,12 @@ from ._library import EVALUATE, Work
 from ._random import choose_determinism, derive, flushes_denormals, kept_generators, seed_generators
 from .errors import PandoError
 
+NO_GUARD = """{}. The start methods spawn and forkserver import the script in each process that reads samples.
+Keep what trains away from the import:
+    def main():
+        ...  # from pando.join to the script's end
+    if __name__ == "__main__":
+        main()"""
 TRIES = 3  # of a batch, if processes die
 DEATH_TIMEOUT_S = 1.0  # from the error that a dying process causes to its end
 Key = Tuple[bool, int, int]  # whether of the test set, epoch, sample
@@ -61,6 +68,7 @@ class Reader:
         self._batches: Optional[Iterator] = None
         self._loader: Optional[DataLoader] = None
         self._num_workers = num_workers
+        self._start_method = multiprocessing.get_start_method(allow_none=True) or "fork"
         if num_workers > 0:
             self._make_loader()
 
@@ -73,7 +81,8 @@ class Reader:
             if not self._has_dead_process():
                 try:
                     return self._read_ahead(chunk.tag)
-                except Exception:
+                except Exception as error:
+                    self._check_start(error)
                     if not self._has_dead_process(DEATH_TIMEOUT_S):
                         raise
             self._batches._shutdown_workers()
@@ -89,8 +98,19 @@ class Reader:
         self._batches = None
         self._asked.clear()
         self._loader = DataLoader(self._samples, batch_sampler=self, num_workers=self._num_workers,
-                                  collate_fn=self._collate, pin_memory=self._pins, persistent_workers=True,
-                                  generator=torch.Generator(), worker_init_fn=partial(prepare, flushes_denormals()))
+                                  multiprocessing_context=self._start_method, collate_fn=self._collate,
+                                  pin_memory=self._pins, persistent_workers=True, generator=torch.Generator(),
+                                  worker_init_fn=partial(prepare, flushes_denormals()))
+
+    def _check_start(self, error: Exception) -> None:
+        """Raises PandoError if the error is that processes, or the server that forks them, end while they start."""
+        if self._start_method == "fork":
+            return
+        is_dead = any((process.exitcode or 0) > 0 for process in self._batches._workers) \
+            if self._batches is not None else isinstance(error, (EOFError, OSError))
+        if is_dead:
+            raise PandoError(NO_GUARD.format("the processes that read samples end while they start, with an error: "
+                                             "their messages are above")) from error
 
     def _has_dead_process(self, timeout_s: float = 0.0) -> bool:
         return self._batches is not None and bool(wait([p.sentinel for p in self._batches._workers], timeout_s))
@@ -128,6 +148,12 @@ class Reader:
                 self._asked.append(chunk.tag)
                 return chunk.keys
         raise StopIteration
+
+
+def check_guard() -> None:
+    """Raises PandoError in a process of multiprocessing that imports the script."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise PandoError(NO_GUARD.format("pando.join was called in a process that reads samples"))
 
 
 def prepare(flushes: bool, _worker: int) -> None:

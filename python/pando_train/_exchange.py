@@ -64,8 +64,8 @@ class Exchange:
         """Raises PandoError if the tensor has other memory than at the start of the loop."""
         entry = self.entries[index]
         if entry.tensor.data_ptr() != self._addresses[index]:
-            check_type(entry.name, entry.tensor)
-            raise PandoError(f"the memory of {entry.name} was replaced after run.loader(), by .data = ..., .to() or "
+            check_type(entry.label, entry.tensor)
+            raise PandoError(f"the memory of {entry.label} was replaced after run.loader(), by .data = ..., .to() or "
                              "vector_to_parameters. The servers update the weights, and the memory stays where it is: "
                              "move the module before the loop, and change no weights in it")
 

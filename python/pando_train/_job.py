@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional, Union
 
 import torch
 
+from ._numbers import convert
 from .errors import PandoError
 from .optim import Optimizer
 from .schedule import Constant, Schedule
@@ -24,9 +25,9 @@ def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs:
     sections: Dict[str, Dict[str, Any]] = {"train": {}, "optimizer": make_keys(optimizer),
                                            "schedule": make_keys(schedule or Constant()), "eval": {}}
     if epochs is not None:
-        sections["train"]["epochs"] = float(epochs)
+        sections["train"]["epochs"] = convert(float, "epochs", epochs)
     else:
-        sections["train"]["steps"] = int(steps)
+        sections["train"]["steps"] = convert(int, "steps", steps)
     for key, value in options.items():
         if value is not None:
             section, name = key.split(".")
@@ -39,12 +40,13 @@ def make_keys(arguments: Union[Optimizer, Schedule]) -> Dict[str, Any]:
     keys: Dict[str, Any] = {"type": arguments.TYPE}
     for field in fields(arguments):
         value = getattr(arguments, field.name)
+        name = f"{field.name} of {type(arguments).__name__}"
         if field.name == "betas":
-            keys["beta1"], keys["beta2"] = map(float, value)
+            keys["beta1"], keys["beta2"] = (convert(float, name, beta) for beta in value)
         elif field.name == "milestones":
-            keys["milestones"] = [int(step) for step in value]
+            keys["milestones"] = [convert(int, name, step) for step in value]
         else:
-            keys[RENAMED.get(field.name, field.name)] = field.type(value)
+            keys[RENAMED.get(field.name, field.name)] = convert(field.type, name, value)
     return keys
 
 

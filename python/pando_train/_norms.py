@@ -49,7 +49,7 @@ class Norm:
             self._exchange.load(index)
         if not self._makes_statistics():
             if self._exchange.is_training:
-                self._count.stop()
+                self._count.note(self._exchange.version, False)
             return
         self._momentum = self._module.momentum
         self._running = tuple(value.clone() for value in self._values())
@@ -74,7 +74,7 @@ class Norm:
         self.restore()
         if not is_called:
             return
-        self._count.move(self._exchange.version)
+        self._count.note(self._exchange.version, True)
         if not self._exchange.is_given(self._indices[0]):
             self._given = values
             for index, value in zip(self._indices, values):

@@ -9,6 +9,8 @@ from typing import Iterator, Optional
 
 import torch
 
+from ._numbers import convert
+
 _given_seed: Optional[int] = None
 
 
@@ -19,6 +21,7 @@ def seed(value: int) -> None:
     samples, random augmentation and dropout follow.
     """
     global _given_seed
+    value = convert(int, "the seed", value)
     if not 0 <= value < 2**63:
         raise ValueError(f"the seed is {value}: give a whole number from 0 to 2**63 - 1")
     _given_seed = value

@@ -2,25 +2,25 @@
 import csv
 import ctypes
 import errno
-import math
 import os
 import sys
 import traceback
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 from torch import nn
 
 from . import _library as lib
-from ._data import Reader, Samples, count_samples, find_ahead, split_work
+from ._data import Reader, Samples, check_guard, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
 from ._hooks import Hooks, check_scalers, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
+from ._numbers import convert
 from ._preload import fork_workers
 from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
@@ -37,9 +37,19 @@ COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script started 
 _has_joined = False  # this script has called join
 
 
+# Key of the job file, type, argument of join.
+OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
+           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"), ("optimizer.clip_norm", float, "clip_norm"),
+           ("optimizer.clip_value", float, "clip_value"), ("optimizer.ema_decay", float, "ema_decay"),
+           ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
+           ("eval.every_epochs", int, "evaluate_every_epochs"), ("eval.every_steps", int, "evaluate_every_steps"),
+           ("eval.early_stop_patience", int, "early_stop_patience"))
+OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps")
+
+
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
-         micro_batches: int = 8, params: Sequence[Dict[str, Any]] = (), clip_norm: float = 0.0,
+         micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
          drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
@@ -53,7 +63,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
       epochs, steps: the length of the run; one of them
       global_batch: samples of a step, over all workers
       micro_batches: parts of a step, each computed by one worker at a time
-      params: torch's parameter groups, with lr and weight_decay
+      params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
       ema_decay: share that an average of the weights keeps at each step; 0: no average
       exclude_bias_and_norm: no weight decay of tensors of one dimension
@@ -65,17 +75,15 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
     that `pando run` or `pando node` has started.
     """
+    given = dict(locals())
+    check_guard()
     check_is_only_join()
-    choose_determinism(threads)
+    choose_determinism(convert(int, "threads", threads))
     table = TensorTable(model)
-    options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
-               "train.seed": given_seed() if seed is None else int(seed),
-               "train.last_batch": "drop" if drop_last else "short", "train.weighted": bool(weighted),
-               "optimizer.clip_norm": float(clip_norm), "optimizer.clip_value": float(clip_value),
-               "optimizer.ema_decay": float(ema_decay),
-               "optimizer.weight_decay_exclude_bias_and_norm": bool(exclude_bias_and_norm),
-               "eval.every_epochs": evaluate_every_epochs, "eval.every_steps": evaluate_every_steps,
-               "eval.early_stop_patience": int(early_stop_patience)}
+    options = {key: convert(kind, name, given[name]) for key, kind, name in OPTIONS
+               if given[name] is not None or name not in OPTIONAL}
+    options["train.last_batch"] = "drop" if convert(bool, "drop_last", drop_last) else "short"
+    options.setdefault("train.seed", given_seed())
     sections = make_sections(optimizer, schedule, epochs=epochs, steps=steps, options=options)
     table.apply_groups(params, optimizer.lr)
     count_samples(train_set, "the training set")
@@ -129,7 +137,8 @@ class Run:
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
         count_samples(test_set, "the test set")
-        self._evaluation = Evaluation(self.table.module, test_set, function, batch_size)
+        self._evaluation = Evaluation(self.table.module, test_set, function,
+                                      convert(int, "batch_size of evaluate_with", batch_size))
 
     def loader(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
                pin_memory: bool = False) -> Iterator[Any]:
@@ -143,7 +152,7 @@ class Run:
             raise PandoError("run.loader() was called twice: one loop trains all epochs; use evaluate_with for "
                              "evaluations between them")
         self._is_open = True
-        return self._loop(num_workers, collate_fn, pin_memory)
+        return self._loop(convert(int, "num_workers", num_workers), collate_fn, pin_memory)
 
     def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
         """The with block of one batch of the loader: forward, backward and log.
@@ -156,8 +165,8 @@ class Run:
         if (weight is not None) != self._sections["train"]["weighted"]:
             raise PandoError("run.micro_batch(weight=) and pando.join(weighted=True) go together: with both, gradients "
                              "are means over the weights; without, over samples")
-        if weight is not None and not 0 <= float(weight) < math.inf:
-            raise PandoError(f"run.micro_batch(weight={float(weight):g}): expected a number from 0 on")
+        if weight is not None and convert(float, "weight of run.micro_batch", weight) < 0:
+            raise PandoError(f"weight of run.micro_batch is {float(weight):g}: expected a number from 0 on")
         self._is_waiting = False
         return MicroBatch(self, self._current, weight)
 

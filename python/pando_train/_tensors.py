@@ -7,14 +7,14 @@ constants of the run.
 import hashlib
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ._library import PARAMETER, STATISTIC
-from ._overlaps import check_overlaps
+from ._numbers import convert
 from ._weights import tensor_bytes
 from .errors import PandoError
 
@@ -35,6 +35,10 @@ class Entry:
     weight_decay: float = JOB_DECAY
 
     @property
+    def label(self) -> str:
+        return f"{'parameter' if self.kind == PARAMETER else 'statistic'} {self.name}"
+
+    @property
     def tensor(self) -> torch.Tensor:
         return (self.owner._parameters if self.kind == PARAMETER else self.owner._buffers)[self.attribute]
 
@@ -53,29 +57,24 @@ class Constant:
 
 
 class Count:
-    """num_batches_tracked of a norm: the number of steps while the layer is in train()."""
+    """num_batches_tracked of a norm: the number of steps until the layer came to eval(), if it did."""
 
     def __init__(self, norm: nn.Module):
         self._norm = norm
         self._first = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
-        self._is_moving: Optional[bool] = None  # in the last micro-batch here; None: the layer's mode says it
-        self._steps = 0  # at the end of the last one in which it moved
+        self._steps = 0  # at the end of the last step in train() that this process has seen
+        self._is_moving = norm.training
 
-    def move(self, step: int) -> None:
-        """The layer has made statistics in this step."""
-        self._is_moving, self._steps = True, step + 1
+    def note(self, step: int, is_moving: bool) -> None:
+        """The layer was called in this step, in train() or not."""
+        self._is_moving = is_moving
+        if is_moving:
+            self._steps = step + 1
         self.show(step)
 
-    def stop(self) -> None:
-        """The layer was called in eval()."""
-        if self._is_moving:
-            self.show(self._steps)
-        self._is_moving = False
-
     def show(self, version: int) -> None:
-        is_moving = self._norm.training if self._is_moving is None else self._is_moving
-        if is_moving and self._norm.num_batches_tracked is not None:
-            self._norm.num_batches_tracked.fill_(self._first + version)
+        if self._norm.num_batches_tracked is not None:
+            self._norm.num_batches_tracked.fill_(self._first + (version if self._is_moving else self._steps))
 
 
 class TensorTable:
@@ -99,22 +98,28 @@ class TensorTable:
                     self._known[id(tensor)] = tensor
                     self._add_parameter(join_names(name, attribute), owner, attribute, tensor)
             self._add_buffers(name, owner)
-        self._contents = read_contents(module)
+        self._contents = [(owner, read_contents(owner)) for owner in module.modules()]
         self._check_overlaps()
         if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
+
+    def _add_entry(self, entry: Entry) -> None:
+        check_type(entry.label, entry.tensor)
+        if set(entry.name) & set(' "\\\n\t'):
+            raise PandoError(f"the name {entry.name!r} has a blank, a quote or a backslash: rename the layer, "
+                             "perhaps a key of a ModuleDict")
+        self.entries.append(entry)
 
     def _add_parameter(self, name: str, owner: nn.Module, attribute: str, tensor: nn.Parameter) -> None:
         if not tensor.requires_grad:
             self.constants.append(Constant(name, owner, attribute, tensor, tensor._version))
             return
-        check_type(name, tensor)
         if tensor.layout != torch.strided:
             raise PandoError(f"parameter {name} has the layout {tensor.layout}: Pando trains dense parameters alone")
         if tensor.numel() == 0:
             raise PandoError(f"parameter {name} has no elements: remove it, or set requires_grad_(False)")
         self.index_by_id[id(tensor)] = len(self.entries)
-        self.entries.append(Entry(name, owner, attribute, PARAMETER))
+        self._add_entry(Entry(name, owner, attribute, PARAMETER))
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
         has_statistics = is_norm(owner)
@@ -122,8 +127,8 @@ class TensorTable:
             self.counts[owner] = Count(owner)
         for attribute, tensor in owner._buffers.items():
             if has_statistics and attribute in STATISTICS:
-                check_type(join_names(name, attribute), tensor)
-                self.entries.append(Entry(join_names(name, attribute), owner, attribute, STATISTIC, owner.momentum))
+                momentum = convert(float, f"momentum of {name}", owner.momentum)
+                self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, momentum))
             elif tensor is not None and not (has_statistics and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
@@ -137,16 +142,16 @@ class TensorTable:
         return [index for index, entry in enumerate(self.entries)
                 if entry.owner is module and entry.kind == STATISTIC]
 
-    def apply_groups(self, groups: Sequence[Dict[str, Any]], lr: float) -> None:
-        """Takes rates and decays from torch's parameter groups. `lr` is the optimizer's."""
+    def apply_groups(self, params: Iterable[Any], lr: float) -> None:
+        """Takes rates and decays from what torch's optimizers take as params. `lr` is the optimizer's."""
+        groups = list_groups(params)
         grouped = set()
         for number, group in enumerate(groups):
             unknown = set(group) - {"params", "lr", "weight_decay", "name"}
             if unknown:
                 raise PandoError(f"parameter group {number} sets {sorted(unknown)[0]}: a group has params, lr and "
                                  "weight_decay, and the optimizer's other values hold for all groups")
-            listed = group["params"]
-            for parameter in [listed] if isinstance(listed, torch.Tensor) else listed:
+            for parameter in group["params"]:
                 self._apply_group(number, group, parameter, lr, grouped)
         missing = [entry.name for _, entry in self.parameters if entry.name not in grouped]
         if groups and missing:
@@ -164,26 +169,35 @@ class TensorTable:
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
-        own = group.get("lr", lr)
+        lr = convert(float, "lr of the optimizer", lr)
+        own = convert(float, f"lr of parameter group {number}", group.get("lr", lr))
         if own != lr == 0:
             raise PandoError(f"parameter group {number} has lr {own}, and the optimizer has lr 0: give the optimizer "
                              "the highest rate")
         entry.lr_factor = own / lr if lr else 1.0
-        entry.weight_decay = group.get("weight_decay", JOB_DECAY)
+        decay = group.get("weight_decay", JOB_DECAY)
+        entry.weight_decay = convert(float, f"weight_decay of parameter group {number}", decay)
 
     def start(self) -> None:
         """At the start of the loop: what a program may change until then is read again, the rest is checked."""
         self._check_contents()
         for entry in self.entries:
-            check_type(entry.name, entry.tensor)
+            check_type(entry.label, entry.tensor)
         for constant in self.constants:  # a module that is moved to another device gets new buffers
             constant.tensor = getattr(constant.owner, constant.attribute)
             constant.version = constant.tensor._version
         self._check_overlaps()
 
     def _check_overlaps(self) -> None:
-        check_overlaps([*((entry.name, entry.tensor, True) for entry in self.entries),
-                        *((constant.name, constant.tensor, False) for constant in self.constants)])
+        """Raises PandoError if a tensor that is trained shares memory: the servers would update each alone."""
+        spans = [measure(entry.name, entry.tensor, True) for entry in self.entries]
+        spans += [measure(constant.name, constant.tensor, False) for constant in self.constants]
+        widest = ("", 0, 0, "", False)
+        for span in sorted(span for span in spans if span[1]):
+            if span[:1] == widest[:1] and span[1] < widest[2] and (span[4] or widest[4]):
+                raise PandoError(f"{' and '.join(sorted((widest[3], span[3])))} share memory. For tied weights give "
+                                 "both modules one nn.Parameter (a.weight = b.weight); otherwise clone() one")
+            widest = max(widest, span, key=lambda span: (span[0], span[2]))
 
     def check_unchanged(self) -> None:
         """Raises PandoError if training has changed a constant, or what is trained."""
@@ -204,20 +218,20 @@ class TensorTable:
     def _check_contents(self) -> None:
         """Raises PandoError if the module has other parameters than at join. Layers without any may be replaced."""
         if all(len(known) == len(now) and all(map(is_, known, now))
-               for known, now in ((known, list_contents(owner)) for owner, known in self._contents)):
+               for known, now in ((known, read_contents(owner)) for owner, known in self._contents)):
             return
-        new = [clean_name(name) for name, tensor in self.module.named_parameters() if id(tensor) not in self._known]
-        new += [join_names(clean_name(name), STATISTICS[0]) for name, owner in self.module.named_modules()
+        new = [name for name, tensor in self.module.named_parameters() if id(tensor) not in self._known]
+        new += [join_names(name, STATISTICS[0]) for name, owner in self.module.named_modules()
                 if is_norm(owner) and owner not in self.counts]
         new += [entry.name for index, entry in self.parameters
                 if self.index_by_id.get(id(entry.owner._parameters.get(entry.attribute))) != index]
-        new = list(dict.fromkeys(new))
+        new = list(dict.fromkeys(map(clean_name, new)))
         if new:
             verb = "was replaced" if new[0] in {entry.name for entry in self.entries} else "appeared"
             others = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
             raise PandoError(f"parameter {new[0]}{others} {verb} after pando.join, so that the run would not train it: "
                              "replace heads, call lazy layers once, and add layers and adapters before pando.join")
-        self._contents = read_contents(self.module)
+        self._contents = [(owner, read_contents(owner)) for owner in self.module.modules()]
 
     def describe_constants(self) -> List[str]:
         """Name and hash of each constant, so that a worker with other ones is refused."""
@@ -227,6 +241,22 @@ class TensorTable:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
         for count in self.counts.values():
             count.show(version)
+
+
+def list_groups(params: Iterable[Any]) -> List[Dict[str, Any]]:
+    """What torch's optimizers take, as groups of tensors: parameters, perhaps with their names, or groups."""
+    if isinstance(params, (torch.Tensor, dict, str)) or not isinstance(params, Iterable):
+        raise PandoError(f"params is a {type(params).__name__}: pass model.parameters(), or a list of groups")
+    items = list(params)
+    groups = []
+    for number, group in enumerate(items if not items or isinstance(items[0], dict) else [{"params": items}]):
+        listed = group.get("params") if isinstance(group, dict) else [group]
+        tensors = [item[1] if isinstance(item, tuple) else item
+                   for item in ([listed] if isinstance(listed, torch.Tensor) else listed or ())]
+        if listed is None or not all(isinstance(item, torch.Tensor) for item in tensors):
+            raise PandoError(f"parameter group {number} has no tensors: it is dict(params=model.parameters(), ...)")
+        groups.append({**group, "params": tensors})
+    return groups
 
 
 def check_module(name: str, module: nn.Module) -> None:
@@ -243,6 +273,17 @@ def check_module(name: str, module: nn.Module) -> None:
         raise PandoError(f"{where} has momentum=None, a mean over all steps: give a number, for instance 0.1")
 
 
+def measure(name: str, tensor: torch.Tensor, is_trained: bool) -> Tuple[str, int, int, str, bool]:
+    """Device, address, end, name, and whether it is trained. The address is 0 without memory to compare."""
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
+        return "", 0, 0, name, is_trained
+    count = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    if is_trained and count < tensor.numel():
+        raise PandoError(f"elements of {name} share memory: clone() what was expanded")
+    first = tensor.data_ptr()
+    return str(tensor.device), first, first + count * tensor.element_size(), name, is_trained
+
+
 def is_norm(module: nn.Module) -> bool:
     """Whether the module has running statistics."""
     return isinstance(module, _NormBase) and module.running_mean is not None
@@ -255,13 +296,9 @@ def check_type(name: str, tensor: torch.Tensor) -> None:
                          "For bfloat16 activations use torch.autocast in the loop")
 
 
-def list_contents(owner: nn.Module) -> List[Any]:
+def read_contents(owner: nn.Module) -> List[Any]:
     """The modules and parameters that this module holds itself."""
     return [*owner._modules.values(), *owner._parameters.values()]
-
-
-def read_contents(module: nn.Module) -> List[Tuple[nn.Module, List[Any]]]:
-    return [(owner, list_contents(owner)) for owner in module.modules()]
 
 
 def hash_tensor(tensor: torch.Tensor) -> str:

@@ -1,5 +1,5 @@
 """Finds writes through .data, which torch's version counters do not see."""
-from typing import Dict, List, Optional, Sequence
+from typing import Callable, Dict, Optional
 
 import torch
 
@@ -7,36 +7,35 @@ from ._exchange import Exchange
 from ._tensors import TensorTable
 
 ALWAYS = 2  # tensors that every block checks, the smallest
-FIRST, EVERY = 3, 100  # blocks that check all tensors: the first ones, and one in so many
+FIRST, EVERY = 3, 100  # blocks that check all tensors: the first 3, and one in 100
 
 
 class Writes:
-    """Sums of the bytes of parameters and gradients, at the two ends of the time in which they must not change.
+    """Sums of the bytes of parameters and gradients, at both ends of the time in which they must not change.
 
-    Parameters: from the end of a block to the next one's start, and at its end as the library holds them.
+    Parameters: from a block's end to the next one's start, and at its end, as the library holds them.
     Gradients: from when they leave to the block's end.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange):
         self._exchange = exchange
-        sizes = {index: entry.tensor.numel() for index, entry in table.parameters}
-        self._all = list(sizes)
-        self._few = sorted(sizes, key=sizes.__getitem__)[:ALWAYS]
+        self._all = [index for index, _ in table.parameters]
+        self._few = sorted(self._all, key=lambda index: table.entries[index].tensor.numel())[:ALWAYS]
         self._blocks = 0
-        self._checked: Sequence[int] = ()  # parameters that this block checks
+        self._checked = self._all  # parameters that this block checks
         self._left: Dict[int, torch.Tensor] = {}  # sums of the gradients that have left
         self._ended: Dict[int, torch.Tensor] = {}  # sums of the parameters at the last block's end
         self._serial = 0  # of the last block
 
     def begin(self) -> Optional[int]:
-        """Begins a block, before anything is loaded. The index of a parameter written to since the last one."""
-        ended, self._ended = self._ended, {}
+        """Before a block loads anything: the index of a parameter that was written to since the last one."""
         is_next = self._exchange.serial == self._serial + 1  # otherwise an evaluation has loaded another version
+        changed = self._find_difference(self._ended, self._sum) if is_next else None
         self._serial = self._exchange.serial
         self._checked = self._all if self._blocks < FIRST or self._blocks % EVERY == 0 else self._few
         self._blocks += 1
-        self._left.clear()
-        return find_difference(ended, [self._sum(index) for index in ended]) if is_next else None
+        self._left, self._ended = {}, {}
+        return changed
 
     def note(self, index: int, gradient: torch.Tensor) -> None:
         """This gradient leaves."""
@@ -45,19 +44,27 @@ class Writes:
 
     def find_gradient(self) -> Optional[int]:
         """At the block's end: the index of a parameter whose gradient was written to after it had left."""
-        grads = {index: self._exchange.entries[index].tensor.grad for index in self._left}
-        kept = {index: self._left[index] for index, grad in grads.items() if grad is not None}
-        return find_difference(kept, [sum_bytes(grads[index]) for index in kept])
+        kept = {index: left for index, left in self._left.items() if self._tensor(index).grad is not None}
+        return self._find_difference(kept, lambda index: sum_bytes(self._tensor(index).grad))
 
     def find_parameter(self) -> Optional[int]:
-        """At the block's end: the index of a parameter written to in it. Raises Abandoned."""
-        ended = {index: self._sum(index) for index in self._checked}
-        found = find_difference(ended, [sum_bytes(self._exchange.read(index)) for index in self._checked])
-        self._ended = ended
-        return found
+        """At the block's end: the index of a parameter that was written to in it. Raises Abandoned."""
+        self._ended = {index: self._sum(index) for index in self._checked}
+        return self._find_difference(self._ended, lambda index: sum_bytes(self._exchange.read(index)))
+
+    def _tensor(self, index: int) -> torch.Tensor:
+        return self._exchange.entries[index].tensor
 
     def _sum(self, index: int) -> torch.Tensor:
-        return sum_bytes(self._exchange.entries[index].tensor)
+        return sum_bytes(self._tensor(index))
+
+    @staticmethod
+    def _find_difference(sums: Dict[int, torch.Tensor], sum_now: Callable[[int], torch.Tensor]) -> Optional[int]:
+        """The first index whose sum differs. Waits for a GPU once."""
+        if not sums:
+            return None
+        pairs = zip(sums, torch.stack(list(sums.values())).tolist(), torch.stack(list(map(sum_now, sums))).tolist())
+        return next((index for index, first, second in pairs if first != second), None)
 
 
 def sum_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -67,11 +74,3 @@ def sum_bytes(tensor: torch.Tensor) -> torch.Tensor:
         words = words.clone()
     total = words[:len(words) // 2 * 2].view(torch.int64).sum()
     return total + words[-1] if len(words) % 2 else total
-
-
-def find_difference(sums: Dict[int, torch.Tensor], others: List[torch.Tensor]) -> Optional[int]:
-    """The first key whose sum differs. Waits for a GPU once."""
-    if not sums:
-        return None
-    pairs = zip(sums, torch.stack(list(sums.values())).tolist(), torch.stack(others).tolist())
-    return next((index for index, first, second in pairs if first != second), None)

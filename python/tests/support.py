@@ -76,7 +76,7 @@ class FakeCase(unittest.TestCase):
     def join(self, model, data=None, optimizer=None, **options):
         options = {"steps": 3, "global_batch": 8, "micro_batches": 4, **options}
         data = Points() if data is None else data
-        _run._has_joined = False  # each fake run is a script of its own
+        _run._has_joined = False  # each fake run stands for a script
         self.run_ = pando.join(model, data, optimizer or pando.SGD(lr=0.1, momentum=0.9), **options)
         return self.run_
 

@@ -95,10 +95,11 @@ class LoopErrorTest(FakeCase):
         class GradScaler:  # torch's own is off without a GPU
             def is_enabled(self):
                 return True
+        scalers = []
+
         def body(run, model, batch):
             scalers.append(GradScaler())
             train_step(run, model, batch)
-        scalers = []
         self.assert_fails("has a GradScaler", body)
         with self.assertRaisesRegex(pando.PandoError, "has a GradScaler"):
             next(self.join(make_mlp()).loader())
@@ -201,9 +202,10 @@ class LoopErrorTest(FakeCase):
                  ("0.weight", lambda p: p.grad.data.clamp_(-1e-9, 1e-9), {}, left),
                  ("2.bias", lambda p: p.grad.data.mul_(2), dict(at=9), left),
                  ("0.weight", lambda p: setattr(p.grad, "data", p.grad.data / 2), dict(at=9), left),
-                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9), "the memory of {} was replaced"),
+                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9),
+                  "the memory of parameter {} was replaced"),
                  ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9, is_inside=False),
-                  "the memory of {} was replaced"))
+                  "the memory of parameter {} was replaced"))
         for number, (name, change, options, message) in enumerate(cases):
             with self.subTest(number=number):
                 self.new_fake()
@@ -215,7 +217,7 @@ class LoopErrorTest(FakeCase):
                 values = nn.utils.parameters_to_vector(model.parameters())
                 nn.utils.vector_to_parameters(values * 0.5, model.parameters())
         self.new_fake()
-        self.assert_fails("the memory of 0.weight was replaced", halve, make, steps=6)
+        self.assert_fails("the memory of parameter 0.weight was replaced", halve, make, steps=6)
 
     def test_checks_of_writes_change_nothing(self):
         def make():
@@ -232,12 +234,12 @@ class LoopErrorTest(FakeCase):
     def test_other_types_after_join(self):
         def make():
             return nn.Sequential(nn.Linear(4, 600), nn.BatchNorm1d(600), nn.Linear(600, 3))
-        changes = (("0.weight is torch.float16", lambda model: model.half()),
-                   ("0.weight is torch.bfloat16", lambda model: model.bfloat16()),
-                   ("0.weight is torch.float64", lambda model: model.double()),
-                   ("2.bias is torch.float64", lambda model: setattr(
+        changes = (("parameter 0.weight is torch.float16", lambda model: model.half()),
+                   ("parameter 0.weight is torch.bfloat16", lambda model: model.bfloat16()),
+                   ("parameter 0.weight is torch.float64", lambda model: model.double()),
+                   ("parameter 2.bias is torch.float64", lambda model: setattr(
                        model[2].bias, "data", model[2].bias.data.double())),
-                   ("1.running_mean is torch.float64", lambda model: setattr(
+                   ("statistic 1.running_mean is torch.float64", lambda model: setattr(
                        model[1], "running_mean", model[1].running_mean.double())))
         for text, change in changes:
             for when in ("before", "between", "inside", "first"):
@@ -332,7 +334,8 @@ class LoopErrorTest(FakeCase):
 
     def test_micro_batch_weight(self):
         for weight, is_weighted, text in ((7.0, False, "go together"), (None, True, "go together"),
-                                          (-1.0, True, "weight=-1.: expected"), (float("nan"), True, "expected")):
+                                          (-1.0, True, "micro_batch is -1: expected"),
+                                          (float("nan"), True, "expected")):
             with self.subTest(weight=weight), self.assertRaisesRegex(pando.PandoError, text):
                 self.new_fake()
                 for _ in self.join(make_mlp(), weighted=is_weighted).loader():
@@ -366,8 +369,8 @@ class JoinErrorTest(FakeCase):
         rows = torch.zeros(6, 6)
         cases = (("0.weight and 3.weight", lambda m: setattr(m[3].weight, "data", m[0].weight.data.view(3, 8)[:, :6])),
                  ("3.weight and 4.weight", lambda m: setattr(m[4].weight, "data", m[3].weight.data[:, 3:])),
-                 ("3.weight and 3.old", lambda m: m[3].register_buffer("old", m[3].weight.data)),
-                 ("1.running_mean and 1.last", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
+                 ("3.old and 3.weight", lambda m: m[3].register_buffer("old", m[3].weight.data)),
+                 ("1.last and 1.running_mean", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
                  ("0.bias and 1.running_var", lambda m: setattr(m[1], "running_var", m[0].bias.data)),
                  ("3.bias and 4.bias", lambda m: (setattr(m[4].bias, "data", m[3].bias.data),
                                                   m[4].requires_grad_(False))),
@@ -384,9 +387,7 @@ class JoinErrorTest(FakeCase):
                     next(run.loader())
 
         def split(model):  # tensors beside each other in one memory, and one that two modules have
-            model[0].weight.data, model[3].weight.data = rows[:, :4], rows[:3]
-            model[3].weight.data = torch.zeros(3, 6)
-            model[0].bias.data = rows[:, 4]
+            model[0].bias.data, model[3].weight.data = rows[3], rows[:3]
             model[1].weight = model[0].bias
         self.train(lambda: tie(split))
 
@@ -419,6 +420,45 @@ class JoinErrorTest(FakeCase):
                                                             dict(params=model[0].weight)])
         self.assert_refused("no parameter of the module", model, params=[dict(params=make_mlp().parameters())])
         self.assert_refused("sets momentum", model, params=[dict(params=model.parameters(), momentum=0.5)])
+
+    def test_params_that_are_no_parameters(self):
+        model = make_mlp()
+        for text, params in (("params is a Parameter", model[0].weight), ("params is a dict", dict(params=[])),
+                             ("params is a int", 3), ("group 1 has no tensors", [dict(params=model.parameters()), 3]),
+                             ("group 0 has no tensors", [dict(lr=1)]), ("group 0 has no tensors", ["0.weight"]),
+                             ("and 1 others are in no group", model[3].parameters()),
+                             ("lr of parameter group 0 is 'high'", [dict(params=model.parameters(), lr="high")]),
+                             ("weight_decay of parameter group 0 is None",
+                              [dict(params=model.parameters(), weight_decay=None)])):
+            with self.subTest(text=text):
+                self.assert_refused(text, model, params=params)
+
+    def test_names_with_blanks(self):
+        self.assert_refused("'left arm.weight' has a blank", nn.ModuleDict({"left arm": nn.Linear(4, 3)}))
+        self.assert_refused(r"'1.a\\t.running_mean' has a blank", nn.Sequential(
+            nn.Linear(4, 3), nn.ModuleDict({"a\t": nn.BatchNorm1d(3, affine=False)})))
+
+    def test_arguments_of_other_types(self):
+        for name, value in (("global_batch", 8.5), ("global_batch", "8"), ("micro_batches", True), ("steps", None),
+                            ("steps", torch.tensor([1, 2])), ("seed", "one"), ("threads", 1.5), ("drop_last", "no"),
+                            ("clip_norm", "1.0"), ("clip_value", float("nan")), ("ema_decay", [0.9]),
+                            ("weighted", 2), ("exclude_bias_and_norm", None), ("evaluate_every_steps", 0.5),
+                            ("evaluate_every_epochs", "1"), ("early_stop_patience", float("inf"))):
+            with self.subTest(name=name, value=value):
+                self.assert_refused("either epochs or steps" if value is None and name == "steps" else
+                                    f"^{name} is .*: expected", **{name: value})
+        for text, optimizer, schedule in (("lr of SGD is '0.1'", pando.SGD("0.1"), None),
+                                          ("nesterov of SGD is 'yes'", pando.SGD(nesterov="yes"), None),
+                                          ("betas of Adam is None", pando.Adam(betas=(0.9, None)), None),
+                                          ("step_size of StepLR is 2.5", pando.SGD(), pando.StepLR(2.5)),
+                                          ("milestones of MultiStepLR is 1.5", pando.SGD(),
+                                           pando.MultiStepLR([1, 1.5]))):
+            with self.subTest(text=text):
+                self.assert_refused(text + ": expected", optimizer=optimizer, schedule=schedule)
+        with self.assertRaisesRegex(pando.PandoError, "num_workers is 1.5: expected a whole number"):
+            self.join(make_mlp()).loader(1.5)
+        with self.assertRaisesRegex(pando.PandoError, "the seed is 'one'"):
+            pando.seed("one")
 
     def test_late_calls(self):
         run = self.join(make_mlp())

@@ -3,8 +3,10 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from support import FakeCase, Points, make_mlp, nn, pando, torch, F
@@ -65,6 +67,24 @@ class DataTest(FakeCase):
         with mock.patch("pando_train._data.TRIES", 1), self.assertRaisesRegex(pando.PandoError, "died 1 times"):
             self.train(data=Dying(), num_workers=1)
         self.assertIn("need more memory", self.fake.failure)
+
+    def test_start_methods_that_import_the_script(self):
+        printed = set()
+        for method, guard in (("fork", []), ("spawn", ["guarded"]), ("forkserver", ["guarded"]), ("spawn", []),
+                              ("forkserver", [])):
+            with self.subTest(method=method, guard=guard):
+                script = str(Path(__file__).with_name("spawn_script.py"))
+                done = subprocess.run([sys.executable, script, method, self.folder, *guard], capture_output=True,
+                                      text=True, timeout=120, check=False)
+                if method == "fork" or guard:
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    printed.add(done.stdout)
+                else:
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn("PandoError: the processes that read samples end while they start", done.stderr)
+                    self.assertIn('    if __name__ == "__main__":\n        main()', done.stderr)
+                    self.assertIn("PandoError: pando.join was called in a process that reads samples", done.stderr)
+        self.assertEqual(len(printed), 1, printed)
 
     def test_samples_are_read_with_one_thread_everywhere(self):
         self.addCleanup(torch.set_flush_denormal, False)

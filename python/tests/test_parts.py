@@ -1,5 +1,6 @@
 """The parts without a run: job text, tensor table, weights, launch, library."""
 import ctypes
+import importlib.util
 import os
 import socket
 import stat
@@ -51,6 +52,25 @@ class JobTest(unittest.TestCase):
         self.assertIsInstance(job["optimizer"]["lr"], float)
         self.assertEqual(make_job(pando.SGD(0.1, 0.9, nesterov=True), pando.CosineAnnealingLR(1e-5))["schedule"],
                          {"type": "cosine", "min_lr": 1e-5, "warmup_steps": 0})
+
+    def test_scalars_of_other_libraries_are_numbers(self):
+        kinds = [torch.tensor]
+        if importlib.util.find_spec("numpy"):
+            import numpy
+            kinds += [numpy.array, lambda value: numpy.asarray(value)[()], lambda value: numpy.float32(value)]
+        for kind in kinds:
+            run = pando.join(make_mlp(), Points(), pando.SGD(kind(0.5), nesterov=kind(1)),
+                             schedule=pando.MultiStepLR([kind(2)], gamma=kind(0.25)), epochs=kind(2),
+                             global_batch=kind(8), micro_batches=kind(4), evaluate_every_steps=kind(2),
+                             clip_norm=kind(1), seed=kind(3), threads=kind(1), drop_last=kind(True),
+                             early_stop_patience=kind(2))
+            job = tomllib.loads(write_toml(run._sections))
+            self.assertEqual(job["train"], {"epochs": 2.0, "global_batch": 8, "micro_batches": 4, "seed": 3,
+                                            "last_batch": "drop", "weighted": False})
+            self.assertEqual((job["optimizer"]["lr"], job["optimizer"]["nesterov"]), (0.5, True))
+            self.assertEqual((job["schedule"]["milestones"], job["schedule"]["gamma"]), ([2], 0.25))
+            self.assertEqual(job["eval"], {"every_steps": 2, "early_stop_patience": 2})
+        pando.seed(kinds[-1](1))
 
     def test_options_that_are_none_are_left_out(self):
         job = make_job(pando.SGD(), **{"eval.every_steps": None, "train.seed": 2**63 - 1})
@@ -234,7 +254,10 @@ class LaunchTest(unittest.TestCase):
 
 FORKED = """
 import os
+import torch
 from pando_train._preload import fork_workers
+
+torch.set_num_threads(1)  # as join does
 
 class Keeper:  # the collector alone frees it
     def __init__(self):

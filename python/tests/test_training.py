@@ -339,6 +339,11 @@ class TrainingTest(FakeCase):
         with self.assertRaisesRegex(pando.PandoError, "has lr 0: give the optimizer the highest"):
             self.join(model, optimizer=pando.SGD(lr=0.0), params=[dict(params=model.parameters(), lr=0.1)])
         self.assertEqual((entries["3.bias"].lr_factor, entries["3.bias"].weight_decay), (1.0, 0.0))
+        for params in (model.parameters(), list(model.parameters()), model.named_parameters(), iter(model.parameters()),
+                       (dict(params=list(part.named_parameters()), name=name) for name, part in model.named_children()),
+                       [dict(params={parameter}) for parameter in model.parameters()]):
+            self.join(model, params=params)
+            self.assertEqual({entry.lr_factor for entry in self.run_.table.entries}, {1.0})
 
     def test_an_undefined_gradient_is_none(self):
         class First(torch.autograd.Function):
