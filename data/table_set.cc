@@ -350,9 +350,16 @@ std::vector<std::string> FeaturesText(const std::vector<Feature>& features) {
   return lines;
 }
 
-std::vector<std::string> NoticesFor(const std::vector<Feature>& features) {
+std::vector<std::string> NoticesFor(const std::vector<Feature>& features, size_t row_count) {
+  constexpr size_t kFewCategories = 20;
   std::vector<std::string> lines;
   for (const Feature& f : features) {
+    if (f.categories.size() > kFewCategories && f.categories.size() > row_count / 2) {
+      lines.push_back(fmt::format(
+          "column {}: {} different texts in {} training rows, each an input of the network; most "
+          "are in one row only, so that it learns little from them (data.columns)",
+          f.name, f.categories.size(), row_count));
+    }
     if (!f.is_constant) continue;
     lines.push_back(fmt::format(
         "column {}: constant in the training rows except for rounding (mean {}, deviation "
@@ -388,7 +395,7 @@ class TableSet final : public DataSet {
         train_(std::move(train)),
         test_(std::move(test)),
         remarks_(FeaturesText(features)),
-        notices_(NoticesFor(features)) {
+        notices_(NoticesFor(features, train_.labels.size())) {
     for (const Rows* split : {&train_, &test_}) {
       PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
     }

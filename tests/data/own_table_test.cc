@@ -232,6 +232,22 @@ TEST_CASE("a missing text is a category or an error, and a missing class an erro
   table.CheckError({"column 'x' holds no number in any training row", "data.columns"});
 }
 
+TEST_CASE("a label that says that it is missing is an error that names the line") {
+  const TwoFiles table;
+  for (const char* missing : {"nan", "NaN", "NA", "?", "null", "NULL", "None", "N/A", "<NA>",
+                              "#N/A", "\u00a0nan", "NaT"}) {
+    table.WriteBoth(fmt::format("x,label\n1,a\n2,b\n3,{}\n4,a\n", missing));
+    table.CheckError(
+        {"train.csv: line 4: column 'label' holds '", "expected a class", "give it another one"});
+  }
+  for (const char* name : {"none", "Null", "no", "unknown", "-", "0"}) {  // these are classes
+    table.WriteBoth(fmt::format("x,label\n1,a\n2,b\n3,{}\n4,a\n", name));
+    const auto data = table.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->class_count() == 3);
+  }
+}
+
 // ---- other notations and encodings --------------------------------------------------------------
 
 TEST_CASE("another separator is named, with what to do") {
@@ -313,11 +329,45 @@ TEST_CASE("a missing header is named") {
 
 TEST_CASE("numbers in another notation are never categories") {
   const TwoFiles table;
-  for (const char* word : {"1,475",     "31,745",      "1.234.567", "1.234,5",         "1 475",
-                           "1'475.25",  "0,5",         "-0,25",     "1,5e3",           "12%",
-                           "12.5 %",    "$5",          "€1,475",    "\u22121.5",       "1\u00a0475",
-                           "12,34,567", "-1,23,456.5", "5 €",       "1.234,50\u00a0€", "1.5D-03",
-                           "(1,475)",   "(1.5)"}) {
+  for (const char* word : {"1,475",
+                           "31,745",
+                           "1.234.567",
+                           "1.234,5",
+                           "1 475",
+                           "1'475.25",
+                           "0,5",
+                           "-0,25",
+                           "1,5e3",
+                           "12%",
+                           "12.5 %",
+                           "$5",
+                           "€1,475",
+                           "\u22121.5",
+                           "1\u00a0475",
+                           "12,34,567",
+                           "-1,23,456.5",
+                           "5 €",
+                           "1.234,50\u00a0€",
+                           "1.5D-03",
+                           "(1,475)",
+                           "(1.5)",
+                           "$-5",
+                           "-$5.25",
+                           "₹1,475",
+                           "5-",
+                           "- 5",
+                           "5 ‰",
+                           "1\u2009475",
+                           "1\u2007475.5",
+                           "1\ufeff5",
+                           "1\u200b.5",
+                           "１.５",
+                           "٣٫٥",
+                           "\u20131.5",
+                           "'0.5",
+                           "“0.5”",
+                           "5\u2009%",
+                           "1·5"}) {
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     table.CheckError({"train.csv: line 2: column 'u' holds '" + std::string(word) + "'",
                       "it looks like a number"});
@@ -333,6 +383,93 @@ TEST_CASE("numbers in another notation are never categories") {
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     CHECK(table.Open().ok());
   }
+}
+
+// Fields behind a blank, quote or mark that people do not see.
+TEST_CASE("blanks and invisible characters around a field are not part of it") {
+  const TwoFiles table;
+  const auto column = [&](const char* before, const char* behind) {
+    table.WriteBoth(fmt::format("{0}x,y{1},label\n{0}-1.5{1},{0}Bonn{1},{0}a{1}\n0.5,Bonn,b\n",
+                                before, behind));
+    auto data = table.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    return std::move(*data);
+  };
+  const auto plain = column("", "");
+  CHECK(plain->facts().preprocessing.columns == std::vector<std::string>{"x", "y=Bonn"});
+  for (const char* blank : {"\u00a0", "\ufeff", "\u2009", "\u200b", "\u202f", "\u3000", "\u2060",
+                            "\t", " \u00a0 ", "\u200e\u2007", "\v", "\u00ad"}) {
+    for (const auto& data : {column(blank, ""), column("", blank), column(blank, blank)}) {
+      CHECK(data->fingerprint() == plain->fingerprint());
+      CHECK(data->facts().preprocessing.columns == plain->facts().preprocessing.columns);
+    }
+  }
+}
+
+TEST_CASE("a column of numbers with units is no category, and a column of names is one") {
+  TwoFiles table;
+  const auto open = [&](const char* before, const char* behind, double scale, size_t numbers) {
+    table.WriteColumn(Column([&](size_t i) {
+      return fmt::format("\"{}{}{}\"", before, scale * static_cast<double>(i % numbers), behind);
+    }));
+    return table.Open();
+  };
+  for (const auto& [before, behind] :
+       std::vector<std::pair<const char*, const char*>>{{"", " kg"},
+                                                        {"", "cm"},
+                                                        {"", "\u00a0°C"},
+                                                        {"", " kg/m2"},
+                                                        {"", " m²"},
+                                                        {"USD ", ""},
+                                                        {"EUR", ""},
+                                                        {"US$", ""},
+                                                        {"~", ""},
+                                                        {"< ", ""},
+                                                        {"", " months"},
+                                                        {"Rs. ", "/-"},
+                                                        {"", "k"},
+                                                        {"ca. ", " l"},
+                                                        {"(", " €)"}}) {
+    CAPTURE(before);
+    CAPTURE(behind);
+    for (const double scale : {1.0, 0.25, -0.5, 1e-6}) {
+      const Status status = open(before, behind, scale, 40).status();
+      CheckMessage(status, StatusCode::kCorrupt,
+                   {"train.csv: line ", "column 'x' holds '", "look"});
+    }
+  }
+  for (const auto& [before, behind] :
+       std::vector<std::pair<const char*, const char*>>{{"zone ", ""},
+                                                        {"A", ""},
+                                                        {"#", ""},
+                                                        {"", "th"},
+                                                        {"", ":30"},
+                                                        {"", "-2020"},
+                                                        {"T-", ""},
+                                                        {"n", " kg"},
+                                                        {"192.168.0.", ""},
+                                                        {"item_", "_b"},
+                                                        {"№ ", ""},
+                                                        {"", "/64"}}) {
+    CAPTURE(before);
+    CAPTURE(behind);
+    const auto data = open(before, behind, 1, 40);
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->shape().channels == 41);
+    CHECK((*data)->notices().size() == 1);  // 40 texts in 60 rows
+  }
+  for (const auto& [behind, numbers] :
+       std::vector<std::pair<const char*, size_t>>{{" months", 2}, {" rooms", 9}, {"am", 12}}) {
+    const auto data = open("", behind, 1, numbers);
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->notices().empty());
+  }
+  // Two units, and a few words among them.
+  table.WriteColumn(Column([](size_t i) {
+    return i % 9 == 5 ? "unknown" : fmt::format("{}.5 {}", i, i % 2 == 0 ? "kg" : "g");
+  }));
+  table.CheckError({"line 2: column 'x' holds '0.5 kg', and 53 of 60 values are like it",
+                    "numbers with a unit", "a letter in front"});
 }
 
 TEST_CASE("a column of which most values look like numbers is no category") {
