@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -65,14 +66,18 @@ Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
 }
 
 // A scheduler that a user restarts continues its run.
-Result<RunFolder> MakeFolder(const SchedulerOptions& options, Job* job) {
+Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args, Job* job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
   Job begun = *job;
   TakeInitHash(&begun);
   const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
   if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {
     *job = begun;
-    if (options.args.is_resumed) return RunFolder::Reopen(*job);
+    if (options.args.is_resumed) {
+      args.run_dir = job->run_dir;
+      PANDO_RETURN_IF_ERROR(CheckNoMemberAnswers(args));
+      return RunFolder::Reopen(*job);
+    }
     Say("pando: continuing the run in {} with the servers and workers that are left; if none "
         "is, start the scheduler with --resume\n",
         job->run_dir);
@@ -103,7 +108,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
   if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, &job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, args, &job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
             .file = folder.LogPath("scheduler")});
@@ -212,8 +217,23 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
       fmt::format("the run in {} has not ended yet; raise --timeout to wait longer", run_dir));
 }
 
+// Whether the run in the folder is completed, and only scripts go on after their loop. Asks the
+// process that waits for them to end them.
+bool StopScripts(const std::string& run_dir) {
+  const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
+  if (run_dir.empty() || !summary.ok() || summary->status != kStatusCompleted) return false;
+  const std::optional<pid_t> holder = RunLock::FindHolder(run_dir);
+  if (!holder || kill(*holder, SIGINT) != 0) return false;
+  Say("the run is completed; ending the scripts that go on after their loop\n");
+  return true;
+}
+
 // Shows each thing that the scheduler says until it has done it.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
+  if (kind == CommandKind::kStop && StopScripts(options.run.run_dir)) {
+    const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
+    return AwaitEnd(options.run.run_dir, SteadyNow() + timeout);
+  }
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kAdmin));
   ZmqContext context(std::move(keys));

@@ -72,11 +72,16 @@ Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& re
 }
 
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words) {
-  for (std::string& word : words) {
-    const bool is_path = word.ends_with(".py") || word.find('/') != std::string::npos;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].starts_with("-") ? words[i].find('=') : std::string::npos;
+    const size_t at = equals == std::string::npos ? 0 : equals + 1;  // of "--data=FILE" the file
+    const std::string path = words[i].substr(at);
     std::error_code ignored;
-    if (is_path && fs::exists(word, ignored)) word = fs::absolute(word, ignored).string();
-    if (is_path) break;
+    const bool is_name = path.find('/') == std::string::npos;  // of a program in PATH, a choice ...
+    const bool is_file =
+        is_name ? (i > 0 || path.ends_with(".py")) && fs::is_regular_file(path, ignored)
+                : fs::exists(path, ignored);
+    if (is_file) words[i].replace(at, std::string::npos, fs::absolute(path, ignored).string());
   }
   return words;
 }

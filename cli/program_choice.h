@@ -13,7 +13,7 @@ namespace pando {
 // there are both, or the first one is a flag that the subcommand does not have.
 Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& rest,
                                               const std::vector<std::string>& tail);
-// The words with the script's path made absolute: a run may be resumed from another folder.
+// The words with the paths of what exists made absolute: a run may be resumed from another folder.
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words);
 // "train.py" runs with python3, and other names are looked up in PATH. The environment gets
 // PANDO_LIBRARY (libpando_worker.so), PANDO_PROGRAM (this one), and in PYTHONPATH, behind what it

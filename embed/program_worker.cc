@@ -14,6 +14,7 @@
 
 #include "common/atomic_file.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "node/log.h"
@@ -30,6 +31,8 @@ std::string FindDifference(const Job& here, const Job& run) {
   for (const JobKey& key : JobKeys()) {
     if (!IsIdentityKey(key) || key.name == "model.init_hash" || key.name == "model.tensors")
       continue;
+    if (key.name == "model.constants" && here.constants != run.constants)
+      return ConstantDifference(here, run);
     const std::string ours = JobValueToml(key.get(here)), theirs = JobValueToml(key.get(run));
     if (ours != theirs)
       return fmt::format("{} is {} here, and {} in the run", key.name, ours, theirs);
@@ -232,7 +235,7 @@ Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership)
                         .news = news_,
                         .host_lines = *host_lines_,
                         .buffers = buffers_,
-                        .ready = {.kind = options_.kind},
+                        .ready = {.kind = options_.kind, .probe_hash = Hash64(options_.kind)},
                         .timeline = timeline.get(),
                         .protocol = timeline.OpenTrack("protocol"),
                         .stop = &close_});

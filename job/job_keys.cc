@@ -152,6 +152,10 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::tensors>(), "model.tensors", "", "",
      "of an external model: its tensors, as \"conv1.weight [64,3,7,7]\"; filled in when it is "
      "declared"},
+    {At<&Job::constants>(), "model.constants", "", "",
+     "of an external model: the frozen parameters and buffers, as \"embed.weight "
+     "1f2e3d4c5b6a7988\" "
+     "(name and hash of the values); filled in when it is declared"},
     {At<&Job::program>(), "model.program", "", "", "of an external model: its name in the program"},
     {Among<&Job::dataset>(WithExternal(DataSetNames())), "data.name", "--dataset", "",
      "the data set; external: that of a program"},

@@ -14,6 +14,7 @@
 
 #include "common/descriptor.h"
 #include "net/socket_address.h"
+#include "net/zmq/zmq_socket.h"
 
 namespace pando {
 namespace {
@@ -119,7 +120,7 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
   return endpoint.ToString();
 }
 
-std::string ReasonOfSilence(const std::string& endpoint, bool has_keys) {
+std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys) {
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
   const Result<std::string> address = FindAddress(*parsed);
@@ -131,17 +132,20 @@ std::string ReasonOfSilence(const std::string& endpoint, bool has_keys) {
                        std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
   }
   const std::string mechanism = MechanismAt(connection);
-  if (mechanism == "CURVE" && !has_keys)
+  if (mechanism == "CURVE" && keys.are_none())
     return "the scheduler there has keys: give --keys FOLDER, or PANDO_KEYS";
-  if (mechanism == "CURVE") return "the scheduler there does not accept these keys";
-  if (mechanism == "NULL" && has_keys)
+  if (mechanism == "CURVE")
+    return AreKeysAccepted(fmt::format("tcp://{}:{}", Bracketed(*address), parsed->port), keys)
+               ? ""
+               : "the scheduler there does not accept these keys";
+  if (mechanism == "NULL" && !keys.are_none())
     return "the scheduler there has no keys, and this process has: start it with the same --keys";
   return "";
 }
 
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise,
-                           bool has_keys) {
-  const std::string reason = ReasonOfSilence(endpoint, has_keys);
+                           const Keys& keys) {
+  const std::string reason = ReasonOfSilence(endpoint, keys);
   return reason.empty() ? otherwise : fmt::format("{}: {}", reason, otherwise);
 }
 

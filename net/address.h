@@ -6,6 +6,7 @@
 
 #include "common/endpoint.h"
 #include "common/status.h"
+#include "net/zmq/keys.h"
 
 namespace pando {
 
@@ -38,14 +39,14 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer);
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
 
 // Why no connection to the endpoint can be made: "the host 'x' has no address (...): check its
-// name", "127.0.0.1:4123 refuses connections"; or why a process with or without keys is not
-// answered there. Empty where neither is so.  Blocks while the name is looked up, and for at most
-// two seconds more.
-std::string ReasonOfSilence(const std::string& endpoint, bool has_keys = false);
+// name", "127.0.0.1:4123 refuses connections"; or why a process with these keys, or without any, is
+// not answered there. Empty where neither is so.  Blocks while the name is looked up, and for at
+// most three seconds more.
+std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys = {});
 
 // What to look at if no process answers at the endpoint: the reason, if there is one, and
 // `otherwise`.  Blocks as long.
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise,
-                           bool has_keys = false);
+                           const Keys& keys = {});
 
 }  // namespace pando

@@ -110,7 +110,7 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
       return std::get<StatusReport>(*std::move(answer)).json;
   }
   return Unavailable(fmt::format("no scheduler answered at {}{}: {}", endpoint, last_warning,
-                                 ExplainSilence(endpoint, next, context.has_keys())));
+                                 ExplainSilence(endpoint, next, context.keys())));
 }
 
 Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpoint,
@@ -138,7 +138,7 @@ Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpo
   if (said.empty()) {
     return Unavailable(
         fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint, seconds,
-                    ExplainSilence(endpoint, patience.after_silence, context.has_keys())));
+                    ExplainSilence(endpoint, patience.after_silence, context.keys())));
   }
   return Unavailable(fmt::format("not done within {:g} s (the scheduler continues): {}; {}",
                                  seconds, said, patience.after_slowness));

@@ -33,6 +33,11 @@ std::string LastLineIn(std::string_view text) {
 
 }  // namespace
 
+OwnLog::OwnLog(int fd) : fd_(fd) {
+  struct stat file {};
+  if (fstat(fd, &file) == 0) read_size_ = static_cast<uint64_t>(file.st_size);
+}
+
 // Standard error is open for writing alone, so the file is opened again.
 const std::string& OwnLog::LastLine() {
   struct stat file {};

@@ -26,11 +26,11 @@ struct HeartbeatState {
   Transport::LineCounts lines = {};     // of dialed connections
 };
 
-// OwnLog reads the last line that was written to a descriptor, if that is a file: this process's
-// standard error.
+// OwnLog reads the last line that was written to a descriptor since it exists, if that is a file:
+// this process's standard error. What came before is of another time: why it could not join yet.
 class OwnLog {
  public:
-  explicit OwnLog(int fd = STDERR_FILENO) : fd_(fd) {}
+  explicit OwnLog(int fd = STDERR_FILENO);
   // At most kLogLineBytesMax bytes, on one line; empty if there is none. Reads what is new.
   const std::string& LastLine();
 

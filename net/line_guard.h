@@ -27,6 +27,7 @@ class LineGuard {
   // Of this process life; empty without keys.
   const std::string& public_key() const { return context_.own_keys().public_key; }
   bool has_keys() const { return context_.has_keys(); }
+  const Keys& keys() const { return context_.keys(); }
 
   // From now on tcp connections other than to the scheduler are in clear text (run.encrypt).
   // Returns false if they are already, or there are no keys.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -11,8 +12,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -45,6 +48,8 @@ constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
 constexpr std::chrono::seconds kEndPatience{10};
 // For servers and workers to leave once the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
+// How often a script is started again after the run, if signals end it.
+constexpr uint32_t kLateStartsMax = 3;
 
 Status CheckSocketPath(const std::string& endpoint) {
   if (ParseEndpoint(endpoint).ok()) return Status();
@@ -91,6 +96,13 @@ bool IsDeath(const ProcessExit& exit) {
   return exit.signal != 0 || exit.exit_code == kExitUnreached;
 }
 
+// A worker's program. Its script goes on after the run.
+struct Script {
+  ProcessSpec spec;
+  bool has_ended = false;    // by itself
+  uint32_t late_starts = 0;  // after the run, for what follows the loop
+};
+
 // Owns: every process of the run. Threads: the link's, beside its own.
 class LocalRun {
  public:
@@ -122,7 +134,10 @@ class LocalRun {
   void BringChaos();
   void CheckPrograms();
   void Stop();
+  void AwaitScripts();
+  Status RestartScripts();
   void OnExit(const ProcessExit& exit);
+  void OnScript(const ProcessExit& exit, Script& script);
   bool MayRestart(const ProcessExit& exit) const;
   static void OnRestart(const ProcessExit& exit);
   const ProcessExit* RootCause() const;
@@ -157,7 +172,9 @@ class LocalRun {
   std::optional<Status> failure_;
   std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
   RepeatedDeaths deaths_;
-  uint32_t programs_left_ = 0;                                // programs that exited with 0
+  std::map<std::string, Script> scripts_;    // by the worker's name; none if workers compute
+  bool are_scripts_cut_ = false;             // on request
+  std::optional<ProcessExit> late_failure_;  // the first end of a script that is not clean
   Clock::time_point deserted_at_ = Clock::time_point::max();  // none is left, and none comes back
   Supervisor supervisor_;
 };
@@ -308,8 +325,10 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
       .variables = KeysVariables(keys_)};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
-  if (role == Role::kWorker && IsExternal(args_.job))
+  if (role == Role::kWorker && IsExternal(args_.job)) {
     RunProgram(args_.worker, endpoint_, rank, &spec);
+    scripts_[name].spec = spec;
+  }
   return supervisor_.Start(spec, role);
 }
 
@@ -349,14 +368,24 @@ void LocalRun::BringChaos() {
 }
 
 void LocalRun::OnExit(const ProcessExit& exit) {
-  if (link_) deaths_.OnExit(exit, *link_);
+  if (link_ && !exit.stop) deaths_.OnExit(exit, *link_);
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
-  if (exit.spec.name.starts_with("worker-") && exit.is_clean()) ++programs_left_;
-  if (IsExternal(args_.job) && programs_left_ == args_.job.workers)
-    deserted_at_ = Clock::now() + kEndPatience;
-  if (IsGroup() && !is_scheduler && !exit.is_clean() && !is_stopping_ && !lost_worker_)
+  if (const auto it = scripts_.find(exit.spec.name); it != scripts_.end())
+    OnScript(exit, it->second);
+  if (IsGroup() && !is_scheduler && !exit.is_clean() && !exit.stop && !is_stopping_ &&
+      !lost_worker_)
     lost_worker_ = exit;
+}
+
+void LocalRun::OnScript(const ProcessExit& exit, Script& script) {
+  const bool is_late = exit.is_late_failure() || script.late_starts > 0;
+  const bool is_over = exit.signal == 0 || script.late_starts == kLateStartsMax;
+  if (is_late && is_over && !exit.is_clean() && !late_failure_ && !shutdown_.first_signal())
+    late_failure_ = exit;
+  script.has_ended |= exit.is_clean() || (is_late && is_over);
+  const auto has_ended = [](const auto& entry) { return entry.second.has_ended; };
+  if (std::ranges::all_of(scripts_, has_ended)) deserted_at_ = Clock::now() + kEndPatience;
 }
 
 // An exit code is a decision of the process: it would decide the same again, or the scheduler has
@@ -386,6 +415,7 @@ void LocalRun::Stop() {
   supervisor_.Retire();
   if (has_ended_well) {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kLeaveGrace);
+    if (IsExternal(args_.job) && args_.attach_file.empty()) AwaitScripts();
   } else {
     // The scheduler tells the others: told directly, they would look to it like the culprits.
     if (supervisor_.Running().contains(kScheduler)) {
@@ -398,6 +428,50 @@ void LocalRun::Stop() {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
   }
   supervisor_.KillAll();
+}
+
+// The run is completed. Its scripts test, save and plot for as long as they like.
+void LocalRun::AwaitScripts() {
+  // `pando stop` asks the holder of the lock to end them.
+  const Result<RunLock> lock = RunLock::Acquire(folder_.path());
+  bool has_told = false;
+  while (!shutdown_.first_signal()) {
+    if (Status status = RestartScripts(); !status.ok()) Say("pando: {}\n", status.message());
+    if (supervisor_.running_count() == 0) return;
+    if (!std::exchange(has_told, true))
+      Say("pando: the run is completed; waiting for the scripts of {}, which go on after their "
+          "loop "
+          "(Ctrl-C or pando stop {} ends them)\n",
+          fmt::join(supervisor_.Running(), ", "), folder_.path());
+    supervisor_.Wait(Clock::time_point::max(), std::array{shutdown_.fd()});
+    shutdown_.Take();
+  }
+  Say("pando: ending the scripts; the run is completed, and its weights are in {}\n",
+      folder_.path());
+  are_scripts_cut_ = true;
+  supervisor_.SignalAll(SIGINT);
+  supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
+}
+
+// A process that hangs in leaving is ended. A script that has been killed, or that did not see the
+// end of the run, is started again with the run's final weights, for what follows its loop.
+Status LocalRun::RestartScripts() {
+  const std::set<std::string> left = supervisor_.RunningAfterEnd();
+  for (const std::string& name : supervisor_.Running()) {
+    const auto it = scripts_.find(name);
+    const bool is_late = it != scripts_.end() && it->second.late_starts > 0;
+    if (!left.contains(name) && !is_late) supervisor_.Signal(name, SIGKILL);
+  }
+  for (auto& [name, script] : scripts_) {
+    while (!left.contains(name) && script.late_starts == 0 && supervisor_.Running().contains(name))
+      supervisor_.Wait(Clock::time_point::max());
+    if (script.has_ended || supervisor_.Running().contains(name)) continue;
+    if (++script.late_starts == 1)
+      script.spec.variables.push_back("PANDO_COMPLETED_RUN=" +
+                                      std::filesystem::absolute(folder_.path()).string());
+    PANDO_RETURN_IF_ERROR(supervisor_.Start(script.spec, Role::kWorker));
+  }
+  return Status();
 }
 
 // The process that ended the run by its own end, and not because it was asked to.
@@ -481,8 +555,18 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   return Write(summary, is_of_run ? root_cause.exit_code : kExitFailed);
 }
 
-// The weights are valid. Chaos that did not happen is a separate error.
+// The weights are valid. Chaos that did not happen is a separate error, and so is what a script did
+// after its loop.
 int LocalRun::ConcludeCompleted() const {
+  if (late_failure_) {
+    Say("\n{}pando: the run is completed, and its weights are in {}; after its loop the script of "
+        "{} "
+        "ended with {}\n",
+        RootCauseText(*late_failure_), folder_.path(), late_failure_->spec.title,
+        ExitText(*late_failure_));
+    return late_failure_->signal == 0 ? late_failure_->exit_code : kExitFailed;
+  }
+  if (are_scripts_cut_) return kExitInterrupted;
   const std::vector<std::string> unmet = chaos_.schedule.Unmet();
   for (const std::string& entry : unmet) {
     Say("pando: --chaos '{}' never came due: the run had ended before\n", entry);

@@ -14,11 +14,13 @@
 #include <tuple>
 
 #include "common/clock.h"
+#include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/mailbox.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/address.h"
+#include "node/leave_notices.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -73,10 +75,10 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   Micros note_at = start + kWaitingNoteFirst;
   // Found on other threads: a name's lookup may outlast the wait.
   const auto reasons = std::make_shared<Mailbox<std::string>>();
-  const bool has_keys = !keyed.public_key.empty();
+  const Keys& keys = transport.guard().keys();
   const auto look_for_reason = [&] {
-    std::thread([reasons, scheduler_endpoint, has_keys] {
-      std::ignore = reasons->Push(ReasonOfSilence(scheduler_endpoint, has_keys));
+    std::thread([reasons, scheduler_endpoint, keys] {
+      std::ignore = reasons->Push(ReasonOfSilence(scheduler_endpoint, keys));
     }).detach();
   };
   std::string reason;
@@ -107,7 +109,7 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                                  ExplainSilence(scheduler_endpoint,
                                                 "is it running there, and is --join the "
                                                 "endpoint that it printed?",
-                                                has_keys)));
+                                                keys)));
 }
 
 HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
@@ -151,9 +153,26 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
     spdlog::warn("joining again: {}", stop.text);
     return MembershipEnd::kGivenUp;
   }
+  if (!refusal) SendLeaveNotice(stop);
+  if (!refusal && stop.reason == StopReason::kFailed) {
+    spdlog::error("the run has failed: {}", stop.text);
+    return MembershipEnd::kFailed;
+  }
   spdlog::info("{}: {}", stop.reason == StopReason::kDrained ? "left" : "the run has ended",
                stop.text);
   return MembershipEnd::kStopped;
+}
+
+std::optional<int> ExitCodeAfter(MembershipEnd end) {
+  switch (end) {
+    case MembershipEnd::kStopped:
+      return kExitCompleted;
+    case MembershipEnd::kFailed:
+      return kExitFailed;
+    case MembershipEnd::kGivenUp:
+      break;
+  }
+  return std::nullopt;
 }
 
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
@@ -268,11 +287,9 @@ void NodeWatch::LookAtScheduler(Micros now) {
 // The summary is written when the run ends, and removed when it goes on.
 void NodeWatch::LookAtFolder(Micros now) {
   if (folder_look_ && folder_look_->is_done) {
-    const std::string end = folder_look_->end;
+    stop_ = folder_look_->end;
     folder_look_.reset();
-    if (end.empty()) return;
-    spdlog::info("the run has ended ({}), as its folder says", end);
-    verdict_ = MembershipEnd::kStopped;
+    if (stop_) verdict_ = ConcludeMembership(*stop_, std::nullopt, /*is_leaving=*/false);
   } else if (!folder_look_ && now >= folder_at_) {
     folder_at_ = now + kFolderInterval;
     folder_look_ = std::make_shared<FolderLook>();
@@ -285,7 +302,13 @@ void NodeWatch::LookAtFolder(Micros now) {
 
 void NodeWatch::Read(const std::string& run_dir, const std::string& run_id, FolderLook& look) {
   const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
-  if (summary.ok() && summary->run_id == run_id) look.end = summary->status;
+  if (summary.ok() && summary->run_id == run_id) {
+    const StopReason reason = summary->status == kStatusCompleted ? StopReason::kCompleted
+                              : summary->status == kStatusFailed  ? StopReason::kFailed
+                                                                  : StopReason::kInterrupted;
+    look.end = Stop{reason, fmt::format("{}, as {} says{}{}", summary->status, run_dir,
+                                        summary->failure.empty() ? "" : ": ", summary->failure)};
+  }
   look.is_done = true;
 }
 

@@ -47,10 +47,14 @@ Register DescribeProcess(Role role, uint32_t wanted_rank);
 // How a membership ended, where nothing went wrong on this side.
 enum class MembershipEnd {
   kStopped,  // the scheduler said so
+  kFailed,   // the scheduler said so: the run has failed
   kGivenUp,  // the scheduler took this incarnation for dead: the process may join as another one
 };
 
-// And what the log says of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
+// The exit code of a process whose membership ended so; none: it joins again.
+std::optional<int> ExitCodeAfter(MembershipEnd end);
+
+// And what the log and this process's supervisor learn of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
 // where this process does not fit.
 Result<MembershipEnd> ConcludeMembership(const Stop& stop,
                                          const std::optional<RefusalKind>& refusal,
@@ -102,6 +106,8 @@ class NodeWatch {
   LocalEvents Source();
   // How the membership ended without the scheduler's word; none while it goes on.
   const std::optional<Result<MembershipEnd>>& verdict() const { return verdict_; }
+  // How the run has ended, as its folder says.
+  const std::optional<Stop>& stop() const { return stop_; }
   bool is_leaving() const { return leaving_since_.has_value(); }
 
  private:
@@ -112,7 +118,7 @@ class NodeWatch {
   // Reading may take long, on a folder of the network: a thread does it.
   struct FolderLook {
     std::atomic<bool> is_done = false;
-    std::string end;  // how the run has ended; empty: it has not, as far as the folder says
+    std::optional<Stop> end;  // how the run has ended; none: it has not, as far as the folder says
   };
   static void Read(const std::string& run_dir, const std::string& run_id, FolderLook& look);
 
@@ -124,6 +130,7 @@ class NodeWatch {
   bool is_alone_ = false;  // the scheduler's silence has been noted
   std::shared_ptr<FolderLook> folder_look_;
   Micros folder_at_{0};  // when to look into the run's folder again
+  std::optional<Stop> stop_;
   std::optional<Result<MembershipEnd>> verdict_;
 };
 

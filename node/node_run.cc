@@ -52,6 +52,7 @@ class NodeRun {
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
   std::string LogPath(const std::string& name) const;
   void AwaitEnd();
+  int Conclude(bool was_cut_short) const;
   void WaitOnce(std::span<const int> fds);
   void Drain();
   void OnExit(const ProcessExit& exit);
@@ -63,7 +64,9 @@ class NodeRun {
   ShutdownSignal shutdown_;
   ServiceNotice service_;
   SchedulerLink link_;
-  bool has_one_left_ = false;  // in order: the run is over, or was for that one
+  bool has_one_left_ = false;                // in order: the run is over, or was for that one
+  std::string failure_;                      // of the run, as a process has heard
+  std::optional<ProcessExit> late_failure_;  // of a script's own work after the run, the first
   RepeatedDeaths deaths_;
   std::optional<Clock::time_point> unreached_since_;
   Clock::time_point unreached_at_;
@@ -84,13 +87,26 @@ int NodeRun::Run() {
   const bool was_cut_short = supervisor_.running_count() > 0;
   supervisor_.KillAll();
   if (!status.ok()) spdlog::error("{}", status.message());
-  if (!status.ok()) return ExitCodeFor(status);
+  return status.ok() ? Conclude(is_asked && was_cut_short) : ExitCodeFor(status);
+}
+
+int NodeRun::Conclude(bool was_cut_short) const {
   if (supervisor_.root_cause()) {
     Say("\n{}", RootCauseText(*supervisor_.root_cause()));
     const bool is_unreached = supervisor_.root_cause()->exit_code == kExitUnreached;
     return is_unreached ? kExitUnreached : kExitFailed;
   }
-  if (is_asked && was_cut_short) return kExitInterrupted;
+  if (!failure_.empty()) {
+    spdlog::error("the run has failed: {}", failure_);
+    return kExitFailed;
+  }
+  if (was_cut_short) return kExitInterrupted;
+  if (late_failure_) {
+    Say("\n{}", RootCauseText(*late_failure_));
+    spdlog::error("the run is completed; after its loop the script of {} ended with {}",
+                  late_failure_->spec.title, ExitText(*late_failure_));
+    return late_failure_->signal == 0 ? late_failure_->exit_code : kExitFailed;
+  }
   spdlog::info("all processes of this machine have left");
   return kExitCompleted;
 }
@@ -200,9 +216,12 @@ void NodeRun::WaitOnce(std::span<const int> fds) {
 }
 
 void NodeRun::OnExit(const ProcessExit& exit) {
-  deaths_.OnExit(exit, link_);
-  has_one_left_ |= exit.is_clean();
-  if (exit.is_clean()) {
+  if (!exit.stop) deaths_.OnExit(exit, link_);
+  has_one_left_ |= exit.is_clean() || exit.stop;
+  if (exit.stop && exit.stop->reason == StopReason::kFailed) failure_ = exit.stop->text;
+  if (exit.is_late_failure() && shutdown_.first_signal() == 0 && !late_failure_)
+    late_failure_ = exit;
+  if (exit.is_clean() || (exit.stop && !exit.is_late_failure())) {
     spdlog::info("{} has left", exit.spec.title);
   } else {
     spdlog::warn("{} (process {}) ended with {}", exit.spec.title, exit.pid, ExitText(exit));

@@ -34,6 +34,10 @@ struct SchedulerArgs {
 // An error where this machine's limit of open files is too low for the job's scheduler.
 Status CheckFilesOfScheduler(const Job& job);
 
+// Before a run is resumed: an error if servers or workers of it still answer at the endpoint, which
+// a new generation would discard. Takes up to two seconds. Changes nothing in the folder.
+Status CheckNoMemberAnswers(const SchedulerArgs& args);
+
 // An error if the job cannot be run with keys.
 Status CheckKeysFit(const Job& job);
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/clock.h"
@@ -397,6 +398,9 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
       const bool is_member = scheduler_->membership().members().Find(envelope.sender.incarnation);
       if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
         answer(envelope, HeartbeatAck{});
+      if (std::holds_alternative<Command>(envelope.message))
+        answer(envelope, CommandReply{CommandOutcome::kAccepted,
+                                      "the scheduler waits for its journal: " + why.message()});
       if (std::holds_alternative<StatusRequest>(envelope.message))
         answer(envelope, StatusReport{scheduler_->StatusJson(SteadyNow(), wait)});
     }
@@ -435,7 +439,8 @@ void SchedulerProcess::Watch(Micros now) {
         now, StopReason::kFailed,
         fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
                     waited / std::chrono::seconds(1),
-                    ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")));
+                    ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms",
+                                   args_.keys)));
   } else if (now >= gathering_.note_at) {
     recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
                                scheduler_->MissingText()));
@@ -562,15 +567,59 @@ Result<int> LeadRun(const SchedulerArgs& args) {
   std::error_code ignored;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   if (args.keys.are_none() ||
-      !std::filesystem::equivalent(args.keys.folder, folder.KeysPath(), ignored))
+      !std::filesystem::equivalent(args.keys.folder, folder.KeysPath(), ignored)) {
     folder.DropKeys();
+    if (!args.keys.are_none()) folder.LinkKeys(args.keys.folder);
+  }
   if (!IsExternal(args.job) || IsDeclared(args.job))
     return LeadDeclaredRun(args, shutdown, service);
   PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown, service));
   return LeadDeclaredRun(declared, shutdown, service);
 }
 
+// Members that have lost their scheduler dial it all the time, and send heartbeats.
+std::set<std::string> HearMembers(Transport& transport, const SchedulerState& state) {
+  constexpr Micros kPatience = std::chrono::seconds(2);
+  std::set<std::string> names;
+  for (const MemberRecord& member : state.members)
+    transport.guard().Trust(member.peer.incarnation, member.registration.public_key);
+  const Micros deadline = SteadyNow() + kPatience;
+  Envelope envelope;
+  while (SteadyNow() < deadline) {
+    transport.Wait(deadline);
+    while (transport.Receive(&envelope)) {
+      const auto is_sender = [&](const MemberRecord& member) {
+        return member.peer.incarnation == envelope.sender.incarnation;
+      };
+      const auto it = std::ranges::find_if(state.members, is_sender);
+      if (envelope.job != state.job || it == state.members.end()) continue;
+      names.insert(fmt::format("{}-{}", EnumName(it->registration.role), it->rank));
+    }
+  }
+  return names;
+}
+
 }  // namespace
+
+Status CheckNoMemberAnswers(const SchedulerArgs& args) {
+  PANDO_ASSIGN_OR_RETURN(const RunLock lock, RunLock::Acquire(args.run_dir));
+  const RunFolder folder = RunFolder::Open(args.run_dir);
+  const Incarnation self = NewIncarnation();
+  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
+                         SqliteJournal::Open(folder.JournalPath(), self.value()));
+  PANDO_ASSIGN_OR_RETURN(const std::optional<SchedulerState> state, journal.ReadState());
+  if (!state) return Status();
+  ZmqContext context(args.keys, LogWarning);
+  Transport transport(context, {kSchedulerNode, self, 0}, {.insecure = args.insecure});
+  const Result<std::string> bound = transport.Bind(args.bind);
+  if (!bound.ok()) return BadBind(bound.status());
+  const std::set<std::string> names = HearMembers(transport, *state);
+  if (names.empty()) return Status();
+  return InvalidArgument(fmt::format(
+      "--resume is for a run whose processes are all gone, and {} of the run in {} still train: "
+      "start the scheduler without --resume, and they go on with it",
+      fmt::join(names, ", "), args.run_dir));
+}
 
 int RunScheduler(const SchedulerArgs& args) { return ExitWith(LeadRun(args)); }
 

@@ -105,6 +105,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
   parts_.computer.Stop();
   LogTraffic();
+  stop_ = session_.finished() ? std::optional(session_.lifecycle().stop()) : watch.stop();
   if (parts_.stop != nullptr && parts_.stop->is_requested() && !session_.finished())
     return MembershipEnd::kStopped;
   return ConcludeWork(dialed_, watch, session_.lifecycle());

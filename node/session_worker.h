@@ -111,10 +111,8 @@ class SessionWorker {
 
   // Works until the end.
   Result<MembershipEnd> Run(const Tell& tell);
-  // How the scheduler ended it, if it did.
-  std::optional<Stop> stop() const {
-    return session_.finished() ? std::optional(session_.lifecycle().stop()) : std::nullopt;
-  }
+  // How the run ended, if the scheduler or the run's folder said so.
+  const std::optional<Stop>& stop() const { return stop_; }
 
  private:
   void TakeNews(Micros now);
@@ -126,6 +124,7 @@ class SessionWorker {
   TransportOutbox transport_outbox_;
   TimelineOutbox outbox_;
   Session session_;
+  std::optional<Stop> stop_;  // once Run has returned
   // Not ok: some lane cannot be reached. It would get no gradients, and the run would hang.
   Status dialed_;
 };

@@ -309,7 +309,9 @@ Status Supervisor::StartPreloaded(const ProcessSpec& spec) {
 }
 
 Status Supervisor::StartLife(const ProcessSpec& spec) {
-  return preload_ && spec.is_forked ? preload_->StartWorker(spec) : group_.Start(spec);
+  ProcessSpec told = spec;
+  told.variables.push_back(notices_.variable());
+  return preload_ && told.is_forked ? preload_->StartWorker(told) : group_.Start(told);
 }
 
 Status Supervisor::Start(const ProcessSpec& spec, Role role) {
@@ -323,13 +325,11 @@ Status Supervisor::Start(const ProcessSpec& spec, Role role) {
 void Supervisor::SetSpec(const ProcessSpec& spec) { kept_.at(spec.name).spec = spec; }
 
 bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
-  std::vector<int> watched;
-  if (preload_) {
-    watched.assign(fds.begin(), fds.end());
-    watched.push_back(preload_->fd());
-    fds = watched;
-  }
-  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), fds);
+  std::vector<int> watched(fds.begin(), fds.end());
+  watched.push_back(notices_.fd());
+  if (preload_) watched.push_back(preload_->fd());
+  const bool has_happened = group_.Wait(std::min(deadline, NextDue()), watched);
+  notices_.Take();
   RunDue(Clock::now());
   return has_happened || Clock::now() < deadline;
 }
@@ -367,12 +367,15 @@ void Supervisor::RunDue(TimePoint now) {
   }
 }
 
-void Supervisor::OnExit(const ProcessExit& exit) {
+void Supervisor::OnExit(ProcessExit exit) {
   if (preload_ && preload_->OnExit(exit)) return;
+  notices_.Take();
+  exit.stop = notices_.Find(exit.key);
   if (options_.on_exit) options_.on_exit(exit);
   const auto it = kept_.find(exit.spec.name);
   PANDO_CHECK(it != kept_.end());
-  if (is_retired_ || exit.is_clean() || (options_.has_left && options_.has_left(exit))) {
+  if (is_retired_ || exit.is_clean() || exit.stop ||
+      (options_.has_left && options_.has_left(exit))) {
     kept_.erase(it);
     return;
   }
@@ -447,6 +450,12 @@ void Supervisor::Retire() {
   if (preload_) preload_->Retire();
   std::erase_if(kept_, [](const auto& entry) { return entry.second.restart_at.has_value(); });
   group_.SignalAll(SIGCONT);
+}
+
+std::set<std::string> Supervisor::RunningAfterEnd() const {
+  std::set<std::string> names = Running();
+  std::erase_if(names, [this](const auto& name) { return !notices_.Find(group_.Key(name)); });
+  return names;
 }
 
 std::set<std::string> Supervisor::Running() const {

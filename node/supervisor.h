@@ -19,6 +19,7 @@
 #include "common/cgroup.h"
 #include "common/status.h"
 #include "node/chaos.h"
+#include "node/leave_notices.h"
 #include "node/shutdown.h"
 #include "proto/messages.h"
 
@@ -44,8 +45,13 @@ struct ProcessExit {
   int exit_code = 0;              // where signal is 0
   int signal = 0;                 // that ended it
   bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
+  std::optional<Stop> stop;       // how the run had ended for it before; none: it was a member
   std::chrono::system_clock::time_point time;
   bool is_clean() const { return signal == 0 && exit_code == 0; }
+  // A program's own work after the run has failed.
+  bool is_late_failure() const {
+    return !is_clean() && stop && stop->reason == StopReason::kCompleted;
+  }
 };
 
 // OomKills attributes the memory limit's kills, which the kernel only counts, to children that were
@@ -175,8 +181,8 @@ class Supervisor {
 
   // Workers with is_forked are forked from the process of this program (node/program_process.h).
   Status StartPreloaded(const ProcessSpec& spec);
-  // Starts the process. A process that exits with 0 is not restarted. Any other is, unless Retire
-  // was called.
+  // Starts the process. A process that exits with 0 is not restarted, nor one for which the run has
+  // ended (ProcessExit::stop). Any other is, unless Retire was called.
   Status Start(const ProcessSpec& spec, Role role);
   // What its later lives are started as.  REQUIRES: spec.name is kept.
   void SetSpec(const ProcessSpec& spec);
@@ -195,6 +201,8 @@ class Supervisor {
   const std::optional<ProcessExit>& root_cause() const { return root_cause_; }
   // Why one could not be started again.
   const Status& start_status() const { return start_status_; }
+  // Running, and the run has ended for them.
+  std::set<std::string> RunningAfterEnd() const;
   // Running or to be started again.
   size_t kept_count() const { return kept_.size(); }
   size_t running_count() const { return group_.running_count(); }
@@ -214,7 +222,7 @@ class Supervisor {
   };
   Status StartLife(const ProcessSpec& spec);
   void NoteStart(Status status);
-  void OnExit(const ProcessExit& exit);
+  void OnExit(ProcessExit exit);
   void Bury(const ProcessExit& exit);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
   FaultNote MakeNote(const Kept& kept, pid_t pid, uint64_t key) const;
@@ -223,6 +231,7 @@ class Supervisor {
 
   const Options options_;
   ProcessGroup group_;
+  LeaveNotices notices_;
   std::unique_ptr<Preload> preload_;  // null: none
   std::map<std::string, Kept> kept_;  // by name
   bool is_retired_ = false;

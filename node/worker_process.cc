@@ -116,7 +116,7 @@ Result<int> WorkerProcess::Run() {
   KeepFreedMemory();
   while (true) {
     PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
-    if (end == MembershipEnd::kStopped) return kExitCompleted;
+    if (const std::optional<int> exit_code = ExitCodeAfter(end)) return *exit_code;
     incarnation_ = NewIncarnation();
     host_lines_.Close();
     transport_.SpeakAs({kUnknownNode, incarnation_, 0});

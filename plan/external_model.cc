@@ -136,4 +136,14 @@ std::string TensorDifference(const Job& here, const Job& run) {
                      run.tensors.size());
 }
 
+std::string ConstantDifference(const Job& here, const Job& run) {
+  const auto [ours, theirs] = std::ranges::mismatch(here.constants, run.constants);
+  if (ours == here.constants.end() && theirs == run.constants.end()) return "";
+  const std::string& text = ours != here.constants.end() ? *ours : *theirs;
+  return fmt::format(
+      "the frozen parameter or buffer {} has other values here than in the run; call pando.seed "
+      "before the model is built, or load the same weights",
+      text.substr(0, text.rfind(' ')));
+}
+
 }  // namespace pando

@@ -29,5 +29,7 @@ Result<JobPlan> ExternalPlan(const Job& job);
 
 // Where two models differ first, or empty: "tensor 3 is a [2] here, and b [2] in the run".
 std::string TensorDifference(const Job& here, const Job& run);
+// The same of the tensors that no step changes (Job::constants).
+std::string ConstantDifference(const Job& here, const Job& run);
 
 }  // namespace pando

@@ -160,6 +160,7 @@ struct Job {
   bool init_partial = false;                 // what does not fit comes from the seed
   std::string init_hash;                     // of the first version, once the file was read
   std::vector<std::string> tensors;          // of an external model (plan/external_model.h)
+  std::vector<std::string> constants;        // of its tensors that no step changes: "NAME HASH"
   std::string program;                       // its name in the program, for people
   // [data]
   std::string dataset = "mnist";

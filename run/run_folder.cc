@@ -80,6 +80,9 @@ Status CheckFree(const std::string& path, bool is_forced) {
       "run folder {} exists already; --force overwrites its run, --run-dir takes another", path));
 }
 
+// What is in the lock's file.
+std::string HolderText(pid_t pid) { return fmt::format("process {} on {}", pid, HostName()); }
+
 }  // namespace
 
 // A link to a folder of keys is left alone.
@@ -91,6 +94,14 @@ void RunFolder::DropKeys() const {
        {"admin.key", "admin.pub", "member.key", "member.pub", "reader.key", "reader.pub"})
     fs::remove(folder / name, ignored);
   fs::remove(folder, ignored);
+}
+
+// Without the link commands need --keys.
+void RunFolder::LinkKeys(const std::string& keys_folder) const {
+  std::error_code ignored;
+  const fs::path link = KeysPath();
+  if (fs::is_symlink(fs::symlink_status(link, ignored))) fs::remove(link, ignored);
+  fs::create_directory_symlink(fs::absolute(keys_folder, ignored), link, ignored);
 }
 
 std::string UtcText(std::chrono::system_clock::time_point time) {
@@ -180,9 +191,19 @@ Result<RunLock> RunLock::Acquire(const std::string& run_dir, std::chrono::millis
   }
   // For the error of a process that finds the folder locked. The lock does not need it, and holds
   // on a full disk.
-  const std::string text = fmt::format("process {} on {}", getpid(), HostName());
+  const std::string text = HolderText(getpid());
   if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
   return RunLock(std::move(fd));
+}
+
+std::optional<pid_t> RunLock::FindHolder(const std::string& run_dir) {
+  const Result<RunLock> lock = Acquire(run_dir, std::chrono::milliseconds(0));
+  if (lock.status().code() != StatusCode::kAlreadyExists) return std::nullopt;
+  const Result<std::string> text = ReadTextFile(run_dir + "/.lock");
+  pid_t pid = 0;
+  const bool is_here = text.ok() && std::sscanf(text->c_str(), "process %d on", &pid) == 1 &&
+                       *text == HolderText(pid);
+  return is_here ? std::optional(pid) : std::nullopt;
 }
 
 Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {

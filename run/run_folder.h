@@ -18,6 +18,8 @@
 // it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +83,8 @@ class RunFolder {
   std::string KeysPath() const { return path_ + "/keys"; }
   // Removes them, and nothing else that the folder may hold.
   void DropKeys() const;
+  // Makes KeysPath a link to the run's keys, so that `pando status RUN_DIR` finds them.
+  void LinkKeys(const std::string& keys_folder) const;
 
   std::string EndpointPath() const { return path_ + "/endpoint"; }
   std::string FilesEndpointPath() const { return path_ + "/files-endpoint"; }
@@ -111,6 +115,8 @@ class RunLock {
   // machine.
   static Result<RunLock> Acquire(const std::string& run_dir,
                                  std::chrono::milliseconds dying_max = kDyingMax);
+  // The process of this machine that holds the lock; none: it is free, or its holder is elsewhere.
+  static std::optional<pid_t> FindHolder(const std::string& run_dir);
 
  private:
   explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}

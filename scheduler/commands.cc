@@ -62,8 +62,8 @@ void Commands::ExecuteDrain(Micros now, Pending& pending) {
   const std::string reason = ReasonNotToDrain(*member);
   if (!reason.empty()) return Conclude(pending, CommandOutcome::kRefused, reason);
   pending.drained = member->peer.incarnation;
-  pending.reply.text = member->Name() + " hands its work over";
-  if (IsLast(*member)) pending.reply.text += "; it is the last worker: the run waits for another";
+  if (IsLast(*member)) pending.warning = "; it is the last worker: the run waits for another";
+  pending.reply.text = member->Name() + " hands its work over" + pending.warning;
   Drain(now, *member);
 }
 
@@ -139,7 +139,7 @@ void Commands::Forget(const Member& member) {
   refused_.erase(member.peer.node);
   for (auto& [client, pending] : pending_) {
     if (pending.drained == member.peer.incarnation)
-      Conclude(pending, CommandOutcome::kDone, member.Name() + " has left");
+      Conclude(pending, CommandOutcome::kDone, member.Name() + " has left" + pending.warning);
   }
 }
 

@@ -32,6 +32,7 @@ class Commands {
     Command command;
     CommandReply reply;
     Incarnation drained;  // kDrain
+    std::string warning;  // of a drain that leaves the run without workers
   };
   void Execute(Micros now, Pending& pending);
   void ExecuteSnapshot(Micros now, Pending& pending);

@@ -59,8 +59,11 @@ void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& se
   const size_t reporters = run_.members().CountReady(role) - (role == Role::kServer ? 1 : 0);
   const bool is_server = reporters <= 1 ? silence.count >= 2 || silences.size() >= 2
                                         : silences.size() >= 2 && 2 * silences.size() >= reporters;
+  const std::string cause =
+      is_server ? fmt::format("{} of {} peers wait for its answers", silences.size(), reporters)
+                : fmt::format("it alone gets no answers from {}", server.Name());
   run_.membership.OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence",
-                          "lease");
+                          "lease", cause);
 }
 
 Micros Silences::Memory() const {

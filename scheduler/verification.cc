@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/external_model.h"
+
 namespace pando {
 namespace {
 
@@ -18,6 +20,13 @@ constexpr uint32_t kDisputesMax = 8;
 std::string PlaceText(const Dispute& dispute) {
   return fmt::format("micro-batch {} of step {}", dispute.micro_batch.value(),
                      dispute.step.value());
+}
+
+// What to do about workers of one kind that compute different gradients.
+std::string RemedyText(const Job& job) {
+  return IsExternal(job) ? "test this machine, and look for state that the program keeps between "
+                           "micro-batches (docs/pytorch.md)"
+                         : "test this machine";
 }
 
 }  // namespace
@@ -159,7 +168,7 @@ void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
                                        dispute.first.name, dispute.second.name, PlaceText(dispute));
   run_.outbox.TellNotable(now, "dispute", "", "{}", text);
   if (++dispute_count_ > kDisputesMax)
-    return run_.phase.End(now, StopReason::kFailed, text + " again; test these machines");
+    return run_.phase.End(now, StopReason::kFailed, text + " again; " + RemedyText(run_.plan.job));
   dispute_ = dispute;
   dispute_->generation = run_.view().generation;
   const Version last_good = VersionReadBy(dispute.step);
@@ -227,8 +236,8 @@ void GradientComparison::Judge(Micros now, NodeId judge, const GradientHash& rep
 void GradientComparison::Expel(Micros now, const Opinion& wrong, const Dispute& dispute) {
   const Member* odd = run_.members().Find(wrong.worker);
   run_.outbox.TellNotable(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",
-                          "{} had computed {} wrong: it {}; test this machine", wrong.name,
-                          PlaceText(dispute), odd != nullptr ? "is drained" : "has left");
+                          "{} had computed {} wrong: it {}; {}", wrong.name, PlaceText(dispute),
+                          odd != nullptr ? "is drained" : "has left", RemedyText(run_.plan.job));
   if (odd == nullptr) return;
   evaluations_.ReleaseSlices(wrong.worker);
   run_.membership.MarkDraining(wrong.worker);

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <span>
 #include <utility>
+#include "common/hash.h"
+#include "common/system.h"
 
 namespace pando {
 namespace {
@@ -365,6 +367,34 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   std::memcpy(&value, event.data<char>() + sizeof(number), sizeof(value));
   PANDO_CHECK(ReceivePart(events_, &endpoint));
   return Event{value, number == ZMQ_EVENT_ACCEPTED};
+}
+
+// Only ZeroMQ's handshake tells: a server that refuses a key says nothing.
+bool AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
+  constexpr int kPatienceMs = 1000;
+  constexpr const char* kEvents = "inproc://handshakes";
+  const auto kind = LineSecurity::Kind::kCurveClient;
+  ZmqContext context(keys);
+  Result<ZmqSocket> socket =
+      ZmqSocket::Create(context, {.routing_id = HexText(NewIncarnation().value()),
+                                  .security = {.kind = kind,
+                                               .pair = keys.Of(keys.role()),
+                                               .server_key = keys.Of(KeyRole::kAdmin).public_key}});
+  Result<zmq::socket_t> events = Open(context, zmq::socket_type::pair);
+  if (!socket.ok() || !events.ok()) return false;
+  void* monitored = socket->socket_.handle();
+  if (zmq_socket_monitor(monitored, kEvents, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) != 0) return false;
+  zmq::message_t event;
+  bool is_accepted = false;
+  const auto listen = [&] {
+    events->set(zmq::sockopt::rcvtimeo, kPatienceMs);
+    events->connect(kEvents);
+    socket->socket_.connect(endpoint);
+    is_accepted = events->recv(event).has_value();
+  };
+  const int error = ErrorFrom(listen);
+  zmq_socket_monitor(monitored, nullptr, 0);
+  return error == 0 && is_accepted;
 }
 
 }  // namespace pando

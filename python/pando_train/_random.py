@@ -89,11 +89,8 @@ def flushes_denormals() -> bool:
     return (torch.full((1,), 1e-40, dtype=torch.float32, device="cpu") * 1.0).item() == 0.0
 
 
-def describe_kind(device: torch.device, constants: str) -> str:
-    """The settings that decide the bits of a gradient. Workers with equal texts compute equal bits.
-
-    `constants` is a hash of the tensors that are not trained.
-    """
+def describe_kind(device: torch.device) -> str:
+    """The settings that decide the bits of a gradient. Workers with equal texts compute equal bits."""
     build = torch.__config__.show().splitlines()
     capability = next((line.split(":")[-1].strip() for line in build if "CPU capability" in line), "unknown")
     parts = ["torch", torch.__version__, capability.lower(), f"{torch.get_num_threads()} threads",
@@ -102,4 +99,4 @@ def describe_kind(device: torch.device, constants: str) -> str:
     if device.type == "cuda":
         parts += [torch.cuda.get_device_name(device), f"cuda {torch.version.cuda}",
                   f"cudnn {torch.backends.cudnn.version()} tf32 {torch.backends.cudnn.allow_tf32:d}"]
-    return " ".join(parts + ([f"constants {constants}"] if constants else []))
+    return " ".join(parts)

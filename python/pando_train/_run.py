@@ -31,6 +31,9 @@ from .optim import Optimizer
 from .schedule import Schedule
 
 INTERRUPTED_STATUS = 130  # as pando's own processes exit
+COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script started again for what follows its loop
+
+_has_joined = False  # this script has called join
 
 
 def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
@@ -58,8 +61,15 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
       seed: of samples, augmentation and dropout; default: the value given to pando.seed
       threads: of each operation in this process; the same in all workers
 
-    Raises PandoError for a module, data set or optimizer that Pando cannot train.
+    Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
+    that `pando run` or `pando node` has started.
     """
+    global _has_joined
+    if _has_joined and os.environ.get("PANDO_SCHEDULER"):
+        raise PandoError("pando.join was called a second time: a script that `pando run` or `pando node` starts has one "
+                         "run. Train the second model in a script with its own `pando run`, which can read the first "
+                         "run's weights; or start this script with `python`, where each join has its own run")
+    _has_joined = True
     choose_determinism(threads)
     table = TensorTable(model)
     options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
@@ -173,6 +183,9 @@ class Run:
 
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
         reader, close = None, self._close
+        if os.environ.get(COMPLETED_RUN):
+            self._follow_up(os.environ[COMPLETED_RUN])
+            return
         try:
             reader = self._start(num_workers, collate, pin_memory)
             yield from self._batches(reader)
@@ -267,11 +280,12 @@ class Run:
             struct.initial = initial.data_ptr()
         module = getattr(self.table.module, "_orig_mod", self.table.module)
         test_samples = len(self._evaluation.test_set) if self._evaluation else 0
+        self._sections["model"] = {"constants": self.table.describe_constants()}
         rank = os.environ.get("PANDO_RANK")
         options = lib.OptionsStruct(
             endpoint.encode(), write_toml(self._sections).encode(), type(module).__name__.encode(), tensors,
             len(entries), len(self._train_set), test_samples,
-            describe_kind(device, self.table.hash_constants()).encode(), 0, int(rank) if rank else lib.ANY_RANK)
+            describe_kind(device).encode(), 0, int(rank) if rank else lib.ANY_RANK)
         options.keep = initial_values
         return options
 
@@ -292,6 +306,17 @@ class Run:
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
+
+    def _follow_up(self, run_dir: str) -> None:
+        """The run ended while this script was dead: the loop has nothing to do, and the rest of the script follows."""
+        train, samples = self._sections["train"], len(self._train_set)
+        steps_per_epoch = max(samples // train["global_batch"], 1) if train["last_batch"] == "drop" else \
+            -(-samples // train["global_batch"])
+        step_count = train.get("steps") or round(train["epochs"] * steps_per_epoch)
+        self.facts = lib.RunFacts(int(os.environ.get("PANDO_RANK") or 0), train["seed"], step_count, steps_per_epoch,
+                                  train["micro_batches"], False, run_dir)
+        self._is_over = True
+        self._load_final(run_dir)
 
     def _load_final(self, run_dir: str) -> None:
         path = os.path.join(run_dir, "final.safetensors")

@@ -160,14 +160,9 @@ class TensorTable:
                 raise PandoError(f"requires_grad of {entry.name} was cleared after pando.join: choose what is trained "
                                  "before join. A learning rate of 0 in a parameter group freezes a parameter")
 
-    def hash_constants(self) -> str:
-        """A hash of all constants, so that workers with other ones are noticed; empty without constants."""
-        digest = hashlib.blake2b(digest_size=8)
-        for constant in self.constants:
-            digest.update(constant.name.encode())
-            on_host = constant.tensor.detach().cpu().contiguous()  # must outlive the view
-            digest.update(tensor_bytes(on_host))
-        return digest.hexdigest() if self.constants else ""
+    def describe_constants(self) -> List[str]:
+        """Name and hash of each constant, so that a worker with other ones is refused."""
+        return [f"{constant.name} {hash_tensor(constant.tensor)}" for constant in self.constants]
 
     def set_counts(self, version: int) -> None:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
@@ -188,6 +183,11 @@ def check_module(name: str, module: nn.Module) -> None:
         raise PandoError(f"{where}: pass the module inside it, model.module")
     if isinstance(module, _NormBase) and module.running_mean is not None and module.momentum is None:
         raise PandoError(f"{where} has momentum=None, a mean over all steps: give a number, for instance 0.1")
+
+
+def hash_tensor(tensor: torch.Tensor) -> str:
+    on_host = tensor.detach().cpu().contiguous()  # must outlive the view
+    return hashlib.blake2b(tensor_bytes(on_host), digest_size=8).hexdigest()
 
 
 def clean_name(name: str) -> str:

@@ -71,15 +71,16 @@ class TableTest(unittest.TestCase):
                 self.scale = nn.Parameter(torch.ones(1))
                 self.register_buffer("mask", mask)
 
-        def update(data):
+        def hash_bytes(data, **_):
             reused = [torch.zeros(values.shape) for _ in range(4)]  # memory that was freed too early
             read.append(bytes(data) if reused else b"")
+            return mock.MagicMock()
         values, read = torch.randn(300, 20), []
         with mock.patch("pando_train._tensors.hashlib") as hashlib:
-            hashlib.blake2b().update = update
-            TensorTable(Mask(values)).hash_constants()
-            TensorTable(Mask(values.t().contiguous().t())).hash_constants()
-        self.assertTrue(read[:2] == read[2:])
+            hashlib.blake2b = hash_bytes
+            TensorTable(Mask(values)).describe_constants()
+            TensorTable(Mask(values.t().contiguous().t())).describe_constants()
+        self.assertTrue(read[0] == read[1])
 
     def test_a_scalar_and_a_constant(self):
         class Scaled(nn.Module):
@@ -87,7 +88,7 @@ class TableTest(unittest.TestCase):
                 super().__init__()
                 self.scale = nn.Parameter(torch.tensor(2.0))
                 self.register_buffer("mask", torch.tensor([True, value]))
-        hashes = [TensorTable(Scaled(value)).hash_constants() for value in (True, False, True)]
+        hashes = [TensorTable(Scaled(value)).describe_constants() for value in (True, False, True)]
         self.assertEqual(hashes[0], hashes[2])
         self.assertNotEqual(hashes[0], hashes[1])
 

@@ -7,6 +7,7 @@
 
 #include "common/endpoint.h"
 #include "common/mutation.h"
+#include "plan/external_model.h"
 #include "proto/message_limits.h"
 #include "scheduler/run_facts.h"
 
@@ -260,9 +261,11 @@ void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
     return run_.outbox.TellNotable(
         now, "mixed-kinds", newcomer.Name(),
         "{} ({}) computes other bits than {} ({}): every gradient still counts exactly "
-        "once, but the weights will depend on which worker computes what (on CPUs, the same "
-        "--cpu-level for all prevents it)",
-        newcomer.Name(), newcomer.ready.kind, other->Name(), other->ready.kind);
+        "once, but the weights will depend on which worker computes what ({})",
+        newcomer.Name(), newcomer.ready.kind, other->Name(), other->ready.kind,
+        IsExternal(run_.plan.job)
+            ? "give all the same torch, CPU capability (ATEN_CPU_CAPABILITY) and settings"
+            : "on CPUs, the same --cpu-level for all prevents it");
   }
 }
 
@@ -325,7 +328,7 @@ void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
     run_.faults.OnDetected(now, {member.Name(), ProcessFor(member.registration)}, action,
                            detected_by, run_.progress.StepReached());
     run_.outbox.TellNotable(now, "dead", member.Name(),
-                            "{} is gone ({}, noticed by {}): last message {} ago, at step {}",
+                            "{} is gone ({}, noticed by {}): the scheduler heard it {} ago, at step {}",
                             member.Description(), cause.empty() ? action : cause, detected_by,
                             SecondsText(leases_.SilenceSince(now, node)),
                             member.heartbeat.step.value());

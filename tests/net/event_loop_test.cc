@@ -302,6 +302,10 @@ TEST_CASE("a process reads the last line of its log, as text on one line") {
   CHECK(log.LastLine() == "unfinished");
   write_text("\n" + std::string(2000, 'x') + "\n");
   CHECK(log.LastLine() == std::string(kLogLineBytesMax, 'x'));
+  OwnLog later(file.get());
+  CHECK(later.LastLine().empty());  // what came before it is of another time
+  write_text("new\n");
+  CHECK(later.LastLine() == "new");
   const StopFlag no_file;
   CHECK(OwnLog(no_file.fd()).LastLine().empty());
 }
