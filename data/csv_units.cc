@@ -17,9 +17,11 @@ namespace {
 
 constexpr size_t kTextsMax = 64;
 constexpr size_t kTextBytesMax = 24;
-// More different numbers than these are no names. Hours of a day are at most 12, twice.
+// More different numbers than these are no names. Hours of a day are at most 12, twice; versions
+// behind a word are more.
 constexpr size_t kWholeNames = 12;
 constexpr size_t kFractionNames = 4;
+constexpr size_t kNumbersMax = 40;
 constexpr std::string_view kDigits = "0123456789";
 
 bool IsDigit(char c) { return kDigits.find(c) != kDigits.npos; }
@@ -29,7 +31,7 @@ bool IsLetter(char c) {
 }
 
 // Letters before a number make a name of it (A5, zone 5), except for a currency's.
-bool MayStandBefore(std::string_view text) {
+bool IsCurrencyOrSign(std::string_view text) {
   constexpr auto kCodes = std::to_array<std::string_view>(
       {"EUR", "USD", "GBP", "JPY", "CHF", "CNY", "RMB", "INR", "RUB",   "BRL", "CAD",
        "AUD", "NZD", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY",   "MXN", "ZAR",
@@ -73,6 +75,7 @@ size_t FindEnd(std::string_view text, size_t first) {
 struct Parts {
   std::string around;  // with a 0 in place of the number
   std::string number;
+  bool is_named = false;
 };
 
 std::optional<Parts> TakeApart(const std::string& word) {
@@ -84,8 +87,10 @@ std::optional<Parts> TakeApart(const std::string& word) {
   const size_t end = FindEnd(text, first);
   const std::string before = text.substr(0, first), after = text.substr(end);
   Parts parts{before + "0" + after, text.substr(first, end - first)};
-  const bool has_text = parts.around.size() > 1;
-  if (!has_text || !MayStandBefore(before) || !MayStandAfter(after)) return std::nullopt;
+  parts.is_named = !IsCurrencyOrSign(before);
+  const bool has_blank = before.ends_with(' ') || before.ends_with('=') || before.ends_with(':');
+  if (parts.around.size() == 1 || (parts.is_named && !has_blank) || !MayStandAfter(after))
+    return std::nullopt;
   return IsNumberInAnyNotation(parts.number) ? std::optional(parts) : std::nullopt;
 }
 
@@ -97,7 +102,15 @@ void UnitCounter::Add(const std::string& word, uint64_t line) {
   Column& column = by_text_[parts->around];
   if (column.count++ == 0) static_cast<Found&>(column) = {1, line, word};
   column.has_fractions |= parts->number.find_first_of(".,") != parts->number.npos;
-  if (column.numbers.size() <= kWholeNames) column.numbers.insert(std::move(parts->number));
+  column.is_named = parts->is_named;
+  if (column.numbers.size() <= kNumbersMax) column.numbers.insert(std::move(parts->number));
+}
+
+bool UnitCounter::Column::AreNumbers() const {
+  const size_t size = numbers.size();
+  if (is_named) return has_fractions && size > kNumbersMax;
+  const bool are_all_different = size == count && size > kFractionNames;
+  return are_all_different || size > (has_fractions ? kFractionNames : kWholeNames);
 }
 
 UnitCounter::Found UnitCounter::Find() const {
@@ -110,7 +123,7 @@ UnitCounter::Found UnitCounter::Find() const {
     const bool is_first = found.count == 0 || column->first_line < found.first_line;
     found = {found.count + column->count, is_first ? column->first_line : found.first_line,
              is_first ? column->first : found.first};
-    are_numbers |= column->numbers.size() > (column->has_fractions ? kFractionNames : kWholeNames);
+    are_numbers |= column->AreNumbers();
   }
   return are_numbers ? found : Found();
 }

@@ -429,7 +429,10 @@ TEST_CASE("a column of numbers with units is no category, and a column of names 
                                                         {"Rs. ", "/-"},
                                                         {"", "k"},
                                                         {"ca. ", " l"},
-                                                        {"(", " €)"}}) {
+                                                        {"(", " €)"},
+                                                        {"≈ ", ""},
+                                                        {"±", "%"},
+                                                        {"≤", ""}}) {
     CAPTURE(before);
     CAPTURE(behind);
     for (const double scale : {1.0, 0.25, -0.5, 1e-6}) {
@@ -464,6 +467,13 @@ TEST_CASE("a column of numbers with units is no category, and a column of names 
     REQUIRE_MESSAGE(data.ok(), data.status().message());
     CHECK((*data)->notices().empty());
   }
+  for (const char* before : {"kg ", "T=", "Temp: "}) {  // words before many fractions
+    CHECK(!open(before, "", 0.125, 60).ok());
+    CHECK(open(before, "", 1, 60).ok());
+    CHECK(open(before, "", 0.125, 20).ok());
+  }
+  table.WriteBoth("u,label\n5 kg,a\n6 kg,b\n7 kg,a\n8 kg,b\n9 kg,a\n");
+  table.CheckError({"line 2: column 'u' holds '5 kg', and 5 of 5 values are like it"});
   // Two units, and a few words among them.
   table.WriteColumn(Column([](size_t i) {
     return i % 9 == 5 ? "unknown" : fmt::format("{}.5 {}", i, i % 2 == 0 ? "kg" : "g");
