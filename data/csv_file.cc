@@ -10,11 +10,13 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "common/text.h"
 #include "data/ascii_form.h"
 #include "data/csv_suspects.h"
 #include "data/csv_units.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -152,9 +154,12 @@ Status CheckKinds(const std::string& path, const std::string& column, const Kind
 }  // namespace
 
 Result<CsvFile> CsvFile::Open(const std::string& path) {
-  CsvFile csv(path, std::ifstream(path, std::ios::binary));
-  if (!csv.file_)
+  CsvFile csv(path, ByteStream(path, IsGzip(path)));
+  if (!csv.bytes_.is_open())
     return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  PANDO_RETURN_IF_ERROR(csv.Fill().status());
+  const std::string other = NameOtherKind(csv.buffer_, FileUse::kTable);
+  if (!other.empty()) return Corrupt(fmt::format("{}: {}", path, other));
   std::string line;
   PANDO_ASSIGN_OR_RETURN(bool has_line, csv.ReadLine(&line));
   if (!has_line) return Corrupt(fmt::format("{}: is empty, expected a line of column names", path));
@@ -165,32 +170,57 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   return csv;
 }
 
-// Looks at the first row, too, which is read again.
+// Looks at the first row, too.
 Status CsvFile::CheckHeader(const std::string& line) {
   std::string suspect = SuspectEncoding(line);
   if (suspect.empty() && !IsUtf8(line)) {
     suspect = fmt::format("'{}' is not UTF-8; {}", Printable(AsUtf8(line)), kHowLatin1);
   }
   if (suspect.empty()) {
-    const std::streamoff start = file_.tellg();
     std::string row;
-    PANDO_RETURN_IF_ERROR(ReadLine(&row).status());
+    PANDO_ASSIGN_OR_RETURN(const bool has_row, ReadLine(&row));
     suspect = SuspectSeparator(line, row);
-    file_.clear();
-    file_.seekg(start);
+    if (has_row) next_row_ = std::move(row);
     line_ = 1;
   }
   if (suspect.empty()) return Status();
-  return Corrupt(fmt::format("{}: line 1: {} < {} > NEW.csv", path_, suspect, path_));
+  return Corrupt(fmt::format("{}: line 1: {} < {} > NEW.csv", path_, suspect,
+                             bytes_.is_gzip() ? fmt::format("<(gunzip -c {})", path_) : path_));
+}
+
+// Returns false at the end.
+Result<bool> CsvFile::Fill() {
+  constexpr size_t kBufferBytes = 256 << 10;
+  buffer_.resize(kBufferBytes);
+  buffer_.resize(bytes_.Read(reinterpret_cast<uint8_t*>(buffer_.data()), buffer_.size()));
+  at_ = 0;
+  std::string wrong = bytes_.damage();
+  if (wrong.empty() && buffer_.empty() && bytes_.IsCutOff()) wrong = "the gzip file is cut off";
+  if (wrong.empty()) return !buffer_.empty();
+  if (!bytes_.is_gzip())
+    return Unavailable(fmt::format("{}: after line {}: {}", path_, line_, wrong));
+  return Corrupt(fmt::format("{}: after line {}: {}; copy the file again", path_, line_, wrong));
 }
 
 // Returns false at the end.
 Result<bool> CsvFile::ReadLine(std::string* line) {
-  if (!std::getline(file_, *line)) {
-    if (!file_.bad()) return false;
-    return Unavailable(
-        fmt::format("cannot read {} after line {}: {}", path_, line_, std::strerror(errno)));
+  constexpr size_t kLineBytesMax = 64 << 20;
+  line->clear();
+  for (size_t end = buffer_.npos; !next_row_ && end == buffer_.npos;) {
+    if (at_ == buffer_.size()) {
+      PANDO_ASSIGN_OR_RETURN(const bool has_more, Fill());
+      if (!has_more && line->empty()) return false;
+      if (!has_more) break;
+    }
+    end = buffer_.find('\n', at_);
+    line->append(buffer_, at_, end - at_);
+    at_ = std::min(end, buffer_.size() - 1) + 1;
+    if (line->size() > kLineBytesMax) {
+      return Corrupt(fmt::format("{}: line {} has over {}; is it a CSV file?", path_, line_ + 1,
+                                 BytesText(kLineBytesMax)));
+    }
   }
+  if (next_row_) *line = *std::exchange(next_row_, std::nullopt);
   while (!line->empty() && line->back() == '\r') line->pop_back();
   ++line_;
   return true;

@@ -31,6 +31,7 @@
 #include "data/picture_file.h"
 #include "data/picture_list.h"
 #include "data/unlabelled.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -39,7 +40,6 @@ constexpr uint32_t kSideDefault = 224;
 // Few enough that opening all of them at the start takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
 constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, evenly spaced
-constexpr size_t kHeadBytes = 8;
 // One more with every change here or in resample.cc that makes other pixels from a file.
 constexpr uint32_t kPictureFormat = 1;
 
@@ -99,7 +99,7 @@ class PictureReader {
 };
 
 Status CheckHead(const std::string& path) {
-  std::array<char, kHeadBytes> head{};
+  std::array<char, kFileHeadBytes> head{};
   std::ifstream stream(path, std::ios::binary);
   if (!stream)
     return Unavailable(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));

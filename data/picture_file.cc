@@ -16,6 +16,7 @@
 
 #include "common/atomic_file.h"
 #include "common/check.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -40,6 +41,9 @@ uint8_t Light(uint32_t ink, uint32_t black) {
 Status CheckPictureHead(std::span<const uint8_t> bytes) {
   if (IsJpeg(bytes) || IsPng(bytes)) return Status();
   if (bytes.empty()) return Corrupt("not a picture: the file is empty");
+  const std::string other =
+      NameOtherKind({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, FileUse::kPicture);
+  if (!other.empty()) return Corrupt(other);
   std::string head;
   for (size_t i = 0; i < std::min<size_t>(4, bytes.size()); ++i)
     head += fmt::format("{}{:02x}", i == 0 ? "" : " ", bytes[i]);

@@ -12,7 +12,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,12 +28,11 @@
 #include "data/csv_file.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
+#include "data/table_files.h"
 #include "data/unlabelled.h"
 
 namespace pando {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kSplitSeed = 0;
 constexpr size_t kCategoriesMax = 1000;
@@ -44,41 +42,7 @@ constexpr const char* kSdssLabel = "class";
 // Five magnitudes and the redshift, the same in DR14 and DR17.
 constexpr auto kSdssColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
-// ---- where the rows are ------------------------------------------------------------------------
-
-struct TablePaths {
-  std::string train;
-  std::string test;  // empty: split `train`
-};
-
-std::vector<std::string> CsvFilesIn(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && entry.path().extension() == ".csv")
-      paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-Result<TablePaths> FindTables(const std::string& path, const std::string& dataset) {
-  const char* what = "data.path (--data) must be a CSV file, or the folder of one";
-  std::error_code ignored;
-  if (path.empty()) return InvalidArgument(fmt::format("no file given for {}: {}", dataset, what));
-  if (fs::is_regular_file(path, ignored)) return TablePaths{path, ""};
-  if (!fs::is_directory(path, ignored))
-    return NotFound(fmt::format("{}: no such file or folder; {}", path, what));
-  const TablePaths two{path + "/train.csv", path + "/test.csv"};
-  if (fs::is_regular_file(two.train, ignored) && fs::is_regular_file(two.test, ignored)) return two;
-  const std::vector<std::string> files = CsvFilesIn(path);
-  if (files.size() == 1) return TablePaths{files[0], ""};
-  if (files.empty()) return NotFound(fmt::format("{}: holds no .csv file; {}", path, what));
-  return InvalidArgument(
-      fmt::format("{}: holds {} .csv files, {} among them, but not both train.csv and test.csv; "
-                  "give one file as data.path (--data), or name the two train.csv and test.csv",
-                  path, files.size(), files[0]));
-}
+// ---- reading and splitting ----------------------------------------------------------------------
 
 struct SplitRows {
   CsvRows train;
@@ -591,9 +555,6 @@ Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan)
   };
   return samples;
 }
-
-// With several files: opening the data set asks which one.
-bool HoldsTable(const std::string& folder) { return !CsvFilesIn(folder).empty(); }
 
 bool IsSdss(const std::string& path) {
   const Result<TablePaths> paths = FindTables(path, "sdss");
