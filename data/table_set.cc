@@ -348,6 +348,51 @@ Preprocessing InputsFor(const std::vector<Feature>& features) {
   return inputs;
 }
 
+// The column of a table that an input belongs to: "island=Dream" and "mass=" are of `island` and
+// `mass`. kCorrupt: there is none, or another column's name has such an end.
+Result<std::string> ColumnFor(const CsvFile& file, const std::string& input) {
+  std::set<std::string> columns;
+  for (const std::string& name : file.header()) {
+    if (input.starts_with(name) && (input.size() == name.size() || input[name.size()] == '='))
+      columns.insert(name);
+  }
+  if (columns.size() == 1) return *columns.begin();
+  if (columns.empty()) {
+    const std::string name = input.substr(0, input.find('='));
+    return file.Find(name, "input_columns of the weights").status();
+  }
+  return Corrupt(fmt::format(
+      "{}: line 1: has columns '{}' and '{}', and the input '{}' may be of either; rename the "
+      "second",
+      file.path(), *columns.begin(), *columns.rbegin(), input));
+}
+
+// InputsFor made these inputs from the features, or else kCorrupt.
+Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
+  std::vector<Feature> features;
+  for (size_t i = 0; i < inputs.columns.size(); ++i) {
+    const std::string& input = inputs.columns[i];
+    PANDO_ASSIGN_OR_RETURN(const std::string column, ColumnFor(file, input));
+    const bool is_new = features.empty() || features.back().name != column;
+    if (is_new) features.push_back({.name = column});
+    Feature& feature = features.back();
+    if (input == column) {
+      feature.mean = inputs.mean[i];
+      feature.deviation = inputs.deviation[i];
+      feature.is_constant = feature.deviation == std::numeric_limits<double>::max();
+    } else if (!is_new && feature.categories.empty()) {
+      feature.has_missing_input = true;
+    } else {
+      feature.categories.push_back(input.substr(column.size() + 1));
+    }
+  }
+  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
+  const bool is_twice = names.size() < inputs.columns.size();
+  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
+  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
+                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
+}
+
 class TableSet final : public DataSet {
  public:
   // REQUIRES: each split has a value per input for each label, and labels below the class count.
@@ -413,6 +458,9 @@ OpenedDataSet OpenTables(const Job& job, const TablePaths& paths, const CsvColum
   PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns, job.test_share));
   PANDO_ASSIGN_OR_RETURN(std::vector<std::string> classes, ListClasses(rows.train));
   PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features, FitFeatures(rows.train, columns, names));
+  // `pando predict` must find the columns by the names of inputs.
+  PANDO_ASSIGN_OR_RETURN(const CsvFile file, CsvFile::Open(paths.train));
+  PANDO_RETURN_IF_ERROR(FindFeatures(file, InputsFor(features)).status());
   PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, classes, features));
   PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, classes, features));
   return OpenedDataSet(
@@ -462,47 +510,6 @@ OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
 // ---- rows without labels ------------------------------------------------------------------------
 
 namespace {
-
-// Adds an input that is no column of the file: "island=Dream" is a category of `island`, and
-// "mass=" after the number `mass` says whether that is missing.
-Status AddPartialInput(const CsvFile& file, const std::string& input,
-                       std::vector<Feature>* features) {
-  size_t equals = input.find('=');
-  const auto is_column = [&] {
-    return std::ranges::find(file.header(), input.substr(0, equals)) != file.header().end();
-  };
-  while (equals != std::string::npos && !is_column()) equals = input.find('=', equals + 1);
-  if (equals == std::string::npos)
-    return file.Find(input.substr(0, input.find('=')), "input_columns of the weights").status();
-  const std::string column = input.substr(0, equals);
-  const bool is_new = features->empty() || features->back().name != column;
-  if (is_new) features->push_back({.name = column});
-  Feature& feature = features->back();
-  if (!is_new && feature.categories.empty())
-    feature.has_missing_input = true;
-  else
-    feature.categories.push_back(input.substr(equals + 1));
-  return Status();
-}
-
-// InputsFor made these inputs from the features, or else kCorrupt.
-Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
-  std::vector<Feature> features;
-  for (size_t i = 0; i < inputs.columns.size(); ++i) {
-    const std::string& input = inputs.columns[i];
-    if (std::ranges::find(file.header(), input) == file.header().end()) {
-      PANDO_RETURN_IF_ERROR(AddPartialInput(file, input, &features));
-      continue;
-    }
-    features.push_back({.name = input, .mean = inputs.mean[i], .deviation = inputs.deviation[i]});
-    features.back().is_constant = inputs.deviation[i] == std::numeric_limits<double>::max();
-  }
-  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
-  const bool is_twice = names.size() < inputs.columns.size();
-  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
-  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
-                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
-}
 
 // Categories that no training row had: their inputs are all 0.
 std::vector<std::string> UnknownCategories(const CsvRows& rows,

@@ -4,6 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/picture_file.h"
+#include "data/unlabelled.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "tests/temp_folder.h"
@@ -159,6 +160,43 @@ TEST_CASE("a picture of another format is named, with what to do") {
     CheckMessage(status, StatusCode::kCorrupt,
                  {"it is " + std::string(example.name), "expected a JPEG or PNG", example.advice});
   }
+}
+
+// The names of inputs tell `pando predict` which columns they are of.
+TEST_CASE("columns whose names are another column's input are an error before training") {
+  const TempFolder folder;
+  const auto open = [&](const std::string& header, const std::vector<std::string>& columns = {}) {
+    std::string text = header + ",label\n";
+    for (size_t i = 0; i < 20; ++i)
+      text += fmt::format("{},{},{}\n", i, "xy"[i % 2], "ab"[i % 3 == 0]);
+    Job job = JobFor(folder.Write("a.csv", ToBytes(text)));
+    job.columns = columns;
+    return OpenDataSet(job).status();
+  };
+  for (const char* header : {"kind=x,kind", "kind=,kind", "kind=x=1,kind", "kind=no value,kind"})
+    CheckMessage(open(header), StatusCode::kCorrupt,
+                 {"a.csv: line 1: has columns 'kind' and 'kind="});
+  // A column that is not learned is in the file all the same.
+  CheckMessage(open("kind=x,kind", {"kind"}), StatusCode::kCorrupt, {"'kind=x'", "rename"});
+  for (const char* header : {"a=b,c=d", "a=,b=", "a==b,c", "=,kind", "kind =x,kind"}) {
+    const Status status = open(header);
+    CHECK_MESSAGE(status.ok(), status.message());
+  }
+}
+
+TEST_CASE("rows to predict with a column that may be another one's input are an error") {
+  const TempFolder folder;
+  std::string text = "kind,u,label\n";
+  for (size_t i = 0; i < 20; ++i)
+    text += fmt::format("{},{},{}\n", "xy"[i % 2], i, "ab"[i % 3 == 0]);
+  const Job job = JobFor(folder.Write("a.csv", ToBytes(text)));
+  const auto data = OpenDataSet(job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  const JobPlan plan(job, (*data)->facts(), TensorLayout({{.name = "x", .shape = {1}}}));
+  const std::string rows = folder.Write("b.csv", ToBytes("kind=x,kind,u\n0.5,x,1\n"));
+  CheckMessage(OpenRows(rows, plan).status(), StatusCode::kCorrupt,
+               {"b.csv", "'kind=x'", "rename"});
+  CHECK(OpenRows(folder.Write("c.csv", ToBytes("kind,u\nx,1\n")), plan).ok());
 }
 
 }  // namespace
