@@ -121,6 +121,10 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
   AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddPreloadOption(command, &options->source);
+  AddOption(
+      command, "--logs WHICH", &options->run.shown_logs,
+      "whose prints are shown here, beside its log in RUN_DIR/logs: first, all or none [first]",
+      CLI::IsMember({"first", "all", "none"}));
   AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);

@@ -16,10 +16,10 @@ the file. `--set KEY=VALUE` sets any key (`--set optimizer.beta1=0.8 --set model
 Unknown keys are errors.
 
 All sections except `[worker]`, `[snapshot]`, `[verify]` and `[run]` are the job's identity, which
-fixes the resulting weights, bit for bit. The other four only say where, how and how safely to
-compute them, except `run.device` and `run.strategy = "allreduce"`
-([determinism.md](determinism.md)). `train.activation_checkpointing` does not change the result
-either, and a resumed run may change it.
+fixes the resulting weights, bit for bit. The other four say where the weights are computed, with
+how many processes, and how often they are stored and checked. They change no weights, with two
+exceptions: `run.device`, and `run.strategy = "allreduce"` ([determinism.md](determinism.md)).
+`train.activation_checkpointing` changes no weights either, so a resumed run may change it.
 
 `train.steps` and `train.epochs` both set the length of the run: give one. A flag or `--set` for one
 overrides the other one in the file. The same holds for `eval.every_steps` and `eval.every_epochs`.

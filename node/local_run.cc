@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/endpoint.h"
@@ -27,6 +28,7 @@
 #include "files/temporary_folder.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
+#include "node/log_follower.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
@@ -177,6 +179,7 @@ class LocalRun {
   std::optional<ProcessExit> late_failure_;  // the first end of a script that is not clean
   Clock::time_point deserted_at_ = Clock::time_point::max();  // none is left, and none comes back
   Supervisor supervisor_;
+  std::optional<LogFollower> logs_;  // of programs
 };
 
 int LocalRun::Run() {
@@ -307,6 +310,13 @@ Status LocalRun::StartPrograms() {
         args_.worker,
         {.log_path = folder_.LogPath(kPreloadedName), .variables = KeysVariables(keys_)})));
   }
+  std::vector<LogFollower::Log> shown;
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    if (args_.shown_logs == "all" || (args_.shown_logs == "first" && rank == 0))
+      shown.push_back(
+          {fmt::format("worker {}", rank), folder_.LogPath(fmt::format("worker-{}", rank))});
+  }
+  if (!shown.empty()) logs_.emplace(std::move(shown));
   for (uint32_t rank = 0; rank < count; ++rank)
     PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {}));
   return Status();
@@ -379,7 +389,9 @@ void LocalRun::OnExit(const ProcessExit& exit) {
 }
 
 void LocalRun::OnScript(const ProcessExit& exit, Script& script) {
-  const bool is_late = exit.is_late_failure() || script.late_starts > 0;
+  // Of what ends by itself once the run is over, only an interruption is no word of the script.
+  const bool is_own_end = HasCompleted() && exit.signal == 0 && exit.exit_code != kExitInterrupted;
+  const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
   const bool is_over = exit.signal == 0 || script.late_starts == kLateStartsMax;
   if (is_late && is_over && !exit.is_clean() && !late_failure_ && !shutdown_.first_signal())
     late_failure_ = exit;
@@ -398,7 +410,9 @@ bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_scheduler && !link_) return false;
   if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  const bool may_pass = exit.exit_code == kExitFailed || exit.exit_code == kExitUnreached;
+  const bool is_script = scripts_.contains(exit.spec.name);  // its other codes have no meaning here
+  const bool may_pass =
+      exit.exit_code == kExitFailed || (exit.exit_code == kExitUnreached && !is_script);
   return !is_scheduler && HasBegun() && may_pass;
 }
 
@@ -428,6 +442,7 @@ void LocalRun::Stop() {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
   }
   supervisor_.KillAll();
+  logs_.reset();
 }
 
 // The run is completed. Its scripts test, save and plot for as long as they like.

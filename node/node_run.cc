@@ -57,6 +57,7 @@ class NodeRun {
   void Drain();
   void OnExit(const ProcessExit& exit);
   bool HasLeft(const ProcessExit& exit) const;
+  bool IsUnreached(const ProcessExit& exit) const;
   bool MayRestart(const ProcessExit& exit);
   bool MayComeBack(Clock::time_point now);
 
@@ -93,8 +94,7 @@ int NodeRun::Run() {
 int NodeRun::Conclude(bool was_cut_short) const {
   if (supervisor_.root_cause()) {
     Say("\n{}", RootCauseText(*supervisor_.root_cause()));
-    const bool is_unreached = supervisor_.root_cause()->exit_code == kExitUnreached;
-    return is_unreached ? kExitUnreached : kExitFailed;
+    return IsUnreached(*supervisor_.root_cause()) ? kExitUnreached : kExitFailed;
   }
   if (!failure_.empty()) {
     spdlog::error("the run has failed: {}", failure_);
@@ -229,8 +229,12 @@ void NodeRun::OnExit(const ProcessExit& exit) {
 }
 
 // A process that restarts after the run ended exits.
-bool NodeRun::HasLeft(const ProcessExit& exit) const {
-  return has_one_left_ && exit.signal == 0 && exit.exit_code == kExitUnreached;
+bool NodeRun::HasLeft(const ProcessExit& exit) const { return has_one_left_ && IsUnreached(exit); }
+
+// A script's exit codes have no such meaning.
+bool NodeRun::IsUnreached(const ProcessExit& exit) const {
+  const bool is_script = exit.spec.name.starts_with("worker-") && !args_.worker.command.empty();
+  return !is_script && exit.signal == 0 && exit.exit_code == kExitUnreached;
 }
 
 // A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
@@ -238,8 +242,7 @@ bool NodeRun::HasLeft(const ProcessExit& exit) const {
 bool NodeRun::MayRestart(const ProcessExit& exit) {
   if (deaths_.AreHopeless(exit.spec.name)) return false;
   if (exit.signal != 0 || exit.exit_code == kExitFailed) return true;
-  return exit.exit_code == kExitUnreached && link_.progress().has_begun &&
-         MayComeBack(Clock::now());
+  return IsUnreached(exit) && link_.progress().has_begun && MayComeBack(Clock::now());
 }
 
 // Processes that wait for an absent scheduler end one soon after another.

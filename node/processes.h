@@ -92,6 +92,7 @@ struct LocalRunArgs {
   bool is_verbose = false;
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
   WorkerProgram worker;                    // of an external model
+  std::string shown_logs = "first";        // of its workers: first, all or none
   std::string keys_folder;                 // of the user's; empty: the run makes keys in its folder
   // Instead: workers come by themselves, and the endpoint and the keys' folder, if the run has
   // keys, are written to this file, with a space between them.

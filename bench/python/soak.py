@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """soak.py --epochs E [--mean 5s] [--seed N] [--model NAME] [--global-batch N] [--transport NAME] [--files N]
-        [--log-disk] [--clients N] [--pando PROGRAM] [--data FOLDER] [--hash HASH]
+        [--log-disk] [--clients N] [--pando PROGRAM] [--data FOLDER] [--hash HASH] [--script "SCRIPT ARGUMENTS"]
 
 Trains on MNIST under `--chaos random` for as long as the epochs take and watches the processes of the run:
 resident memory, open files, orphans, what is left in its folder for temporary files and in /dev/shm. Two idle cores
@@ -9,6 +9,9 @@ take 2 s for an epoch of the CNN: half an hour is some 900. The surroundings can
   --files N    the limit of open files of every process, which --clients and restarts come near to
   --log-disk   the processes' logs and the terminal are on a disk of 1 MiB, which is full for 30 s of each minute (root)
   --clients N  N processes ask for the status and are stopped before they have read the answer
+
+With --script the workers are processes of this PyTorch script, which says what is trained; the hash is then that of a run
+of one worker and one server.
 
 Fails
 
@@ -51,14 +54,17 @@ FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` h
 
 
 def job(args):
+    if args.script:
+        return ["run"]
     return ["train", "--model", args.model, "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
             "--global-batch", str(args.global_batch), "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001",
             "--set", "eval.every_epochs=10"]
 
 
 def serial_hash(args, folder):
-    done = subprocess.run([args.pando, *job(args), "--serial", "--set", "run.threads=2", "--run-dir",
-                           f"{folder}/serial", "--json"],
+    alone = ["--workers", "1", "--servers", "1"] if args.script else ["--serial", "--set", "run.threads=2"]
+    done = subprocess.run([args.pando, *job(args), *alone, "--run-dir", f"{folder}/serial", "--json",
+                           *args.script.split()],
                           check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["weights_hash"]
 
@@ -100,6 +106,8 @@ def marked(folder):
 
 def role_of(pid):
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    if b"python" in words[0]:
+        return "worker"
     return words[1].decode() if len(words) > 1 else "?"
 
 
@@ -147,10 +155,10 @@ def judge_generations(role, lives, column, seconds):
     return [f"{role}: {after - before:+.0f} {NAMES[column]} at the same age"] if after - before > MAX[column] else []
 
 
-def judge(lives, seconds):
+def judge(args, lives, seconds):
     problems = []
     for column in (KIB, FILES):
-        for role in ("train", *FLEETING):
+        for role in (job(args)[0], *FLEETING):
             of_role = [life for life in lives if life.role == role]
             problems += judge_growth(role, of_role, column)
             if role in FLEETING:
@@ -239,7 +247,8 @@ def soak(args, folder):
     before = shared_memory()
     command = [args.pando, *job(args), "--workers", "3", "--servers", "3", "--replicas", "2", "--set",
                f"run.transport={args.transport}",
-               "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir", f"{folder}/run", "--json"]
+               "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir", f"{folder}/run", "--json",
+               *args.script.split()]
     environment = {**os.environ, MARK: folder, "TMPDIR": str(temporary)}
     with worse_surroundings(args, folder), open(f"{folder}/out", "w+") as out, open(f"{folder}/disk/err", "w+") as err:
         run = subprocess.Popen(command, stdout=out, stderr=err, env=environment, preexec_fn=lambda: limit_files(args))
@@ -251,7 +260,7 @@ def soak(args, folder):
         tail = err.read()[-2000:]
     problems = [f"orphan {pid}" for pid in orphans]
     problems += report(lives, summary.get("faults", []), seconds)
-    problems += judge(lives, seconds)
+    problems += judge(args, lives, seconds)
     if run.returncode != 0 or summary.get("status") != "completed":
         problems.append(f"exit {run.returncode}, status {summary.get('status')}: {tail}")
     left = {str(path) for path in temporary.iterdir()} | (shared_memory() - before)
@@ -265,7 +274,7 @@ def soak(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=float, required=True)
+    parser.add_argument("--epochs", type=float, help="required without --script")
     parser.add_argument("--mean", default="5s")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", default="mnist-cnn")
@@ -277,7 +286,10 @@ def main():
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
     parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
     parser.add_argument("--hash")
+    parser.add_argument("--script", default="")
     args = parser.parse_args()
+    if (args.epochs is None) == (not args.script):
+        parser.error("give --epochs or --script")
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         problems = soak(args, folder)
     for problem in problems:

@@ -5,7 +5,6 @@ from typing import Deque, Dict, Tuple
 import torch
 
 from ._library import Worker
-from .errors import PandoError
 
 FLOATS = {"dtype": torch.float32, "device": "cpu"}  # the program may have other defaults
 
@@ -93,9 +92,5 @@ class GpuDevice:
 
 
 def open_device(worker: Worker, device: torch.device):
-    """The class for tensors of this device. Raises PandoError if there is none."""
-    if device.type == "cpu":
-        return HostDevice(worker)
-    if device.type == "cuda":
-        return GpuDevice(worker, device)
-    raise PandoError(f"the module is on the device {device}: Pando trains on cpu and cuda")
+    """The class for tensors of this device."""
+    return GpuDevice(worker, device) if device.type == "cuda" else HostDevice(worker)

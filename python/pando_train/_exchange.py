@@ -4,10 +4,10 @@ from typing import List
 
 import torch
 
-from ._device import open_device
+from ._device import FLOATS, open_device
 from ._library import STATISTIC, Worker
-from ._tensors import TensorTable
-from .errors import Abandoned
+from ._tensors import TensorTable, check_type
+from .errors import Abandoned, PandoError
 
 
 class Exchange:
@@ -22,8 +22,11 @@ class Exchange:
         self.is_active = False  # a piece of work is in progress
         self.is_training = False  # and it is a micro-batch of training
         self.is_abandoned = False
+        self._worker = worker
         self._device = open_device(worker, device)
-        self._serial = 0  # of the work
+        self._addresses = [entry.tensor.data_ptr() for entry in table.entries]
+        self.serial = 0  # of the work
+        self.version = 0  # of the tensors in work
         self.weight = self._samples = 0.0
         self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
         self._given: List[int] = [0] * count
@@ -33,9 +36,10 @@ class Exchange:
         pointer = ctypes.POINTER(ctypes.c_uint64)
         self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
 
-    def begin(self, is_training: bool, weight: float, samples: int) -> None:
+    def begin(self, is_training: bool, version: int, weight: float, samples: int) -> None:
         """A piece of work begins. Gradients count with `weight`, statistics with the samples."""
-        self._serial += 1
+        self.serial += 1
+        self.version = version
         self.weight, self._samples = weight, float(samples)
         self.is_active = True
         self.is_training = is_training
@@ -50,10 +54,26 @@ class Exchange:
 
     def load(self, index: int) -> None:
         """Waits until the tensor has the version in work. Raises Abandoned."""
-        if self._loaded[index] == self._serial and not self.is_abandoned:
+        if self._loaded[index] == self.serial and not self.is_abandoned:
             return
+        self.check_memory(index)
         self._guard(self._device.load, index, self.entries[index].tensor, self._hold_pointers[index])
-        self._loaded[index] = self._serial
+        self._loaded[index] = self.serial
+
+    def check_memory(self, index: int) -> None:
+        """Raises PandoError if the tensor has other memory than at the start of the loop."""
+        entry = self.entries[index]
+        if entry.tensor.data_ptr() != self._addresses[index]:
+            check_type(entry.name, entry.tensor)
+            raise PandoError(f"the memory of {entry.name} was replaced after run.loader(), by .data = ..., .to() or "
+                             "vector_to_parameters. The servers update the weights, and the memory stays where it is: "
+                             "move the module before the loop, and change no weights in it")
+
+    def read(self, index: int) -> torch.Tensor:
+        """The tensor as the library holds it, in host memory. Raises Abandoned."""
+        held = torch.empty(self.entries[index].tensor.shape, **FLOATS)
+        self._guard(self._worker.load_tensor, index, held.data_ptr(), ctypes.byref(ctypes.c_uint64(0)))
+        return held
 
     def load_all(self) -> None:
         for index in range(len(self.entries)):
@@ -69,20 +89,20 @@ class Exchange:
         weight = self._samples if self.entries[index].kind == STATISTIC else self.weight
         if weight > 0:  # a mean over nothing is not a number; what is not given is zeros
             self._guard(self._device.give, index, value, weight)
-        self._given[index] = self._serial
+        self._given[index] = self.serial
 
     def flush(self) -> None:
         """Waits until the library has all gradients. Raises Abandoned."""
         self._guard(self._device.flush)
 
     def is_loaded(self, index: int) -> bool:
-        return self._loaded[index] == self._serial
+        return self._loaded[index] == self.serial
 
     def is_given(self, index: int) -> bool:
-        return self._given[index] == self._serial
+        return self._given[index] == self.serial
 
     def has_given_any(self) -> bool:
-        return self._serial in self._given
+        return self.serial in self._given
 
     def _guard(self, call, *arguments) -> None:
         if self.is_abandoned:

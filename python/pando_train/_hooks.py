@@ -1,9 +1,11 @@
 """Hooks on a module: parameters arrive before they are read, and gradients leave when they are made."""
+import copyreg
 import gc
 import sys
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Dict, List, Tuple
+from types import FunctionType
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -11,8 +13,9 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from ._exchange import Exchange
 from ._norms import Norm
-from ._tensors import TensorTable, clean_name
+from ._tensors import TensorTable, check_type, clean_name
 from ._uses import Uses
+from ._writes import Writes
 from .errors import Abandoned, PandoError
 
 
@@ -32,22 +35,26 @@ class Hooks:
     so is every parameter.
     """
 
-    def __init__(self, table: TensorTable, exchange: Exchange):
+    def __init__(self, table: TensorTable, exchange: Exchange, is_compiling: bool):
         self._table = table
         self._exchange = exchange
         self._first_loads = [index for index, _ in table.parameters]
         self._scopes: List[Scope] = []
-        self._gradients: Dict[int, Tuple[torch.Tensor, int]] = {}  # index -> what left, and its version
+        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # index -> what left, its version and address
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
-        dynamo = sys.modules.get("torch._dynamo")
-        self._uses = Uses(exchange, table.index_by_id) if dynamo is None else None
-        if dynamo is not None:
-            dynamo.config.skip_nnmodule_hook_guards = False
-            dynamo.reset()  # what was compiled before would skip the hooks
+        self._dynamo = sys.modules["torch._dynamo"] if is_compiling else None
+        self._uses = None if is_compiling else Uses(exchange, table.index_by_id)
+        if is_compiling:
+            self._dynamo.config.skip_nnmodule_hook_guards = False
+            self._dynamo.reset()  # what was compiled before would skip the hooks
         self._add_scopes()
+        self._reducers = {type(scope.module): copyreg.dispatch_table.get(type(scope.module)) for scope in self._scopes}
+        for kind in self._reducers:  # copy and pickle ask this table first
+            copyreg.pickle(kind, self._reduce)
         self._is_watching = False  # Uses is on
         self._is_first = True  # no micro-batch has ended without an error
+        self._writes = Writes(table, exchange)
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
@@ -63,15 +70,22 @@ class Hooks:
 
     def remove(self) -> None:
         for norm in self.norms:
-            norm.remove()
+            norm.restore()
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
+        for kind, reducer in self._reducers.items():
+            copyreg.dispatch_table.pop(kind, None)
+            if reducer is not None:
+                copyreg.pickle(kind, reducer)
 
     def begin(self) -> None:
         """Raises Abandoned, and PandoError if the program has changed what the servers update."""
         self._table.check_unchanged()
         self.check_parameters()
+        self._refuse_write(self._writes.begin())
         self._gradients.clear()
+        for norm in self.norms:
+            norm.begin()
         for _, entry in self._table.parameters:
             entry.tensor.grad = None
         try:
@@ -87,37 +101,51 @@ class Hooks:
         if self._is_watching:
             self._is_watching = False
             self._uses.__exit__(None, None, None)
+        for norm in self.norms:
+            norm.restore()
 
     def finish(self) -> None:
         """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
+        self._table.check_unchanged()
         self.check_parameters()
         self._check_gradients()
         if self._is_first:
             check_scalers()
         for norm in self.norms:
             norm.finish()
+        self._exchange.load_all()  # also what this forward did not read: the module is of one version between blocks
+        self._refuse_write(self._writes.find_parameter())
         self._exchange.flush()
-        self._table.check_unchanged()
         if self._is_first and self._uses is not None:
             self._first_loads = [index for index in self._first_loads if index not in self._uses.seen]
         self._is_first = False
 
     def check_parameters(self) -> None:
-        """Raises PandoError if a parameter was written to by the program."""
-        for (_, entry), version in zip(self._table.parameters, self._versions):
+        """Raises PandoError if a tensor was moved, or a parameter written to, by the program."""
+        for index in range(len(self._table.entries)):
+            self._exchange.check_memory(index)
+        for (index, entry), version in zip(self._table.parameters, self._versions):
             if entry.tensor._version != version:
-                raise PandoError(f"parameter {entry.name} was changed by the program. The servers update parameters: "
-                                 "remove the optimizer of torch.optim and its step(), and other changes in place; "
-                                 "pass pando.SGD or another of Pando's optimizers to pando.join")
+                self._refuse_write(index)
+
+    def _refuse_write(self, index: Optional[int]) -> None:
+        if index is not None:
+            raise PandoError(f"parameter {self._table.entries[index].name} was changed by the program. The servers "
+                             "update parameters: remove the optimizer of torch.optim and its step(), and other changes "
+                             "in place, also through .data; pass pando.SGD or another of Pando's optimizers to "
+                             "pando.join")
 
     def _check_gradients(self) -> None:
-        for index, (gradient, version) in self._gradients.items():
-            entry = self._table.entries[index]
-            if entry.tensor.grad is not None and (entry.tensor.grad is not gradient or gradient._version != version):
-                raise PandoError(f"the gradient of {entry.name} was changed after it had left. Remove clip_grad_norm_, "
-                                 "clip_grad_value_, GradScaler and zero_grad from the loop: pando.join(..., "
-                                 "clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
-                                 "bfloat16 needs no scaler")
+        changed = self._writes.find_gradient()
+        for index, (gradient, version, address) in self._gradients.items():
+            now = self._table.entries[index].tensor.grad
+            if now is not None and (now is not gradient or now._version != version or now.data_ptr() != address):
+                changed = index
+        if changed is not None:
+            raise PandoError(f"the gradient of {self._table.entries[changed].name} was changed after it had left. "
+                             "Remove clip_grad_norm_, clip_grad_value_, GradScaler and zero_grad from the loop: "
+                             "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, and autocast "
+                             "with bfloat16 needs no scaler")
 
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
@@ -131,20 +159,35 @@ class Hooks:
                     outer[name] = scope
             indices = self._table.statistics_of(module)
             if indices:
-                scope.norms.append(Norm(module, clean_name(name), indices, self._exchange))
+                scope.norms.append(Norm(module, clean_name(name), indices, self._table.counts[module], self._exchange))
         for scope in self._scopes:
             self._hook_scope(scope)
 
     def _hook_scope(self, scope: Scope) -> None:
-        before = no_compile(partial(call_hook, self._enter, scope))
+        before = Hook(self._no_compile(self._enter), scope)
         handle = scope.module.register_forward_pre_hook(before)
         # First of all hooks: others read parameters, as weight_norm's does.
         scope.module._forward_pre_hooks.move_to_end(handle.id, last=False)
         scope.handles.append(handle)
         if scope.norms:
-            after = no_compile(partial(call_hook, self._leave, scope))
+            after = Hook(self._no_compile(self._leave), scope)
             scope.handles.append(scope.module.register_forward_hook(after))
             scope.module._forward_hooks.move_to_end(scope.handles[-1].id, last=False)
+
+    def _no_compile(self, function: Callable) -> Callable:
+        """torch.compile does not look into the function; its graph ends there."""
+        return function if self._dynamo is None else self._dynamo.disable(function)
+
+    def _reduce(self, module: nn.Module) -> Any:
+        """The module as its copies and pickles have it: without these hooks."""
+        reducer = self._reducers.get(type(module))
+        reduced = module.__reduce_ex__(2) if reducer is None else reducer(module)
+        ids = {handle.id for scope in self._scopes if scope.module is module for handle in scope.handles}
+        if not ids or not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return reduced
+        state = {key: OrderedDict((id_, hook) for id_, hook in value.items() if id_ not in ids)
+                 if key in ("_forward_pre_hooks", "_forward_hooks") else value for key, value in reduced[2].items()}
+        return (*reduced[:2], state, *reduced[3:])
 
     def _enter(self, scope: Scope) -> None:
         if not self._exchange.is_active:
@@ -163,13 +206,13 @@ class Hooks:
 
     def _hook_gradient(self, index: int, parameter: torch.Tensor) -> None:
         if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since torch 2.1
-            hook = partial(call_hook, self._give_gradient, index)
+            hook = Hook(self._give_gradient, index)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
             return
         with torch.enable_grad():
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._nodes.append(node)
-        self._handles.append(node.register_hook(partial(call_hook, self._give_gradient, index)))
+        self._handles.append(node.register_hook(Hook(self._give_gradient, index)))
 
     def _give_gradient(self, index: int) -> None:
         entry = self._table.entries[index]
@@ -188,19 +231,30 @@ class Hooks:
         if not self._exchange.is_loaded(index):
             raise PandoError(f"parameter {entry.name} was read before it had arrived, because this forward differs "
                              "from the first one. Call torch.compile before run.loader")
-        self._gradients[index] = gradient, gradient._version
+        check_type(f"the gradient of {entry.name}", gradient)
+        self._gradients[index] = gradient, gradient._version, gradient.data_ptr()
+        self._writes.note(index, gradient)
         self._exchange.give(index, gradient)
 
 
-def call_hook(function, target, *_) -> None:
-    """Calls a hook with what it is for. torch's own arguments are not needed, and its result is nothing."""
-    function(target)
+class Hook:
+    """Calls a function with what it is for; torch's own arguments are not needed. A copy of a hook does nothing."""
+
+    def __init__(self, function: Callable[[Any], None], target: Any):
+        self._function, self._target = function, target
+
+    def __call__(self, *_) -> None:
+        self._function(self._target)
+
+    def __reduce__(self):  # torch.fx copies a module's hooks itself
+        return Hook, (id, None)
 
 
-def no_compile(hook):
-    """torch.compile does not look into the hook; its graph ends there."""
-    dynamo = sys.modules.get("torch._dynamo")
-    return hook if dynamo is None else dynamo.disable(hook)
+def uses_compile() -> bool:
+    """Whether torch.compile has been called. Others than the program import torch._dynamo too, as torchvision does."""
+    return "torch._dynamo" in sys.modules and any(
+        getattr(thing, "_torchdynamo_orig_callable", None) and not getattr(thing, "_torchdynamo_disable", False)
+        for thing in gc.get_objects() if type(thing) is FunctionType)
 
 
 def is_compiled(module: nn.Module) -> bool:

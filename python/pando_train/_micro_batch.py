@@ -34,7 +34,7 @@ class MicroBatch:
 
     def __enter__(self) -> "MicroBatch":
         exchange: Exchange = self._run.exchange
-        exchange.begin(True, self._weight, self.samples)
+        exchange.begin(True, self.step, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
         try:
             self._run.hooks.begin()

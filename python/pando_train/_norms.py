@@ -1,46 +1,61 @@
 """The running statistics of a batch norm during training.
 
 The servers keep them: version t + 1 is the moving average of version t and of the step's mean. A
-worker gives the statistics of its micro-batch alone. Before a forward they are set to 0 with momentum
-1, so that afterwards the buffers hold exactly the batch's mean and variance. Activation checkpointing
-calls the layer again, which gives the same values.
+worker gives the statistics of its micro-batch alone. For a forward they are set to 0 with momentum 1,
+so that afterwards the buffers hold exactly the batch's mean and variance. Then the running ones come
+back, so that the program sees no others. Activation checkpointing calls the layer again, which gives
+the same values.
 """
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 import torch
 from torch import nn
 
 from ._exchange import Exchange
+from ._tensors import Count
 from .errors import PandoError
 
 
 class Norm:
     """One layer with running statistics. `indices` are those of running_mean and running_var."""
 
-    def __init__(self, module: nn.Module, name: str, indices: List[int], exchange: Exchange):
+    def __init__(self, module: nn.Module, name: str, indices: List[int], count: Count, exchange: Exchange):
         self._module = module
         self._name = name
         self._indices = indices
+        self._count = count
         self._exchange = exchange
         self._momentum = module.momentum
-        self._earlier: Optional[Tuple[torch.Tensor, ...]] = None  # statistics of an earlier call in this micro-batch
+        self._running: Tuple[torch.Tensor, ...] = ()  # in a forward that makes statistics: what comes back after it
+        self._given: Tuple[torch.Tensor, ...] = ()  # statistics of this micro-batch, once they are given
         self._versions: List[int] = []  # of the buffers before the forward
-        module.momentum = 1.0
 
-    def remove(self) -> None:
-        self._module.momentum = self._momentum
+    def begin(self) -> None:
+        """At the start of a micro-batch: the program may have called the layer in train() since the last one."""
+        for index in self._indices:
+            self._exchange.forget(index)
+
+    def restore(self) -> None:
+        """The layer is the program's again, with the running statistics. Also after a forward that failed."""
+        for value, running in zip(self._values(), self._running):
+            value.data.copy_(running)  # of .data: autograd has saved the buffer, and does not read it
+        if self._running:
+            self._running, self._module.momentum = (), self._momentum
 
     def enter(self) -> None:
         """Before a forward of the layer."""
+        self.restore()
+        for index in self._indices:
+            self._exchange.load(index)
         if not self._makes_statistics():
-            for index in self._indices:
-                self._exchange.load(index)
+            if self._exchange.is_training:
+                self._count.stop()
             return
-        is_again = self._exchange.is_given(self._indices[0])
-        self._earlier = tuple(value.clone() for value in self._values()) if is_again else None
-        for index, value in zip(self._indices, self._values()):
+        self._momentum = self._module.momentum
+        self._running = tuple(value.clone() for value in self._values())
+        self._module.momentum = 1.0
+        for value in self._values():
             value.zero_()
-            self._exchange.forget(index)
         self._versions = self._buffer_versions()
 
     def leave(self, is_part: bool) -> None:
@@ -52,12 +67,19 @@ class Norm:
             if self._module.training:  # of an evaluation that has left eval()
                 for index in self._indices:
                     self._exchange.forget(index)
-        elif is_part and self._versions == self._buffer_versions():
-            pass  # the compiled module did not call it
-        elif self._earlier is None:
-            for index, value in zip(self._indices, self._values()):
+                    self._exchange.load(index)
+            return
+        is_called = not is_part or self._versions != self._buffer_versions()
+        values = tuple(value.clone() for value in self._values())
+        self.restore()
+        if not is_called:
+            return
+        self._count.move(self._exchange.version)
+        if not self._exchange.is_given(self._indices[0]):
+            self._given = values
+            for index, value in zip(self._indices, values):
                 self._exchange.give(index, value)
-        elif not all(map(torch.equal, self._earlier, self._values())):
+        elif not all(map(torch.equal, self._given, values)):
             raise PandoError(f"batch norm {self._name} was called twice in one micro-batch, with different inputs: "
                              "its running statistics would depend on the order. Use two layers")
 

@@ -2,13 +2,16 @@
 
 node/program_process.h says what it and the process that started it tell each other.
 """
+import atexit
+import contextlib
 import gc
+import io
 import os
 import signal
 import socket
-import sys
 import threading
 import time
+from multiprocessing.util import _exit_function
 from typing import List, Optional
 
 import torch
@@ -27,19 +30,36 @@ def fork_workers() -> None:
     number = os.environ.pop(VARIABLE, None)
     if number is None:
         return
+    flush_files()
     with socket.socket(fileno=int(number)) as line:
         reason = why_not_forked()
         if reason:
             line.send(f"no {reason}".encode())
-            raise SystemExit(0)
+            end()
         gc.freeze()  # so that a worker's collector copies no page of this process
         supervisor = os.getppid()
         while True:
             request = line.recv(REQUEST_BYTES_MAX)
             if not request:
-                raise SystemExit(0)
+                end()
             if fork_worker(line, supervisor, os.fsdecode(request).split("\0")):
+                atexit.register(gc.unfreeze)  # files that are closed by the collector alone would lose their last lines
                 return
+
+
+def end() -> None:
+    """Ends this process. What the script does at its end, such as to write to a file, is left to the workers."""
+    _exit_function()  # of multiprocessing: ends processes that the script has started
+    os._exit(0)
+
+
+def flush_files() -> None:
+    """Writes what the open files hold back: otherwise each worker would write it."""
+    for thing in gc.get_objects():
+        if issubclass(type(thing), io.IOBase):
+            with contextlib.suppress(OSError, ValueError):  # it is closed, or only read
+                thing.flush()
+    LIBC.fflush(None)
 
 
 def why_not_forked() -> Optional[str]:
@@ -54,8 +74,6 @@ def why_not_forked() -> Optional[str]:
 
 def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> bool:
     """Whether this is the worker. `supervisor` gets its number once it is a child of it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
     reader, writer = os.pipe()
     middle = os.fork()
     if middle == 0:

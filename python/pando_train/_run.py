@@ -17,7 +17,7 @@ from . import _library as lib
 from ._data import Reader, Samples, count_samples, find_ahead, split_work
 from ._evaluation import Evaluation
 from ._exchange import Exchange
-from ._hooks import Hooks
+from ._hooks import Hooks, check_scalers, uses_compile
 from ._job import make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
@@ -26,6 +26,7 @@ from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
+from ._script import find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
@@ -64,12 +65,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
     that `pando run` or `pando node` has started.
     """
-    global _has_joined
-    if _has_joined and os.environ.get("PANDO_SCHEDULER"):
-        raise PandoError("pando.join was called a second time: a script that `pando run` or `pando node` starts has one "
-                         "run. Train the second model in a script with its own `pando run`, which can read the first "
-                         "run's weights; or start this script with `python`, where each join has its own run")
-    _has_joined = True
+    check_is_only_join()
     choose_determinism(threads)
     table = TensorTable(model)
     options = {"train.global_batch": int(global_batch), "train.micro_batches": int(micro_batches),
@@ -84,6 +80,20 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     table.apply_groups(params, optimizer.lr)
     count_samples(train_set, "the training set")
     return Run(table, train_set, sections)
+
+
+def check_is_only_join() -> None:
+    """Raises PandoError at the second join, or before the first one's training if the script's text shows another."""
+    global _has_joined
+    is_second, _has_joined = _has_joined, True
+    if not os.environ.get("PANDO_SCHEDULER"):
+        return
+    line = None if is_second else find_second_join()
+    if is_second or line is not None:
+        raise PandoError(f"pando.join is called a second time{'' if is_second else f' in line {line}'}: a script that "
+                         "`pando run` or `pando node` starts has one run. Train the second model in a script with its "
+                         "own `pando run`, which can read the first run's weights; or start this script with `python`, "
+                         "where each join has its own run")
 
 
 class Run:
@@ -224,7 +234,7 @@ class Run:
                                  "run.micro_batch(), on a loss that the module's parameters contribute to")
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
-        self.exchange.begin(False, 1.0, 1)
+        self.exchange.begin(False, work.version, 1.0, 1)
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)
@@ -237,9 +247,12 @@ class Run:
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""
+        self.table.start()
         test_set = self._evaluation.test_set if self._evaluation else None
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
+        check_scalers()
+        is_compiling = uses_compile()  # both before the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
@@ -254,7 +267,7 @@ class Run:
             print("pando: the run's first weights are another worker's, and differ from this script's: call "
                   "pando.seed before the model is built", file=sys.stderr)
         self.exchange = Exchange(self.worker, self.table, device)
-        self.hooks = Hooks(self.table, self.exchange)
+        self.hooks = Hooks(self.table, self.exchange, is_compiling)
         batch_size = self._evaluation.batch_size if self._evaluation else 1
         return Reader(Samples(self._train_set, test_set, self.facts.seed),
                       lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
@@ -346,10 +359,12 @@ class Run:
 
 
 def find_device(table: TensorTable) -> torch.device:
-    """The device of all tensors. Raises PandoError if they are on several."""
+    """The device of all tensors. Raises PandoError if they are on several, or on one of another kind."""
     first = table.entries[0]
     for entry in table.entries:
         if entry.tensor.device != first.tensor.device:
             raise PandoError(f"{entry.name} is on {entry.tensor.device} and {first.name} on {first.tensor.device}: "
                              "move the whole model to one device before run.loader()")
+    if first.tensor.device.type not in ("cpu", "cuda"):
+        raise PandoError(f"the module is on the device {first.tensor.device}: Pando trains on cpu and cuda")
     return first.tensor.device

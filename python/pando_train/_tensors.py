@@ -6,13 +6,15 @@ constants of the run.
 """
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from operator import is_
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ._library import PARAMETER, STATISTIC
+from ._overlaps import check_overlaps
 from ._weights import tensor_bytes
 from .errors import PandoError
 
@@ -34,7 +36,7 @@ class Entry:
 
     @property
     def tensor(self) -> torch.Tensor:
-        return getattr(self.owner, self.attribute)
+        return (self.owner._parameters if self.kind == PARAMETER else self.owner._buffers)[self.attribute]
 
 
 @dataclass
@@ -50,6 +52,32 @@ class Constant:
         return getattr(self.owner, self.attribute) is not self.tensor or self.tensor._version != self.version
 
 
+class Count:
+    """num_batches_tracked of a norm: the number of steps while the layer is in train()."""
+
+    def __init__(self, norm: nn.Module):
+        self._norm = norm
+        self._first = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
+        self._is_moving: Optional[bool] = None  # in the last micro-batch here; None: the layer's mode says it
+        self._steps = 0  # at the end of the last one in which it moved
+
+    def move(self, step: int) -> None:
+        """The layer has made statistics in this step."""
+        self._is_moving, self._steps = True, step + 1
+        self.show(step)
+
+    def stop(self) -> None:
+        """The layer was called in eval()."""
+        if self._is_moving:
+            self.show(self._steps)
+        self._is_moving = False
+
+    def show(self, version: int) -> None:
+        is_moving = self._norm.training if self._is_moving is None else self._is_moving
+        if is_moving and self._norm.num_batches_tracked is not None:
+            self._norm.num_batches_tracked.fill_(self._first + version)
+
+
 class TensorTable:
     """All tensors of a module. `entries` has the order of the library's table.
 
@@ -60,17 +88,19 @@ class TensorTable:
         self.module = module
         self.entries: List[Entry] = []
         self.constants: List[Constant] = []
-        self.counts: List[Tuple[nn.Module, int]] = []  # norms, and their num_batches_tracked at version 0
+        self.counts: Dict[nn.Module, Count] = {}
         self.index_by_id: Dict[int, int] = {}  # id(parameter) -> index in entries
-        seen = set()
+        self._known: Dict[int, torch.Tensor] = {}  # all parameters by id
         for prefix, owner in module.named_modules():
             name = clean_name(prefix)
             check_module(name, owner)
             for attribute, tensor in owner._parameters.items():
-                if tensor is not None and id(tensor) not in seen:
-                    seen.add(id(tensor))
+                if tensor is not None and id(tensor) not in self._known:
+                    self._known[id(tensor)] = tensor
                     self._add_parameter(join_names(name, attribute), owner, attribute, tensor)
             self._add_buffers(name, owner)
+        self._contents = read_contents(module)
+        self._check_overlaps()
         if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
 
@@ -78,9 +108,7 @@ class TensorTable:
         if not tensor.requires_grad:
             self.constants.append(Constant(name, owner, attribute, tensor, tensor._version))
             return
-        if tensor.dtype != torch.float32:
-            raise PandoError(f"parameter {name} is {tensor.dtype}, and Pando trains torch.float32: call model.float(). "
-                             "For bfloat16 activations use torch.autocast in the loop")
+        check_type(name, tensor)
         if tensor.layout != torch.strided:
             raise PandoError(f"parameter {name} has the layout {tensor.layout}: Pando trains dense parameters alone")
         if tensor.numel() == 0:
@@ -89,13 +117,14 @@ class TensorTable:
         self.entries.append(Entry(name, owner, attribute, PARAMETER))
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
-        is_norm = isinstance(owner, _NormBase) and owner.running_mean is not None
+        has_statistics = is_norm(owner)
+        if has_statistics:
+            self.counts[owner] = Count(owner)
         for attribute, tensor in owner._buffers.items():
-            if is_norm and attribute in STATISTICS:
+            if has_statistics and attribute in STATISTICS:
+                check_type(join_names(name, attribute), tensor)
                 self.entries.append(Entry(join_names(name, attribute), owner, attribute, STATISTIC, owner.momentum))
-            elif is_norm and attribute == "num_batches_tracked":
-                self.counts.append((owner, 0 if tensor is None else int(tensor)))
-            elif tensor is not None:
+            elif tensor is not None and not (has_statistics and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
     @property
@@ -142,8 +171,23 @@ class TensorTable:
         entry.lr_factor = own / lr if lr else 1.0
         entry.weight_decay = group.get("weight_decay", JOB_DECAY)
 
+    def start(self) -> None:
+        """At the start of the loop: what a program may change until then is read again, the rest is checked."""
+        self._check_contents()
+        for entry in self.entries:
+            check_type(entry.name, entry.tensor)
+        for constant in self.constants:  # a module that is moved to another device gets new buffers
+            constant.tensor = getattr(constant.owner, constant.attribute)
+            constant.version = constant.tensor._version
+        self._check_overlaps()
+
+    def _check_overlaps(self) -> None:
+        check_overlaps([*((entry.name, entry.tensor, True) for entry in self.entries),
+                        *((constant.name, constant.tensor, False) for constant in self.constants)])
+
     def check_unchanged(self) -> None:
         """Raises PandoError if training has changed a constant, or what is trained."""
+        self._check_contents()
         for constant in self.constants:
             if constant.has_changed():
                 raise PandoError(f"{constant.name} was changed during training. The servers hold parameters and the "
@@ -152,13 +196,28 @@ class TensorTable:
             if constant.tensor.requires_grad:
                 raise PandoError(f"requires_grad of {constant.name} was set after pando.join: choose what is trained "
                                  "before join. A new run with init weights can train other parameters")
-        for index, entry in self.parameters:
-            tensor = entry.owner._parameters.get(entry.attribute)
-            if self.index_by_id.get(id(tensor)) != index:
-                raise PandoError(f"parameter {entry.name} was replaced after pando.join: change the module before join")
-            if not tensor.requires_grad:
+        for _, entry in self.parameters:
+            if not entry.tensor.requires_grad:
                 raise PandoError(f"requires_grad of {entry.name} was cleared after pando.join: choose what is trained "
                                  "before join. A learning rate of 0 in a parameter group freezes a parameter")
+
+    def _check_contents(self) -> None:
+        """Raises PandoError if the module has other parameters than at join. Layers without any may be replaced."""
+        if all(len(known) == len(now) and all(map(is_, known, now))
+               for known, now in ((known, list_contents(owner)) for owner, known in self._contents)):
+            return
+        new = [clean_name(name) for name, tensor in self.module.named_parameters() if id(tensor) not in self._known]
+        new += [join_names(clean_name(name), STATISTICS[0]) for name, owner in self.module.named_modules()
+                if is_norm(owner) and owner not in self.counts]
+        new += [entry.name for index, entry in self.parameters
+                if self.index_by_id.get(id(entry.owner._parameters.get(entry.attribute))) != index]
+        new = list(dict.fromkeys(new))
+        if new:
+            verb = "was replaced" if new[0] in {entry.name for entry in self.entries} else "appeared"
+            others = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
+            raise PandoError(f"parameter {new[0]}{others} {verb} after pando.join, so that the run would not train it: "
+                             "replace heads, call lazy layers once, and add layers and adapters before pando.join")
+        self._contents = read_contents(self.module)
 
     def describe_constants(self) -> List[str]:
         """Name and hash of each constant, so that a worker with other ones is refused."""
@@ -166,9 +225,8 @@ class TensorTable:
 
     def set_counts(self, version: int) -> None:
         """Sets each norm's num_batches_tracked: the version is the number of steps."""
-        for norm, first in self.counts:
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked.fill_(first + version)
+        for count in self.counts.values():
+            count.show(version)
 
 
 def check_module(name: str, module: nn.Module) -> None:
@@ -181,8 +239,29 @@ def check_module(name: str, module: nn.Module) -> None:
                          "BatchNorm1d, 2d or 3d")
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise PandoError(f"{where}: pass the module inside it, model.module")
-    if isinstance(module, _NormBase) and module.running_mean is not None and module.momentum is None:
+    if is_norm(module) and module.momentum is None:
         raise PandoError(f"{where} has momentum=None, a mean over all steps: give a number, for instance 0.1")
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether the module has running statistics."""
+    return isinstance(module, _NormBase) and module.running_mean is not None
+
+
+def check_type(name: str, tensor: torch.Tensor) -> None:
+    """Raises PandoError for a tensor whose memory the library cannot read."""
+    if tensor.dtype != torch.float32:
+        raise PandoError(f"{name} is {tensor.dtype}, and Pando trains torch.float32: call model.float(). "
+                         "For bfloat16 activations use torch.autocast in the loop")
+
+
+def list_contents(owner: nn.Module) -> List[Any]:
+    """The modules and parameters that this module holds itself."""
+    return [*owner._modules.values(), *owner._parameters.values()]
+
+
+def read_contents(module: nn.Module) -> List[Tuple[nn.Module, List[Any]]]:
+    return [(owner, list_contents(owner)) for owner in module.modules()]
 
 
 def hash_tensor(tensor: torch.Tensor) -> str:

@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import pando_train as pando  # noqa: E402
+from pando_train import _run  # noqa: E402
 from fake_library import FakeRun  # noqa: E402
 
 
@@ -75,6 +76,7 @@ class FakeCase(unittest.TestCase):
     def join(self, model, data=None, optimizer=None, **options):
         options = {"steps": 3, "global_batch": 8, "micro_batches": 4, **options}
         data = Points() if data is None else data
+        _run._has_joined = False  # each fake run is a script of its own
         self.run_ = pando.join(model, data, optimizer or pando.SGD(lr=0.1, momentum=0.9), **options)
         return self.run_
 

@@ -1,6 +1,7 @@
 """Every clear error: what a user's mistake prints, and that the run ends with it."""
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import torch.utils.checkpoint
 from support import FakeCase, Points, make_mlp, nn, pando, torch, without_dynamo, F
@@ -94,9 +95,14 @@ class LoopErrorTest(FakeCase):
         class GradScaler:  # torch's own is off without a GPU
             def is_enabled(self):
                 return True
-        scaler = GradScaler()
-        self.assert_fails("has a GradScaler", train_step)
-        del scaler
+        def body(run, model, batch):
+            scalers.append(GradScaler())
+            train_step(run, model, batch)
+        scalers = []
+        self.assert_fails("has a GradScaler", body)
+        with self.assertRaisesRegex(pando.PandoError, "has a GradScaler"):
+            next(self.join(make_mlp()).loader())
+        scalers.clear()
 
     def test_requires_grad_changed(self):
         self.assert_fails("requires_grad of 0.weight was cleared",
@@ -115,6 +121,145 @@ class LoopErrorTest(FakeCase):
             train_step(run, model, batch)
             model[0].bias = nn.Parameter(torch.zeros(8))
         self.assert_fails("0.bias was replaced", body)
+
+    def test_parameters_that_appear_after_join(self):
+        class Growing(nn.Module):  # a layer whose size the first batch decides
+            def __init__(self):
+                super().__init__()
+                self.body, self.extra = make_mlp(), nn.ParameterList([nn.Parameter(torch.zeros(3))])
+
+            def forward(self, x):
+                if not hasattr(self, "head"):
+                    self.head = nn.Linear(3, 3)
+                return self.head(self.body(x) + sum(self.extra))
+
+        class Adapter(nn.Module):
+            def __init__(self, base):
+                super().__init__()
+                self.base, self.down = base, nn.Linear(8, 2, bias=False)
+        changes = {"3.weight .and 1 more. was replaced": lambda m: m.__setitem__(3, nn.Linear(8, 3)),
+                   "3.down.weight appeared": lambda m: m.__setitem__(3, Adapter(m[3])),
+                   "4.weight .and 1 more. appeared": lambda m: m.append(nn.Linear(3, 3)),
+                   "0.scale appeared": lambda m: m[0].register_parameter("scale", nn.Parameter(torch.ones(1))),
+                   "4.running_mean appeared": lambda m: m.append(nn.BatchNorm1d(3, affine=False)),
+                   "0.bias was replaced": lambda m: setattr(m[0], "bias", None)}
+        for text, change in changes.items():
+            for when in (-1, 1):  # before the loop, in it
+                with self.subTest(text=text, when=when):
+                    self.new_fake()
+                    model = make_mlp()
+                    run = self.join(model)
+                    if when < 0:
+                        change(model)
+                    with self.assertRaisesRegex(pando.PandoError, text + " after pando.join, so that the run"):
+                        for number, batch in enumerate(run.loader()):
+                            self.assertGreaterEqual(when, number)
+                            train_step(run, model, batch)
+                            change(model)
+        self.new_fake()
+        self.assert_fails("head.weight .and 1 more. appeared", train_step, Growing)
+
+        def append(run, model, batch):
+            model.head = nn.Identity()
+            train_step(run, model, batch)
+            model.extra.append(nn.Parameter(torch.zeros(3)))
+        self.new_fake()
+        self.assert_fails("extra.1 appeared", append, Growing)
+
+    def test_layers_without_parameters_may_be_replaced(self):
+        def change(run, model, batch):
+            train_step(run, model, batch)
+            model[2] = nn.Dropout(0.1)
+            model[1].name = "changed"
+            model.add_module("last", nn.Identity())
+        pando.seed(1)
+        model = make_mlp()
+        for batch in self.join(model).loader():
+            change(self.run_, model, batch)
+        self.assertEqual(self.fake.step, 3)
+
+    def test_writes_through_data(self):
+        def write(name, change, at=None, is_inside=True):
+            def body(run, model, batch):
+                def act():
+                    if at is None or len(self.fake.losses) == at:
+                        change(dict(model.named_parameters())[name])
+                train_step(run, model, batch, act if is_inside else lambda: None)
+                if not is_inside:
+                    act()
+            return body
+
+        def make():  # so that 0.weight is checked now and then alone
+            return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        changed, left = "{} was changed by the program.*also through .data", "the gradient of {} was changed"
+        cases = (("0.weight", lambda p: p.data.add_(p.grad, alpha=-0.1), {}, changed),
+                 ("0.weight", lambda p: p.data[0].clamp_(-0.01, 0.01), {}, changed),
+                 ("0.weight", lambda p: p.data.mul_(0.5), dict(is_inside=False), changed),
+                 ("0.weight", lambda p: p.data.view(-1)[:2].copy_(p.data.view(-1)[1:3].clone()), dict(at=1), changed),
+                 ("2.bias", lambda p: p.data.mul_(0.5), dict(at=9), changed),
+                 ("2.bias", lambda p: p.data.mul_(0.5), dict(at=9, is_inside=False), changed),
+                 ("0.weight", lambda p: p.grad.data.clamp_(-1e-9, 1e-9), {}, left),
+                 ("2.bias", lambda p: p.grad.data.mul_(2), dict(at=9), left),
+                 ("0.weight", lambda p: setattr(p.grad, "data", p.grad.data / 2), dict(at=9), left),
+                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9), "the memory of {} was replaced"),
+                 ("0.weight", lambda p: setattr(p, "data", p.data / 2), dict(at=9, is_inside=False),
+                  "the memory of {} was replaced"))
+        for number, (name, change, options, message) in enumerate(cases):
+            with self.subTest(number=number):
+                self.new_fake()
+                self.assert_fails(message.format(name), write(name, change, **options), make, steps=6)
+
+        def halve(run, model, batch):
+            train_step(run, model, batch)
+            if self.fake.step == 2:
+                values = nn.utils.parameters_to_vector(model.parameters())
+                nn.utils.vector_to_parameters(values * 0.5, model.parameters())
+        self.new_fake()
+        self.assert_fails("the memory of 0.weight was replaced", halve, make, steps=6)
+
+    def test_checks_of_writes_change_nothing(self):
+        def make():
+            base = torch.zeros(13)
+            layer = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(3, 3))
+            layer.to(memory_format=torch.channels_last)
+            layer[1].weight.data, layer[1].bias.data = base[1:13].view(3, 1, 2, 2), base[:1].expand(3).clone()
+            return layer
+        with mock.patch("pando_train._writes.EVERY", 1):
+            expected = self.train(make).bits()
+        self.new_fake().abandon = {(0, 1): "load:7", (0, 2): "load:9", (1, 1): "load:3"}
+        self.assertEqual(self.train(make).bits(), expected)
+
+    def test_other_types_after_join(self):
+        def make():
+            return nn.Sequential(nn.Linear(4, 600), nn.BatchNorm1d(600), nn.Linear(600, 3))
+        changes = (("0.weight is torch.float16", lambda model: model.half()),
+                   ("0.weight is torch.bfloat16", lambda model: model.bfloat16()),
+                   ("0.weight is torch.float64", lambda model: model.double()),
+                   ("2.bias is torch.float64", lambda model: setattr(
+                       model[2].bias, "data", model[2].bias.data.double())),
+                   ("1.running_mean is torch.float64", lambda model: setattr(
+                       model[1], "running_mean", model[1].running_mean.double())))
+        for text, change in changes:
+            for when in ("before", "between", "inside", "first"):
+                with self.subTest(text=text, when=when):
+                    self.new_fake()
+                    model = make()
+                    run = self.join(model, evaluate_every_steps=1, micro_batches=1 if when == "between" else 4)
+                    run.evaluate_with(Points(5), lambda x, y: dict(sum=model(x).sum()))
+                    if when == "before":
+                        change(model)
+                    # Where the block begins with a change, torch may refuse first.
+                    error = RuntimeError if when == "first" else pando.PandoError
+                    with self.assertRaisesRegex(error, ".*" if when == "first" else text + ".*call model.float"):
+                        for x, y in run.loader():
+                            with run.micro_batch():
+                                if when == "first":
+                                    change(model)
+                                F.cross_entropy(model(x.to(model[0].weight.dtype)).float(), y).backward()
+                                if when == "inside":
+                                    change(model)
+                            change(model)
+                    self.assertEqual(self.fake.evaluations, [])
 
     def test_reentrant_checkpointing(self):
         class Checkpointed(nn.Sequential):
@@ -211,6 +356,44 @@ class JoinErrorTest(FakeCase):
                             ("no elements", nn.ParameterList([nn.Parameter(torch.zeros(0, 3))]))):
             with self.subTest(text=text):
                 self.assert_refused(text, model)
+
+    def test_shared_memory(self):
+        def tie(change):
+            model = make_norm()
+            model.append(nn.Linear(3, 3))
+            change(model)
+            return model
+        rows = torch.zeros(6, 6)
+        cases = (("0.weight and 3.weight", lambda m: setattr(m[3].weight, "data", m[0].weight.data.view(3, 8)[:, :6])),
+                 ("3.weight and 4.weight", lambda m: setattr(m[4].weight, "data", m[3].weight.data[:, 3:])),
+                 ("3.weight and 3.old", lambda m: m[3].register_buffer("old", m[3].weight.data)),
+                 ("1.running_mean and 1.last", lambda m: m[1].register_buffer("last", m[1].running_mean[2:4])),
+                 ("0.bias and 1.running_var", lambda m: setattr(m[1], "running_var", m[0].bias.data)),
+                 ("3.bias and 4.bias", lambda m: (setattr(m[4].bias, "data", m[3].bias.data),
+                                                  m[4].requires_grad_(False))),
+                 ("elements of 3.bias", lambda m: setattr(m[3].bias, "data", torch.zeros(1).expand(3))))
+        for text, change in cases:
+            with self.subTest(text=text):
+                self.assert_refused(text + " share memory", tie(change))
+                if any(word in text for word in ("old", "last")):
+                    continue  # a buffer that appears later is none of the run's
+                model = tie(lambda m: None)
+                run = self.join(model)
+                change(model)
+                with self.assertRaisesRegex(pando.PandoError, text + " share memory|replaced after pando.join"):
+                    next(run.loader())
+
+        def split(model):  # tensors beside each other in one memory, and one that two modules have
+            model[0].weight.data, model[3].weight.data = rows[:, :4], rows[:3]
+            model[3].weight.data = torch.zeros(3, 6)
+            model[0].bias.data = rows[:, 4]
+            model[1].weight = model[0].bias
+        self.train(lambda: tie(split))
+
+    def test_a_device_without_memory(self):
+        run = self.join(make_mlp().to("meta"))
+        with self.assertRaisesRegex(pando.PandoError, "on the device meta: Pando trains on cpu and cuda"):
+            next(run.loader())
 
     def test_data_sets(self):
         class Stream(torch.utils.data.IterableDataset):

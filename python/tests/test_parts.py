@@ -1,10 +1,13 @@
 """The parts without a run: job text, tensor table, weights, launch, library."""
 import ctypes
 import os
+import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import tomllib
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -15,6 +18,7 @@ from pando_train import _library as lib
 from pando_train._job import make_sections, write_toml
 from pando_train._launch import OwnRun
 from pando_train._random import derive, kept_generators, seed_generators
+from pando_train._script import find_second_join
 from pando_train._tensors import TensorTable
 from pando_train._weights import read_safetensors, write_safetensors
 
@@ -91,6 +95,32 @@ class TableTest(unittest.TestCase):
         hashes = [TensorTable(Scaled(value)).describe_constants() for value in (True, False, True)]
         self.assertEqual(hashes[0], hashes[2])
         self.assertNotEqual(hashes[0], hashes[1])
+
+
+class ScriptTest(unittest.TestCase):
+    def second(self, text, head="import pando_train as pando\n"):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(head + text)
+            file.flush()
+            with mock.patch.dict(sys.modules, __main__=types.SimpleNamespace(__file__=file.name)):
+                return find_second_join()
+
+    def test_a_second_join_that_certainly_follows_is_found_before_the_first(self):
+        join = "run = pando.join(m, d)\n"
+        self.assertEqual(self.second(join + join), 3)
+        self.assertEqual(self.second(join + "for x in run.loader():\n    pass\n" + join), 5)
+        self.assertEqual(self.second(f"if __name__ == '__main__':\n    {join}    {join}"), 4)
+        self.assertEqual(self.second(f"def train(m):\n    {join}train(a)\ntrain(b)\n"), 3)
+        self.assertEqual(self.second(f"def main():\n    {join}    {join}main()\n"), 4)
+        self.assertEqual(self.second("join(m, d)\njoin(m, d)\n", "from pando_train import join\n"), 3)
+
+    def test_a_join_that_may_be_the_only_one_is_not(self):
+        join = "run = pando.join(m, d)\n"
+        for text in (join, f"if a:\n    {join}else:\n    {join}", f"{join}if a:\n    sys.exit()\n{join}",
+                     f"def main():\n    {join}    if a:\n        return\n    {join}main()\n",
+                     f"def one():\n    {join}def two():\n    {join}one()\n", f"for a in b:\n    {join}",
+                     f"{join}raise SystemExit\n{join}", "os.path.join(a)\nos.path.join(b)\n", "not Python ("):
+            self.assertIsNone(self.second(text), text)
 
 
 class RandomTest(unittest.TestCase):
@@ -200,6 +230,55 @@ class LaunchTest(unittest.TestCase):
         with mock.patch.dict(os.environ, PANDO_PROGRAM=str(ROOT)):
             with self.assertRaisesRegex(pando.PandoError, "cannot start pando run"):
                 OwnRun()
+
+
+FORKED = """
+import os
+from pando_train._preload import fork_workers
+
+class Keeper:  # the collector alone frees it
+    def __init__(self):
+        self.file, self.itself = open("kept", "ab"), self
+
+    def __del__(self):
+        self.file.write(b"closed\\n")
+
+keeper, log = Keeper(), open("log", "a")
+
+def note(text):
+    log.write(text + "\\n")
+    keeper.file.write(text.encode() + b"\\n")
+
+note("before")
+with open("opened", "a") as opened:
+    opened.write("before\\n")
+    try:
+        fork_workers()
+    finally:
+        note("worker " + os.environ["NUMBER"])
+        opened.write("after\\n")
+"""
+
+
+class PreloadTest(unittest.TestCase):
+    def test_files_opened_before_the_fork_keep_their_lines_and_repeat_none(self):
+        PR_SET_CHILD_SUBREAPER = 36
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.addCleanup(libc.prctl, PR_SET_CHILD_SUBREAPER, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PANDO_PRELOAD": str(theirs.fileno())}
+            with ours, theirs, subprocess.Popen([sys.executable, "-c", FORKED], env=environment, cwd=folder,
+                                                pass_fds=[theirs.fileno()]) as preloaded:
+                for number in (1, 2):
+                    ours.send(f"\0NUMBER={number}".encode())
+                    self.assertEqual(os.waitpid(int(ours.recv(64)), 0)[1], 0)
+                ours.shutdown(socket.SHUT_WR)
+                self.assertEqual(preloaded.wait(60), 0)
+            for name, lines in (("log", ["before", "worker 1", "worker 2"]), ("opened", ["before", "after", "after"]),
+                                ("kept", ["before", "worker 1", "closed", "worker 2", "closed"])):
+                self.assertEqual(Path(folder, name).read_text().split("\n")[:-1], lines)
 
 
 class PlainUseTest(unittest.TestCase):

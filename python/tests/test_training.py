@@ -1,8 +1,15 @@
 """Training with the fake library: bits, equality to torch.optim, abandoned work."""
 import copy
+import copyreg
+import io
+import os
+import pickle
+import subprocess
+import sys
 import unittest
+from unittest import mock
 
-from support import FakeCase, Points, Result, make_mlp, nn, pando, torch, without_dynamo, F
+from support import ROOT, FakeCase, Points, Result, make_mlp, nn, pando, torch, without_dynamo, F
 
 
 def make_tied():
@@ -36,6 +43,20 @@ def train_plain(model, data, optimizer, batches):
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
+
+
+class Scaled(nn.Module):
+    """A layer that says itself what a pickle of it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x * self.scale
+
+    def __getstate__(self):
+        return {**self.__dict__, "is_copy": True}
 
 
 class TrainingTest(FakeCase):
@@ -198,6 +219,103 @@ class TrainingTest(FakeCase):
         result = self.train(make)
         self.assertTrue(torch.allclose(result.tensors["1.running_mean"], torch.full((6,), 0.5), rtol=1e-6))
 
+    def test_between_micro_batches_the_module_is_of_one_version(self):
+        def make():  # the second norm is called now and then
+            return Moody(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=0.3), nn.BatchNorm1d(6), nn.Linear(6, 3))
+
+        class Moody(nn.Sequential):
+            def forward(self, x):
+                x = self[1](self[0](x))
+                return self[3](self[2](x) if fake.step != 1 else x)
+        fake = self.fake
+        fake.step = 0
+        pando.seed(1)
+        model = make()
+        run = self.join(model, micro_batches=2, evaluate_every_steps=1)
+        run.evaluate_with(Points(5), lambda x, y: dict(sum=model.train(fake.step > 0)(x).sum()))  # leaves eval()
+        self.fake.abandon = {(2, 1): "give:2"}
+        for x, y in run.loader():
+            with run.micro_batch() as mb:
+                F.cross_entropy(model(x), y).backward()
+                self.assertEqual([part.momentum for part in (model[1], model[2])], [0.3, 0.1])
+            version = dict(zip(self.fake.names, self.fake.versions[mb.step]))
+            state = {name: value.clone() for name, value in model.state_dict().items()}
+            if mb.step != 1:  # the count of a norm that this step does not call
+                self.assertEqual({state.pop(f"{n}.num_batches_tracked").item() for n in (1, 2)}, {mb.step})
+            self.assertEqual([name for name, value in version.items() if not torch.equal(state[name], value)], [])
+            if mb.step == 0:
+                model(x * 100)  # as a validation that forgets eval(): it does not last
+                self.assertNotEqual(state["1.running_var"].tolist(), model[1].running_var.tolist())
+        self.assertEqual(self.fake.raised, [])
+
+    def test_copies_in_the_loop_are_plain_modules(self):
+        def copy_all(model):
+            buffer = io.BytesIO()
+            torch.save(model, buffer)
+            buffer.seek(0)
+            loaded = torch.load(buffer, **({"weights_only": False} if torch.__version__ >= "2" else {}))
+            average = torch.optim.swa_utils.AveragedModel(model)
+            average.update_parameters(model)
+            return [copy.deepcopy(model), loaded, average.module, pickle.loads(pickle.dumps(model))]
+
+        def by_user(*_):
+            calls.append(1)
+
+        def make():
+            model = nn.Sequential(make_norm(), nn.Sequential(nn.Linear(3, 3), Scaled()))
+            model[0][1].momentum = 0.3
+            model[1].register_forward_pre_hook(by_user)
+            return model
+        calls = []
+        pickled = mock.patch.object(sys.modules[__name__], "by_user", by_user, create=True)
+        by_user.__qualname__ = "by_user"
+        pickled.start()
+        self.addCleanup(pickled.stop)
+        expected = self.train(make).bits()
+        self.new_fake()
+        before = dict(copyreg.dispatch_table)
+        pando.seed(1)
+        model = make()
+        for x, y in self.join(model).loader():
+            with self.run_.micro_batch():
+                F.cross_entropy(model(x), y).backward()
+                copies = copy_all(model)
+            for copied in copies + copy_all(model):
+                parts = list(copied.modules())
+                self.assertEqual(sum(len(part._forward_pre_hooks) + len(part._forward_hooks) for part in parts), 1)
+                self.assertEqual(copied[0][1].momentum, 0.3)
+                calls.clear()
+                self.assertTrue(torch.equal(copied.eval()(x), model.eval()(x)))
+                self.assertEqual(len(calls), 2)
+                F.cross_entropy(copied.train()(x), y).backward()
+                model.train()
+        self.assertEqual(Result(model, self.fake).bits(), expected)
+        self.assertEqual(copyreg.dispatch_table, before)
+
+    def test_copies_of_a_module_of_torch_fx_do_nothing_of_the_run(self):
+        pando.seed(1)
+        model = torch.fx.symbolic_trace(make_mlp())
+        for x, y in self.join(model).loader():
+            with self.run_.micro_batch():
+                F.cross_entropy(model(x), y).backward()
+            for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+                F.cross_entropy(copied(x), y).backward()
+                self.assertTrue(torch.equal(copied(x), model(x)))
+        self.assertEqual(self.fake.step, 3)
+
+    def test_a_norm_counts_the_steps_in_train(self):
+        for frozen_from, expected in ((0, 4), (2, 6), (5, 9)):
+            pando.seed(1)
+            model = make_norm()
+            model[1].num_batches_tracked.fill_(4)
+            self.new_fake()
+            for x, y in self.join(model, steps=5).loader():
+                model[1].train(self.fake.step < frozen_from)
+                with self.run_.micro_batch():
+                    F.cross_entropy(model(x), y).backward()
+                model.eval()  # as a validation
+            self.assertEqual(int(model[1].num_batches_tracked), expected)
+
     def test_checkpointing_gives_the_same_bits(self):
         from torch.utils.checkpoint import checkpoint
 
@@ -316,6 +434,18 @@ class CompileTest(FakeCase):
             values = self.train(lambda: compile_(Half())).tensors
             self.assertTrue(torch.allclose(values["unused.running_mean"], torch.full((4,), 0.5), rtol=1e-6))
             self.assertGreater(values["used.running_mean"].abs().sum(), 0)
+
+    def test_an_import_of_dynamo_is_no_use_of_it(self):
+        code = """if True:
+            import torch._dynamo
+            from pando_train._hooks import uses_compile
+            found = [uses_compile()]
+            kept = torch.compile(torch.nn.Linear(2, 2)), found.append(uses_compile())
+            print(found)"""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False,
+                              env=environment)
+        self.assertEqual(done.stdout, "[False, True]\n", done.stderr)
 
     def test_a_module_compiled_after_join_trains(self):
         pando.seed(1)

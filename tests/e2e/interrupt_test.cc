@@ -210,6 +210,53 @@ TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one 
   CHECK(job.workers[1]->is_running());
 }
 
+TEST_CASE("a resumed scheduler leaves a run alone whose processes still answer") {
+  JobByHand job(2, 1, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  job.AwaitSteps(20);
+  job.scheduler->Signal(SIGKILL);
+  job.scheduler->Await();
+  const Args again{"scheduler", job.run_dir + "/job.toml", "--bind", job.endpoint};
+  Process resumed(job.temp.path(), "resumed", again + Args{"--resume"});
+  resumed.Await();
+  CHECK(resumed.exit_code() == kExitUsage);
+  CHECK_MESSAGE(Contains(resumed.err(), "still train: start the scheduler without --resume"),
+                resumed.err());
+  Process restarted(job.temp.path(), "restarted", again);
+  restarted.Await();
+  REQUIRE_MESSAGE(restarted.exit_code() == kExitCompleted, restarted.err());
+  for (Process* node : job.Nodes()) {
+    node->Await();
+    CHECK_MESSAGE(node->exit_code() == kExitCompleted, node->err());
+  }
+  CHECK(SummaryIn(job.run_dir).weights_hash == SerialHash());
+}
+
+TEST_CASE("every process of a run that fails exits with 1 and says why") {
+  TempFolder temp;
+  const std::string run_dir = temp.File("run"), file = temp.File("endpoint");
+  Process scheduler(temp.path(), "scheduler",
+                    Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file", file,
+                         "--run-dir", run_dir, "--servers", "2", "--workers", "2"} +
+                        LongJob(kEndlessSteps, {"--lr", "1e30"}));
+  REQUIRE(Becomes([&] { return ReadBytes(file).ends_with('\n'); }));
+  const std::string endpoint = ReadBytes(file).substr(0, ReadBytes(file).size() - 1);
+  Process server(temp.path(), "server", {"server", "--join", endpoint});
+  Process worker(temp.path(), "worker", {"worker", "--join", endpoint});
+  Process node(temp.path(), "node",
+               {"node", "--join", endpoint, "--servers", "1", "--workers", "1"});
+  scheduler.Await();
+  CHECK(scheduler.exit_code() == kExitFailed);
+  const std::string cause = SummaryIn(run_dir).failure;
+  CHECK_FALSE(cause.empty());
+  for (Process* process : {&server, &worker, &node}) {
+    process->Await();
+    CHECK_MESSAGE(process->exit_code() == kExitFailed, process->err());
+    CHECK_MESSAGE(Contains(process->err(), "the run has failed: " + cause.substr(0, 20)),
+                  process->err());
+    CHECK_FALSE(Contains(process->err(), "Root Cause"));
+  }
+}
+
 TEST_CASE("an interrupted run keeps what it has made: it is resumed with few steps repeated" *
           doctest::test_suite("thorough 1")) {
   constexpr uint64_t kSteps = 1500;

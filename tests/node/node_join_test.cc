@@ -122,7 +122,9 @@ TEST_CASE("a process that missed the end of its run finds it in the run's folder
   while (!member.watch.verdict() && std::chrono::steady_clock::now() < deadline) look(1);
   REQUIRE(member.watch.verdict());
   REQUIRE(member.watch.verdict()->ok());
-  CHECK(**member.watch.verdict() == MembershipEnd::kStopped);
+  CHECK(**member.watch.verdict() == MembershipEnd::kFailed);  // as the summary says
+  REQUIRE(member.watch.stop().has_value());
+  CHECK(member.watch.stop()->reason == StopReason::kFailed);
 }
 
 TEST_CASE("a server refuses to serve where it cannot reach the run's folder") {

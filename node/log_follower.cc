@@ -1,0 +1,91 @@
+#include "node/log_follower.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "common/output.h"
+
+namespace pando {
+namespace {
+
+constexpr int kLookIntervalMs = 100;
+constexpr size_t kLineBytesMax = 4096;  // a longer line is shown in parts
+
+// On a terminal the line takes the place of the progress, which is drawn again.
+void ShowLine(const std::string& title, const std::string& line) {
+  static const bool kIsTerminal = isatty(STDERR_FILENO) != 0;
+  Say("{}[{}] {}\n", kIsTerminal ? "\r\x1b[K" : "", title, line);
+}
+
+uint64_t FileSize(const std::string& path) {
+  struct stat file {};
+  return stat(path.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
+}
+
+// "13:56:48.142 info [worker 0] ...", as node/log.cc writes it.
+bool IsNote(std::string_view line) {
+  constexpr std::string_view kForm = "00:00:00.000 ";
+  if (line.size() < kForm.size()) return false;
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(line[i])) != 0;
+    if (kForm[i] == '0' ? !is_digit : line[i] != kForm[i]) return false;
+  }
+  const std::string_view rest = line.substr(kForm.size());
+  return rest.starts_with("info [") || rest.starts_with("debug [");
+}
+
+}  // namespace
+
+LogFollower::LogFollower(std::vector<Log> logs) {
+  for (Log& log : logs) {
+    const uint64_t size = FileSize(log.path);  // of an earlier run in the folder
+    logs_.push_back({{std::move(log)}, size, ""});
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+LogFollower::~LogFollower() {
+  stop_.Request();
+  thread_.join();
+}
+
+void LogFollower::Run() {
+  bool is_last = false;
+  while (!is_last) {
+    pollfd stopped{stop_.fd(), POLLIN, 0};
+    poll(&stopped, 1, kLookIntervalMs);
+    is_last = stop_.is_requested();
+    for (Followed& log : logs_) Show(log);
+  }
+  for (const Followed& log : logs_) {
+    if (!log.rest.empty()) ShowLine(log.title, log.rest);
+  }
+}
+
+void LogFollower::Show(Followed& log) {
+  const UniqueFd file(open(log.path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 16384> bytes{};
+  while (file.is_open()) {
+    const ssize_t count =
+        pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(log.read_bytes));
+    if (count <= 0) return;
+    log.read_bytes += static_cast<uint64_t>(count);
+    log.rest.append(bytes.data(), static_cast<size_t>(count));
+    size_t end = 0;
+    while ((end = std::min(log.rest.find('\n'), kLineBytesMax)) < log.rest.size()) {
+      const std::string line = log.rest.substr(0, end);
+      log.rest.erase(0, end + (log.rest[end] == '\n' ? 1 : 0));
+      if (!IsNote(line)) ShowLine(log.title, line);
+    }
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+"""What the main script's text says before it runs: whether it calls pando.join a second time."""
+import ast
+import sys
+from typing import Dict, Iterator, List, Optional, Set
+
+ENDS = (ast.Return, ast.Raise)
+EXITS = {"exit", "_exit", "quit", "abort"}
+
+
+def find_second_join() -> Optional[int]:
+    """The line of a second call that certainly follows the first one; None if none certainly does.
+
+    Seen are the statements that always run: of the script, and of its functions that they call. A branch or a loop
+    that may end them ends the search.
+    """
+    try:
+        with open(sys.modules["__main__"].__file__, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (AttributeError, KeyError, TypeError, OSError, SyntaxError, ValueError):
+        return None  # a notebook, or no script
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    lines = list(find_joins(tree.body, functions, names_of_join(tree)))
+    return lines[1] if len(lines) > 1 else None
+
+
+def names_of_join(tree: ast.Module) -> Set[str]:
+    """How the script writes join: "pando.join", or "join" after `from pando_train import join`."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {f"{alias.asname or alias.name}.join" for alias in node.names if alias.name == "pando_train"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "pando_train":
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == "join"}
+    return names
+
+
+def find_joins(body: List[ast.stmt], functions: Dict[str, ast.FunctionDef], names: Set[str]) -> Iterator[int]:
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(statement, ast.With) or is_main_guard(statement):
+            yield from find_joins(statement.body, functions, names)
+            continue
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        if hasattr(statement, "body"):  # a branch or a loop
+            if any(isinstance(node, ENDS) for node in ast.walk(statement)) or any(map(is_exit, calls)):
+                return
+            continue
+        for call in calls:
+            name = ast.unparse(call.func)
+            if name in names:
+                yield call.lineno
+            elif name in functions:
+                others = {key: value for key, value in functions.items() if key != name}
+                yield from find_joins(functions[name].body, others, names)
+        if isinstance(statement, ENDS) or any(map(is_exit, calls)):
+            return
+
+
+def is_main_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
+
+
+def is_exit(call: ast.Call) -> bool:
+    return ast.unparse(call.func).split(".")[-1] in EXITS
