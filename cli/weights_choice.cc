@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "run/engine_file.h"
 #include "run/safetensors.h"
+#include "run/safetensors_shards.h"
 #include "run/summary.h"
 
 namespace pando {
@@ -182,10 +183,10 @@ Result<RunWeights> ReadChosen(const WeightsChoice& choice, bool is_folder, const
   return RunWeights{choice.path, Version(0), *std::move(flat)};
 }
 
-// A path that cannot be looked at is no folder.
+// A path that cannot be looked at is no folder, and one with files of Hugging Face no run's.
 bool IsFolder(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
+  return std::filesystem::is_directory(path, ignored) && FindWeightsFile(path) == path;
 }
 
 }  // namespace
