@@ -26,7 +26,7 @@ from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
-from ._script import find_second_join
+from ._script import find_loop_around, find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
@@ -39,8 +39,8 @@ _has_joined = False  # this script has called join
 
 # Key of the job file, type, argument of join.
 OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
-           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"), ("optimizer.clip_norm", float, "clip_norm"),
-           ("optimizer.clip_value", float, "clip_value"), ("optimizer.ema_decay", float, "ema_decay"),
+           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"),
+           ("optimizer.clip_norm", float, "clip_norm"), ("optimizer.clip_value", float, "clip_value"), ("optimizer.ema_decay", float, "ema_decay"),
            ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
            ("eval.every_epochs", int, "evaluate_every_epochs"), ("eval.every_steps", int, "evaluate_every_steps"),
            ("eval.early_stop_patience", int, "early_stop_patience"))
@@ -151,6 +151,10 @@ class Run:
         if self._is_open:
             raise PandoError("run.loader() was called twice: one loop trains all epochs; use evaluate_with for "
                              "evaluations between them")
+        line = find_loop_around(self)
+        if line is not None:
+            raise PandoError(f"run.loader() is called in the loop of line {line}, and would be called again. It yields "
+                             "the batches of all epochs: remove that loop, and use evaluate_with between the epochs")
         self._is_open = True
         return self._loop(convert(int, "num_workers", num_workers), collate_fn, pin_memory)
 

@@ -1,7 +1,7 @@
-"""What the main script's text says before it runs: whether it calls pando.join a second time."""
+"""What a script's text says before it runs: whether it calls pando.join, or a run's loader, a second time."""
 import ast
 import sys
-from typing import Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, Iterator, List, Optional, Set
 
 ENDS = (ast.Return, ast.Raise)
 EXITS = {"exit", "_exit", "quit", "abort"}
@@ -13,14 +13,34 @@ def find_second_join() -> Optional[int]:
     Seen are the statements that always run: of the script, and of its functions that they call. A branch or a loop
     that may end them ends the search.
     """
-    try:
-        with open(sys.modules["__main__"].__file__, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
-    except (AttributeError, KeyError, TypeError, OSError, SyntaxError, ValueError):
-        return None  # a notebook, or no script
+    tree = read_tree(getattr(sys.modules["__main__"], "__file__", None))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     lines = list(find_joins(tree.body, functions, names_of_join(tree)))
     return lines[1] if len(lines) > 1 else None
+
+
+def find_loop_around(run: Any) -> Optional[int]:
+    """The line of a loop of the caller that would use this run again: it makes no other one, and has no break."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        names = {name for name, value in frame.f_locals.items() if value is run}
+        for node in ast.walk(read_tree(frame.f_code.co_filename)) if names else ():
+            if isinstance(node, (ast.For, ast.While)) and node.body[0].lineno <= frame.f_lineno <= node.end_lineno:
+                parts = list(ast.walk(node))
+                stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+                if not names & stored and not any(isinstance(part, ast.Break) for part in parts):
+                    return node.lineno
+        frame = frame.f_back
+    return None
+
+
+def read_tree(path: Any) -> ast.Module:
+    """The text's statements; none for a notebook, or what is no script."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return ast.parse(file.read())
+    except (TypeError, OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def names_of_join(tree: ast.Module) -> Set[str]:

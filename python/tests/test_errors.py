@@ -460,6 +460,37 @@ class JoinErrorTest(FakeCase):
         with self.assertRaisesRegex(pando.PandoError, "the seed is 'one'"):
             pando.seed("one")
 
+    def test_a_loop_over_epochs_around_the_loader(self):
+        def train(run):
+            for batch in run.loader():
+                train_step(run, model, batch)
+        text = "is called in the loop of line [0-9]+, and would be called again"
+        model = make_mlp()
+        run = self.join(model)
+        with self.assertRaisesRegex(pando.PandoError, text):
+            for _ in range(3):
+                for _ in run.loader():
+                    pass
+        with self.assertRaisesRegex(pando.PandoError, text):
+            epoch = 0
+            while epoch < 3:
+                train(run)
+                epoch += 1
+        for _ in range(2):
+            self.new_fake()
+            run = self.join(model)
+            train(run)
+        for run in (self.join(model), self.join(model)):
+            self.new_fake()
+            train(run)
+        for _ in range(2):
+            self.new_fake()
+            train(self.join(model))
+        run = self.join(model)
+        while True:
+            train(run)
+            break
+
     def test_late_calls(self):
         run = self.join(make_mlp())
         with self.assertRaisesRegex(pando.PandoError, "without a new batch"):
