@@ -36,8 +36,7 @@ class Scripts {
   void AwaitEnds(ShutdownSignal& shutdown);
   // Shows what is left of their prints.  REQUIRES: none is running.
   void Close() { logs_.reset(); }
-  // The exit code of a script that failed after the run, after the terminal was told; none: none
-  // did.
+  // The exit code of the command, if a script failed after the run or was ended; says so.
   std::optional<int> Conclude() const;
 
  private:

@@ -40,7 +40,8 @@ _has_joined = False  # this script has called join
 # Key of the job file, type, argument of join.
 OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
            ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"),
-           ("optimizer.clip_norm", float, "clip_norm"), ("optimizer.clip_value", float, "clip_value"), ("optimizer.ema_decay", float, "ema_decay"),
+           ("optimizer.clip_norm", float, "clip_norm"), ("optimizer.clip_value", float, "clip_value"),
+           ("optimizer.ema_decay", float, "ema_decay"),
            ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
            ("eval.every_epochs", int, "evaluate_every_epochs"), ("eval.every_steps", int, "evaluate_every_steps"),
            ("eval.early_stop_patience", int, "early_stop_patience"))

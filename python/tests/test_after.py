@@ -135,9 +135,11 @@ class ByHandTest(AfterCase):
             return process
         scheduler = ("scheduler", "job.toml", "--run-dir", "run", "--endpoint-file", "endpoint", "--bind")
         first = start(*scheduler, "tcp://127.0.0.1:0")
-        wait_until(lambda: (self.folder / "endpoint").exists() and (self.folder / "endpoint").read_text().endswith("\n"))
-        endpoint = (self.folder / "endpoint").read_text().strip()
-        node = start("node", "--join", endpoint, "--workers", "1", "--", sys.executable, TRAIN_SCRIPT, "mlp", "400", "0")
+        file = self.folder / "endpoint"
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        endpoint = file.read_text().strip()
+        script = (sys.executable, TRAIN_SCRIPT, "mlp", "400", "0")
+        node = start("node", "--join", endpoint, "--workers", "1", "--", *script)
         metrics = self.folder / "run" / "metrics.csv"
         wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 8)
         first.kill()
