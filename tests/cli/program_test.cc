@@ -45,6 +45,30 @@ TEST_CASE("top without a terminal names the command that needs none") {
   CheckUsageError({"top", "runs/first"}, "pando status prints the same once");
 }
 
+TEST_CASE("an argument that is not UTF-8 is one error that names it, of every command") {
+  const std::string latin = "caf\xe9";
+  for (const char* command :
+       {"train",  "run",   "scheduler", "server",   "worker",   "node",   "resume",
+        "status", "drain", "export",    "evaluate", "predict",  "verify", "plan",
+        "data",   "keys",  "model",     "view",     "timeline", "bench",  "help"}) {
+    for (const std::vector<std::string>& args :
+         std::vector<std::vector<std::string>>{{latin},
+                                               {"--join", latin},
+                                               {"--set", "run.name=" + latin},
+                                               {"--" + latin},
+                                               {"--", latin},
+                                               {"true", latin},
+                                               {latin + ".py"},
+                                               {"--run-dir=" + latin}}) {
+      std::vector<std::string> all{command};
+      all.insert(all.end(), args.begin(), args.end());
+      CheckUsageError(all, "must be UTF-8 text, got '");
+      CheckUsageError(all, "caf\\xe9");
+    }
+  }
+  CheckUsageError({"run", "true", "\xc3"}, "argument 3 must be UTF-8 text, got '\\xc3'");
+}
+
 TEST_CASE("the page's address is checked before anything begins") {
   for (const char* command : {"train", "resume", "run"}) {
     CAPTURE(command);
