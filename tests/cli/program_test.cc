@@ -76,7 +76,9 @@ TEST_CASE("the page's address is checked before anything begins") {
     std::vector<std::string> args{command, "--http", "127.0.0.1"};
     if (std::string(command) != "train") args.push_back(word);
     CheckUsageError(args, "--http: 127.0.0.1: expected HOST:PORT");
-    for (const char* beyond : {"0.0.0.0:0", "127.example.org:0"}) {
+    args[2] = "::1:8099";
+    CheckUsageError(args, "brackets around an address of IPv6, [::1]:8080");
+    for (const char* beyond : {"0.0.0.0:0", "127.example.org:0", "[::]:0", "[fd00::2]:80"}) {
       args[2] = beyond;
       CheckUsageError(args, "clear text");
     }
@@ -96,6 +98,8 @@ TEST_CASE("without a terminal there is a page only if one is asked for") {
   CHECK(shown.exit_code == kExitCompleted);
   CHECK(Contains(shown.output, "pando: page: http://127.0.0.1:"));
   CHECK(Contains(shown.output, "/?token="));
+  for (const std::string host : {"[::1]", "localhost", "127.0.0.2"})
+    CHECK(Contains(train({"--http", host + ":0"}).output, "pando: page: http://" + host + ":"));
   const UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
