@@ -64,7 +64,9 @@ Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
-  draft.SetDefault("run.command", AbsoluteCommand(command));
+  const std::vector<std::string> absolute = AbsoluteCommand(command);  // a folder may be no UTF-8
+  PANDO_RETURN_IF_ERROR(CheckJobValue(*FindJobKey("run.command"), absolute));
+  draft.SetDefault("run.command", absolute);
   if (options.is_attached) draft.SetDefault("run.workers", uint64_t{1});
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.model = NameFor(command.empty() ? std::vector<std::string>{"attached"} : command);

@@ -19,6 +19,7 @@
 #include "data/byte_stream.h"
 #include "data/kinds.h"
 #include "data/picture_set.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -37,15 +38,18 @@ constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB with
 Status CheckCompression(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
-  std::array<char, 2> head{};
+  std::array<char, kFileHeadBytes> head{};
   file.read(head.data(), head.size());
   const unsigned first = static_cast<unsigned char>(head[0]);
   const unsigned second = static_cast<unsigned char>(head[1]);
-  const bool is_gzip = file.gcount() == 2 && first == 0x1f && second == 0x8b;
+  const auto head_bytes = static_cast<size_t>(file.gcount());
+  const bool is_gzip = head_bytes >= 2 && first == 0x1f && second == 0x8b;
+  const std::string other = NameOtherKind({head.data(), head_bytes}, FileUse::kIdx);
+  if (!is_gzip && !other.empty()) return Corrupt(fmt::format("{}: {}", path, other));
   const bool is_named_gz = path.ends_with(".gz");
-  if (is_named_gz && file.gcount() < 2) {
-    return Corrupt(fmt::format("{}: has {} bytes, expected a gzip file; download it again", path,
-                               file.gcount()));
+  if (is_named_gz && head_bytes < 2) {
+    return Corrupt(
+        fmt::format("{}: has {} bytes, expected a gzip file; download it again", path, head_bytes));
   }
   if (is_named_gz && !is_gzip) {
     return Corrupt(fmt::format(

@@ -158,8 +158,8 @@ std::string Advice(const Kind& kind, FileUse use) {
 }  // namespace
 
 std::string NameOtherKind(std::string_view head, FileUse use) {
-  constexpr auto kExpected =
-      std::to_array<const char*>({"a CSV file", "a JPEG or PNG picture", "a safetensors file"});
+  constexpr auto kExpected = std::to_array<const char*>(
+      {"a CSV file", "a JPEG or PNG picture", "a safetensors file", "an idx file"});
   const Kind* kind = FindKind(head.substr(0, kFileHeadBytes));
   if (kind == nullptr) return "";
   return fmt::format("it is {}, expected {}{}", kind->name, kExpected[static_cast<size_t>(use)],

@@ -1,5 +1,5 @@
 // What a file is by its first bytes, for the error of a reader that expected another kind. Called
-// by the readers of tables, pictures and weights.
+// by the readers of tables, pictures, weights and idx files.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace pando {
 
-enum class FileUse : uint8_t { kTable, kPicture, kWeights };
+enum class FileUse : uint8_t { kTable, kPicture, kWeights, kIdx };
 inline constexpr size_t kFileHeadBytes = 512;
 
 // "a Parquet file, expected ...; what to do next"; empty: it is no kind that Pando knows.
