@@ -183,10 +183,11 @@ Result<RunWeights> ReadChosen(const WeightsChoice& choice, bool is_folder, const
   return RunWeights{choice.path, Version(0), *std::move(flat)};
 }
 
-// A path that cannot be looked at is no folder, and one with files of Hugging Face no run's.
+// False for unreadable paths, and for folders that have Hugging Face's files and no run.
 bool IsFolder(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) && FindWeightsFile(path) == path;
+  const bool has_run = std::filesystem::exists(RunFolder::Open(path).JobPath(), ignored);
+  return std::filesystem::is_directory(path, ignored) && (has_run || FindWeightsFile(path) == path);
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 // Whether members of a run still answer (processes.h).
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "common/clock.h"
@@ -19,10 +16,10 @@
 namespace pando {
 namespace {
 
-// Members that have lost their scheduler dial it all the time, and send heartbeats.
-std::set<std::string> HearMembers(Transport& transport, const SchedulerState& state) {
+// The first member of the run that sends something. Members that have lost their scheduler dial it
+// all the time, and send heartbeats.
+std::optional<std::string> HearMember(Transport& transport, const SchedulerState& state) {
   constexpr Micros kPatience = std::chrono::seconds(2);
-  std::set<std::string> names;
   for (const MemberRecord& member : state.members)
     transport.guard().Trust(member.peer.incarnation, member.registration.public_key);
   const Micros deadline = SteadyNow() + kPatience;
@@ -30,15 +27,13 @@ std::set<std::string> HearMembers(Transport& transport, const SchedulerState& st
   while (SteadyNow() < deadline) {
     transport.Wait(deadline);
     while (transport.Receive(&envelope)) {
-      const auto is_sender = [&](const MemberRecord& member) {
-        return member.peer.incarnation == envelope.sender.incarnation;
-      };
-      const auto it = std::ranges::find_if(state.members, is_sender);
-      if (envelope.job != state.job || it == state.members.end()) continue;
-      names.insert(fmt::format("{}-{}", EnumName(it->registration.role), it->rank));
+      for (const MemberRecord& member : state.members) {
+        if (envelope.job == state.job && member.peer.incarnation == envelope.sender.incarnation)
+          return fmt::format("{}-{}", EnumName(member.registration.role), member.rank);
+      }
     }
   }
-  return names;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -52,15 +47,18 @@ Status CheckNoMemberAnswers(const SchedulerArgs& args) {
   PANDO_ASSIGN_OR_RETURN(const std::optional<SchedulerState> state, journal.ReadState());
   if (!state) return Status();
   ZmqContext context(args.keys, LogWarning);
-  Transport transport(context, {kSchedulerNode, self, 0}, {.insecure = args.insecure});
-  const Result<std::string> bound = transport.Bind(args.bind);
+  Transport transport(context, {kSchedulerNode, self, 0}, {.insecure = true});
+  // Members dial the endpoint where the last scheduler was, whatever --bind says.
+  const Result<std::string> endpoint = folder.ReadEndpoint();
+  Result<std::string> bound = transport.Bind(endpoint.ok() ? *endpoint : args.bind);
+  if (!bound.ok()) bound = transport.Bind(args.bind);
   if (!bound.ok()) return BadBind(bound.status());
-  const std::set<std::string> names = HearMembers(transport, *state);
-  if (names.empty()) return Status();
+  const std::optional<std::string> name = HearMember(transport, *state);
+  if (!name) return Status();
   return InvalidArgument(fmt::format(
-      "--resume is for a run whose processes are all gone, and {} of the run in {} still train: "
-      "start the scheduler without --resume, and they go on with it",
-      fmt::join(names, ", "), args.run_dir));
+      "--resume is for a run whose processes are all gone, and {} of the run in {} still trains: "
+      "start the scheduler without --resume, and the run goes on with its processes",
+      *name, args.run_dir));
 }
 
 }  // namespace pando

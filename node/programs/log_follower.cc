@@ -39,7 +39,9 @@ bool IsNote(std::string_view line) {
     if (kForm[i] == '0' ? !is_digit : line[i] != kForm[i]) return false;
   }
   const std::string_view rest = line.substr(kForm.size());
-  return rest.starts_with("info [") || rest.starts_with("debug [");
+  const bool is_cause =
+      rest.find("the run has failed") != std::string_view::npos;  // is shown anyway
+  return rest.starts_with("info [") || rest.starts_with("debug [") || is_cause;
 }
 
 }  // namespace
@@ -81,8 +83,10 @@ void LogFollower::Show(Followed& log) {
     log.rest.append(bytes.data(), static_cast<size_t>(count));
     size_t end = 0;
     while ((end = std::min(log.rest.find('\n'), kLineBytesMax)) < log.rest.size()) {
-      const std::string line = log.rest.substr(0, end);
+      std::string line = log.rest.substr(0, end);
       log.rest.erase(0, end + (log.rest[end] == '\n' ? 1 : 0));
+      while (line.ends_with('\r')) line.pop_back();
+      line.erase(0, line.rfind('\r') + 1);  // of a progress bar its last state
       if (!IsNote(line)) ShowLine(log.title, line);
     }
   }

@@ -55,15 +55,17 @@ void Scripts::OnExit(const ProcessExit& exit, bool is_completed) {
   // An interruption is no decision of the script: it did not see the end of the run.
   const bool is_own_end = is_completed && exit.signal == 0 && exit.exit_code != kExitInterrupted;
   const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
-  const bool is_over = exit.signal == 0 || script.late_starts == kLateStartsMax;
+  // Other signals than SIGKILL may mean a fault of the script, which would come again.
+  const bool is_over =
+      exit.signal != SIGKILL || exit.is_out_of_memory || script.late_starts == kLateStartsMax;
   if (is_late && is_over && !exit.is_clean() && !failure_ && !is_cut_short_) failure_ = exit;
   script.has_ended |= exit.is_clean() || (is_late && is_over);
 }
 
 void Scripts::AwaitEnds(ShutdownSignal& shutdown) {
+  EndHanging();
   // `pando stop` asks the holder of the lock to end them.
   const Result<RunLock> lock = RunLock::Acquire(run_dir_);
-  EndHanging();
   bool has_told = false;
   while (shutdown.first_signal() == 0) {
     if (Status status = RestartDead(); !status.ok()) Say("pando: {}\n", status.message());
@@ -83,7 +85,7 @@ void Scripts::AwaitEnds(ShutdownSignal& shutdown) {
   supervisor_.AwaitExits(shutdown, Clock::now() + kEndGrace);
 }
 
-// For these the run has not ended: they were about to join again, or hang.
+// Kills processes that sent no notice: they hang, or were joining again.
 void Scripts::EndHanging() {
   const std::set<std::string> left = supervisor_.RunningAfterEnd();
   std::set<std::string> hanging = supervisor_.Running();
@@ -98,6 +100,7 @@ void Scripts::EndHanging() {
 Status Scripts::RestartDead() {
   for (auto& [name, script] : scripts_) {
     if (script.has_ended || supervisor_.Running().contains(name)) continue;
+    Say("pando: starting the script of {} again, for what follows its loop\n", script.spec.title);
     if (++script.late_starts == 1) {
       script.spec.variables.push_back("PANDO_COMPLETED_RUN=" +
                                       std::filesystem::absolute(run_dir_).string());

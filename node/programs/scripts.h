@@ -25,9 +25,10 @@ class Scripts {
   Status Start(const ProcessSpec& spec);
 
   bool Contains(const std::string& name) const { return scripts_.contains(name); }
-  // There are some, and each has ended by itself.
+  // Whether there are scripts, and all have ended by themselves.
   bool HaveAllEnded() const;
-  // Of any process. `is_completed`: the run is over, and its weights are complete.
+  // Call it for the exit of any process. `is_completed`: the run is over, and its weights are
+  // complete.
   void OnExit(const ProcessExit& exit, bool is_completed);
 
   // After a completed run: waits until all have ended. A script that has been killed, or that did
