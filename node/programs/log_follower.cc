@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -23,11 +23,6 @@ constexpr size_t kLineBytesMax = 4096;  // a longer line is shown in parts
 void ShowLine(const std::string& title, const std::string& line) {
   static const bool kIsTerminal = isatty(STDERR_FILENO) != 0;
   Say("{}[{}] {}\n", kIsTerminal ? "\r\x1b[K" : "", title, line);
-}
-
-uint64_t FileSize(const std::string& path) {
-  struct stat file {};
-  return stat(path.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
 }
 
 // "13:56:48.142 info [worker 0] ...", as node/log.cc writes it.
@@ -48,8 +43,9 @@ bool IsNote(std::string_view line) {
 
 LogFollower::LogFollower(std::vector<Log> logs) {
   for (Log& log : logs) {
-    const uint64_t size = FileSize(log.path);  // of an earlier run in the folder
-    logs_.push_back({{std::move(log)}, size, ""});
+    std::error_code none;
+    const uintmax_t size = std::filesystem::file_size(log.path, none);  // of an earlier run
+    logs_.push_back({{std::move(log)}, none ? 0 : size, ""});
   }
   thread_ = std::thread([this] { Run(); });
 }
