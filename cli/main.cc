@@ -143,7 +143,20 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
+// Job files, logs and run folders are UTF-8, and arguments go there.
+bool AreUtf8(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (IsUtf8(argv[i])) continue;
+    Say("pando: argument {} must be UTF-8 text, got '{}'; rename the file, or make a symbolic link "
+        "to it\n",
+        i, AsUtf8(argv[i]));
+    return false;
+  }
+  return true;
+}
+
 int Main(int argc, char** argv) {
+  if (!AreUtf8(argc, argv)) return kExitUsage;
   const std::vector<std::string> program = TakeProgram(&argc, argv);
   CLI::App app(
       "Pando trains neural networks data-parallel on sharded parameter servers: the same weights,\n"

@@ -24,6 +24,7 @@
 #include "net/transport.h"
 #include "node/log.h"
 #include "node/processes.h"
+#include "plan/external_model.h"
 #include "run/engine_file.h"
 #include "run/run_folder.h"
 
@@ -49,6 +50,21 @@ void TakeInitHash(Job* job) {
   if (begun.ok() && begun->init == job->init) job->init_hash = begun->init_hash;
 }
 
+// A program has declared the rest of its job in the run's folder. A job file that says only how the
+// program is run is that run's too, so a scheduler that is started again gets what was declared.
+void TakeDeclaration(Job* job) {
+  if (!IsExternal(*job) || IsDeclared(*job)) return;
+  Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
+  if (!begun.ok() || !IsExternal(*begun) || !IsDeclared(*begun)) return;
+  for (const JobKey& key : JobKeys()) {
+    const bool is_of_processes = key.name.starts_with("run.") ||
+                                 key.name.starts_with("snapshot.") ||
+                                 key.name.starts_with("verify.");
+    if (is_of_processes) key.set(*begun, key.get(*job));
+  }
+  *job = *std::move(begun);
+}
+
 Result<RunFolder> MakeFolderWithWeights(bool is_forced, Job* job) {
   if (job->init.empty()) return RunFolder::Create(*job, is_forced);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
@@ -69,6 +85,7 @@ Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
 Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args, Job* job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
   Job begun = *job;
+  TakeDeclaration(&begun);
   TakeInitHash(&begun);
   const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
   if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "common/endpoint.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/text.h"
@@ -110,9 +111,9 @@ bool IsForProgram(const JobKey& key) {
 }
 
 bool IsLoopback(const std::string& endpoint) {
-  return std::ranges::any_of(
-      std::to_array({"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}),
-      [&](const char* prefix) { return endpoint.starts_with(prefix); });
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host) ||
+                         parsed->host == "localhost");
 }
 
 }  // namespace
@@ -297,16 +298,8 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path) {
 }
 
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
-  const bool is_tcp = endpoint.starts_with("tcp://");
-  const size_t colon = endpoint.rfind(':');
-  const std::string port = endpoint.substr(colon + 1);
-  const bool has_port = is_tcp && colon > 6 && !port.empty() && port.size() <= 5 &&
-                        port.find_first_not_of("0123456789") == std::string::npos &&
-                        std::stoi(port) <= 65535;
-  const bool has_path = endpoint.starts_with("ipc://") && endpoint.size() > 6;
-  if (has_port || has_path) return Status();
-  return InvalidArgument(
-      fmt::format("{} {}: expected tcp://HOST:PORT or ipc://PATH", flag, endpoint));
+  const Status parsed = ParseEndpoint(endpoint).status();
+  return parsed.ok() ? parsed : InvalidArgument(flag + ": " + parsed.message());
 }
 
 namespace {

@@ -165,17 +165,19 @@ std::string LastShardLine(const Plan& plan) {
 }
 
 std::string ServersLine(const ServerChoice& choice) {
-  std::string text =
-      fmt::format("Servers to buy: {} ({:.1f} ms a step)", choice.enough, choice.enough_ms);
-  if (choice.enough < choice.tried_max) {
-    text += fmt::format("; more, up to {}, save less than {:.0f} %", choice.tried_max,
-                        100 * kLeastGain);
+  const std::string enough = fmt::format("{} ({:.1f} ms a step)", choice.enough, choice.enough_ms);
+  const std::string more = choice.enough < choice.tried_max
+                               ? fmt::format("; more, up to {}, save less than {:.0f} %",
+                                             choice.tried_max, 100 * kLeastGain)
+                               : "";
+  if (choice.beats_ring) {
+    return fmt::format("Servers to buy: {}{}. From {} on they are faster than ring allreduce.\n",
+                       enough, more, *choice.beats_ring);
   }
-  text +=
-      choice.beats_ring
-          ? fmt::format(". From {} on they are faster than ring allreduce.\n", *choice.beats_ring)
-          : fmt::format(". None of 1 to {} is faster than ring allreduce.\n", choice.tried_max);
-  return text;
+  return fmt::format(
+      "Servers to buy: none for speed. Ring allreduce is faster than 1 to {} servers on separate "
+      "hosts.\nThe best number of these is {}{}.\n",
+      choice.tried_max, enough, more);
 }
 
 nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& p) {

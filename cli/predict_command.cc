@@ -29,6 +29,7 @@ struct PredictOptions {
   WeightsChoice weights;
   std::vector<std::string> inputs;
   std::string output;  // empty: standard output
+  bool is_inverted = false;
 };
 
 // In quotes where a reader would take it for several fields, or cut it.
@@ -98,7 +99,12 @@ Status PredictAll(const ChosenWeights& chosen, const UnlabelledSamples& samples,
 }
 
 Result<UnlabelledSamples> OpenSamples(const PredictOptions& options, const JobPlan& plan) {
-  if (plan.data.preprocessing.columns.empty()) return OpenPictures(options.inputs, plan);
+  if (plan.data.preprocessing.columns.empty()) {
+    return OpenPictures(options.inputs, plan, options.is_inverted ? Ink::kInverted : Ink::kAsItIs);
+  }
+  if (options.is_inverted)
+    return InvalidArgument("--invert is for pictures, and " + options.weights.path +
+                           " learned from a table; leave it out");
   if (options.inputs.size() == 1) return OpenRows(options.inputs[0], plan);
   return InvalidArgument(
       fmt::format("{} learned from a table ({}), and is given {} paths; give one csv file",
@@ -169,6 +175,9 @@ Subcommand AddPredictCommand(CLI::App& app) {
             "pictures (JPEG, PNG) and folders of them; or one csv file with the columns that were "
             "trained on")
       ->required();
+  command.add_flag("--invert", options->is_inverted,
+                   "invert the pictures: dark digits on white, for a network that learned MNIST's "
+                   "light digits on black");
   AddOption(command, "--out FILE", &options->output,
             "the csv file to write, instead of printing it");
   return [options] { return Predict(*options); };

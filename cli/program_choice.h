@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "node/program_process.h"
+#include "node/programs/program_process.h"
 
 namespace pando {
 

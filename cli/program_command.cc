@@ -24,7 +24,8 @@ struct ProgramOptions {
   bool is_json = false;
   bool is_forced = false;
   bool is_attached = false;
-  std::string http;  // --http
+  std::string http;                                // --http
+  std::string logs = EnumName(ShownLogs::kFirst);  // --logs
 };
 
 constexpr const char* kRunNotes =
@@ -63,7 +64,9 @@ Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
-  draft.SetDefault("run.command", AbsoluteCommand(command));
+  const std::vector<std::string> absolute = AbsoluteCommand(command);  // a folder may be no UTF-8
+  PANDO_RETURN_IF_ERROR(CheckJobValue(*FindJobKey("run.command"), absolute));
+  draft.SetDefault("run.command", absolute);
   if (options.is_attached) draft.SetDefault("run.workers", uint64_t{1});
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.model = NameFor(command.empty() ? std::vector<std::string>{"attached"} : command);
@@ -93,6 +96,7 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   if (options.is_attached && options.run.job.preload)
     return InvalidArgument("--attach starts no program; leave --preload out");
   options.run.worker.is_preloaded = options.run.job.preload;
+  options.run.shown_logs = *ParseEnum<ShownLogs>(options.logs);
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
@@ -122,7 +126,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddPreloadOption(command, &options->source);
   AddOption(
-      command, "--logs WHICH", &options->run.shown_logs,
+      command, "--logs WHICH", &options->logs,
       "whose prints are shown here, beside its log in RUN_DIR/logs: first, all or none [first]",
       CLI::IsMember({"first", "all", "none"}));
   AddHttpOption(command, &options->http);

@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "run/engine_file.h"
 #include "run/safetensors.h"
+#include "run/safetensors_shards.h"
 #include "run/summary.h"
 
 namespace pando {
@@ -182,10 +183,11 @@ Result<RunWeights> ReadChosen(const WeightsChoice& choice, bool is_folder, const
   return RunWeights{choice.path, Version(0), *std::move(flat)};
 }
 
-// A path that cannot be looked at is no folder.
+// False for unreadable paths, and for folders that have Hugging Face's files and no run.
 bool IsFolder(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
+  const bool has_run = std::filesystem::exists(RunFolder::Open(path).JobPath(), ignored);
+  return std::filesystem::is_directory(path, ignored) && (has_run || FindWeightsFile(path) == path);
 }
 
 }  // namespace

@@ -91,12 +91,13 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   const double loss = summary.loss_sum / static_cast<double>(summary.sample_count);
   const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
   if (!options.is_json) {
+    const std::string top5 =
+        names.size() > 5 ? fmt::format("top 5 {:.2f} %, ", 100 * summary.top5_accuracy()) : "";
     Print(
-        "{} of {} on {}: test accuracy {:.2f} %, top 5 {:.2f} %, test loss {:.4f} on {} sample{}, "
-        "weights_hash {}\n",
+        "{} of {} on {}: test accuracy {:.2f} %, {}test loss {:.4f} on {} sample{}, weights_hash "
+        "{}\n",
         weights.name, opened.plan.job.model, opened.plan.job.dataset, 100 * summary.accuracy(),
-        100 * summary.top5_accuracy(), loss, summary.sample_count,
-        summary.sample_count == 1 ? "" : "s", hash);
+        top5, loss, summary.sample_count, summary.sample_count == 1 ? "" : "s", hash);
     if (options.lists_classes) Print("{}", ClassTable(summary, names));
     return;
   }

@@ -41,7 +41,8 @@ Result<Endpoint> ParseTcp(const std::string& text) {
     if (Bracketed(host) != rest.substr(0, colon))
       return BadEndpoint(text, "the host is not an IPv6 address in brackets");
   } else if (host.find(':') != std::string::npos) {
-    return BadEndpoint(text, "an IPv6 address stands in brackets, as in tcp://[::1]:7070");
+    return BadEndpoint(text, fmt::format("an IPv6 address stands in brackets, as in tcp://[{}]:{}",
+                                         IsIpv6(host) ? host : "::1", rest.substr(colon + 1)));
   } else if (host != "*" && !std::ranges::all_of(host, IsHostCharacter)) {
     return BadEndpoint(text, "the host is not a name or address");
   }
@@ -75,7 +76,13 @@ bool IsIpv6(const std::string& host) {
 }
 
 bool IsLoopbackAddress(const std::string& host) {
-  return host.starts_with("127.") || host == "::1";
+  in_addr four{};
+  in6_addr six{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return host.starts_with("127.");
+  if (inet_pton(AF_INET6, host.c_str(), &six) != 1) return false;  // a name may begin with 127, too
+  constexpr uint8_t kLoopbackNetwork = 127;
+  return IN6_IS_ADDR_LOOPBACK(&six) ||
+         (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == kLoopbackNetwork);
 }
 
 std::string Bracketed(const std::string& host) {

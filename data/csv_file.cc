@@ -10,9 +10,13 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "common/text.h"
+#include "data/ascii_form.h"
 #include "data/csv_suspects.h"
+#include "data/csv_units.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -36,21 +40,19 @@ Result<std::vector<size_t>> FindAll(const CsvFile& file, const std::vector<std::
   return places;
 }
 
-struct Fields {  // of one kind in a column
-  uint64_t count = 0;
-  uint64_t first_line = 0;
-  std::string first;
-};
+using Fields = UnitCounter::Found;  // of one kind in a column
 
 struct Kinds {
   Fields numbers;
-  Fields suspects;  // words that look like numbers
-  Fields words;     // others
+  Fields suspects;    // words that look like numbers
+  Fields words;       // others
+  UnitCounter units;  // among them
 
   void Add(const std::string& text, uint64_t line) {
     if (IsMissing(text)) return;
     Fields& fields = ReadNumber(text) ? numbers : SuspectNumber(text).empty() ? words : suspects;
     if (fields.count++ == 0) fields = {1, line, text};
+    if (&fields == &words) units.Add(text, line);
   }
   bool has_words() const { return words.count + suspects.count > 0; }
 };
@@ -68,6 +70,12 @@ struct Place {  // of a field
 
 constexpr const char* kHowLatin1 =
     "is the file Latin-1 or Windows-1252? convert it: iconv -f WINDOWS-1252 -t UTF-8";
+constexpr const char* kHowUnits =
+    "they look like numbers with a unit; write the numbers alone, or, if they are names, each with "
+    "a letter in front (n5 kg)";
+constexpr const char* kHowMixed =
+    "a column holds numbers or categories; if it stands for a missing value, write NA "
+    "(data.missing)";
 constexpr const char* kHowMissing =
     "data.missing (--missing mean, --missing category) says what a missing value becomes";
 
@@ -103,22 +111,25 @@ Status TakeWord(const Place& place, const std::string& text, MissingValues missi
 }
 
 Status TakeLabel(const Place& place, const std::string& text) {
-  if (!text.empty()) return TakeWord(place, text, MissingValues::kError);
-  return Corrupt(
-      fmt::format("{} is empty, expected a class; remove the row or add its class", place.Text()));
+  if (!IsMissing(text)) return TakeWord(place, text, MissingValues::kError);
+  if (text.empty())
+    return Corrupt(fmt::format("{} is empty, expected a class; remove the row or add its class",
+                               place.Text()));
+  return Corrupt(fmt::format(
+      "{} holds '{}', which says that a value is missing, expected a class; remove the row or add "
+      "its class; if a class has this name, give it another one in the file ('class {}')",
+      place.Text(), text, text));
 }
 
 // Why a word is not welcome among numbers.
-std::string WhyNoNumber(const std::string& word) {
+std::string WhyNoNumber(const std::string& word, const char* otherwise) {
   if (!IsUtf8(word)) return kHowLatin1;
   const std::string suspect = SuspectNumber(word);
-  if (!suspect.empty()) return suspect;
-  return "a column holds numbers or categories; if it stands for a missing value, write NA "
-         "(data.missing)";
+  return suspect.empty() ? otherwise : suspect;
 }
 
 Status CheckKinds(const std::string& path, const std::string& column, const Kinds& kinds) {
-  const auto& [numbers, suspects, words] = kinds;
+  const auto& [numbers, suspects, words, unit_counter] = kinds;
   if (!kinds.has_words()) return Status();
   if (numbers.count > 0) {
     const bool is_suspect_first =
@@ -128,27 +139,30 @@ Status CheckKinds(const std::string& path, const std::string& column, const Kind
         fmt::format("{}: line {}: column '{}' holds '{}', and a number in line {}; {}: correct the "
                     "file, or leave the column out (data.columns)",
                     path, wrong.first_line, column, Shown(wrong.first), numbers.first_line,
-                    WhyNoNumber(wrong.first)));
+                    WhyNoNumber(wrong.first, kHowMixed)));
   }
-  // A dash among them may stand for a missing value.
-  if (words.count >= suspects.count) return Status();
+  const Fields units = unit_counter.Find();
+  const uint64_t count = suspects.count + units.count, all = suspects.count + words.count;
+  if (count * 2 <= all) return Status();  // a dash among them may stand for a missing value
+  const Fields& first = suspects.count >= units.count ? suspects : units;
   return Corrupt(
       fmt::format("{}: line {}: column '{}' holds '{}', and {} of {} values are like it; {}", path,
-                  suspects.first_line, column, Shown(suspects.first), suspects.count,
-                  suspects.count + words.count, SuspectNumber(suspects.first)));
+                  first.first_line, column, Shown(first.first), count, all,
+                  WhyNoNumber(first.first, kHowUnits)));
 }
 
 }  // namespace
 
 Result<CsvFile> CsvFile::Open(const std::string& path) {
-  CsvFile csv(path, std::ifstream(path, std::ios::binary));
-  if (!csv.file_)
+  CsvFile csv(path, ByteStream(path, IsGzip(path)));
+  if (!csv.bytes_.is_open())
     return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  PANDO_RETURN_IF_ERROR(csv.Fill().status());
+  const std::string other = NameOtherKind(csv.buffer_, FileUse::kTable);
+  if (!other.empty()) return Corrupt(fmt::format("{}: {}", path, other));
   std::string line;
   PANDO_ASSIGN_OR_RETURN(bool has_line, csv.ReadLine(&line));
   if (!has_line) return Corrupt(fmt::format("{}: is empty, expected a line of column names", path));
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   PANDO_RETURN_IF_ERROR(csv.CheckHeader(line));
   PANDO_ASSIGN_OR_RETURN(csv.header_, csv.Split(line));
   const std::string suspect = SuspectHeader(csv.header_, HeaderNames::kMayFit);
@@ -156,32 +170,57 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   return csv;
 }
 
-// Looks at the first row, too, which is read again.
+// Looks at the first row, too.
 Status CsvFile::CheckHeader(const std::string& line) {
   std::string suspect = SuspectEncoding(line);
   if (suspect.empty() && !IsUtf8(line)) {
     suspect = fmt::format("'{}' is not UTF-8; {}", Printable(AsUtf8(line)), kHowLatin1);
   }
   if (suspect.empty()) {
-    const std::streamoff start = file_.tellg();
     std::string row;
-    PANDO_RETURN_IF_ERROR(ReadLine(&row).status());
+    PANDO_ASSIGN_OR_RETURN(const bool has_row, ReadLine(&row));
     suspect = SuspectSeparator(line, row);
-    file_.clear();
-    file_.seekg(start);
+    if (has_row) next_row_ = std::move(row);
     line_ = 1;
   }
   if (suspect.empty()) return Status();
-  return Corrupt(fmt::format("{}: line 1: {} < {} > NEW.csv", path_, suspect, path_));
+  return Corrupt(fmt::format("{}: line 1: {} < {} > NEW.csv", path_, suspect,
+                             bytes_.is_gzip() ? fmt::format("<(gunzip -c {})", path_) : path_));
+}
+
+// Returns false at the end.
+Result<bool> CsvFile::Fill() {
+  constexpr size_t kBufferBytes = 256 << 10;
+  buffer_.resize(kBufferBytes);
+  buffer_.resize(bytes_.Read(reinterpret_cast<uint8_t*>(buffer_.data()), buffer_.size()));
+  at_ = 0;
+  std::string wrong = bytes_.damage();
+  if (wrong.empty() && buffer_.empty() && bytes_.IsCutOff()) wrong = "the gzip file is cut off";
+  if (wrong.empty()) return !buffer_.empty();
+  if (!bytes_.is_gzip())
+    return Unavailable(fmt::format("{}: after line {}: {}", path_, line_, wrong));
+  return Corrupt(fmt::format("{}: after line {}: {}; copy the file again", path_, line_, wrong));
 }
 
 // Returns false at the end.
 Result<bool> CsvFile::ReadLine(std::string* line) {
-  if (!std::getline(file_, *line)) {
-    if (!file_.bad()) return false;
-    return Unavailable(
-        fmt::format("cannot read {} after line {}: {}", path_, line_, std::strerror(errno)));
+  constexpr size_t kLineBytesMax = 64 << 20;
+  line->clear();
+  for (size_t end = buffer_.npos; !next_row_ && end == buffer_.npos;) {
+    if (at_ == buffer_.size()) {
+      PANDO_ASSIGN_OR_RETURN(const bool has_more, Fill());
+      if (!has_more && line->empty()) return false;
+      if (!has_more) break;
+    }
+    end = buffer_.find('\n', at_);
+    line->append(buffer_, at_, end - at_);
+    at_ = std::min(end, buffer_.size() - 1) + 1;
+    if (line->size() > kLineBytesMax) {
+      return Corrupt(fmt::format("{}: line {} has over {}; is it a CSV file?", path_, line_ + 1,
+                                 BytesText(kLineBytesMax)));
+    }
   }
+  if (next_row_) *line = *std::exchange(next_row_, std::nullopt);
   while (!line->empty() && line->back() == '\r') line->pop_back();
   ++line_;
   return true;
@@ -207,11 +246,7 @@ Result<std::vector<std::string>> CsvFile::Split(const std::string& line) const {
     return Corrupt(fmt::format(
         "{}: line {}: a quote is not closed; a field may not contain a line break", path_, line_));
   }
-  for (std::string& field : fields) {
-    const size_t first = std::min(field.find_first_not_of(" \t"), field.size());
-    const size_t last = field.find_last_not_of(" \t");
-    field = field.substr(first, last + 1 - first);
-  }
+  for (std::string& field : fields) field = std::string(Trimmed(field));
   return fields;
 }
 

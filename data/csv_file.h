@@ -1,14 +1,16 @@
-// A CSV file with a header, read by the names of its columns. It is UTF-8. Fields may be quoted;
-// lines end with LF or CRLF; empty lines are skipped. Errors name the file, the line, the column
-// and what was expected; for a file of another kind, what it seems to be (csv_suspects.h).
+// A CSV file with a header, read by the names of its columns, plain or gzip-compressed. It is
+// UTF-8. Fields may be quoted; lines end with LF or CRLF; empty lines are skipped. Errors name the
+// file, the line, the column and what was expected; for a file of another kind, what it seems to be
+// (csv_suspects.h).
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "data/byte_stream.h"
 #include "plan/job.h"
 
 namespace pando {
@@ -27,13 +29,17 @@ class CsvFile {
   uint64_t line() const { return line_; }  // of the last row; the header's is 1
 
  private:
-  CsvFile(std::string path, std::ifstream file) : path_(std::move(path)), file_(std::move(file)) {}
+  CsvFile(std::string path, ByteStream bytes) : path_(std::move(path)), bytes_(std::move(bytes)) {}
+  Result<bool> Fill();
   Result<bool> ReadLine(std::string* line);
   Status CheckHeader(const std::string& line);
   Result<std::vector<std::string>> Split(const std::string& line) const;
 
   std::string path_;
-  std::ifstream file_;
+  ByteStream bytes_;
+  std::string buffer_;
+  size_t at_ = 0;                        // of the next line in the buffer
+  std::optional<std::string> next_row_;  // was looked at already
   uint64_t line_ = 0;
   std::vector<std::string> header_;
 };

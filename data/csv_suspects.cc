@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "common/text.h"
+#include "data/ascii_form.h"
 
 namespace pando {
 namespace {
@@ -23,7 +24,7 @@ constexpr Separator kBlanks{' ', "blanks", "-s ' '", "  *"};
 
 constexpr auto kMissing =
     std::to_array<std::string_view>({"", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan",
-                                     "-nan", "-NaN", "NULL", "null", "None", "?"});
+                                     "NAN", "-nan", "-NaN", "NaT", "NULL", "null", "None", "?"});
 
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -79,21 +80,20 @@ bool TakeStart(std::string_view& text, std::string_view start) {
 
 // "1,475", "31 745", "1'234.5" and "1.234,5": groups of three digits; "12,34,567" as in India.
 bool IsGrouped(std::string_view text) {
-  constexpr auto kGroupSigns =
-      std::to_array<std::string_view>({",", ".", "'", " ", "_", "\u00a0", "\u202f", "\u2019"});
+  constexpr std::string_view kGroupSigns = ",.' _";
   const size_t first = TakeDigits(text).size();
   if (first == 0 || first > 3) return false;
-  const auto sign = std::ranges::find_if(kGroupSigns, [&](auto s) { return text.starts_with(s); });
-  if (sign == kGroupSigns.end()) return false;
+  const std::string_view sign = text.substr(0, 1);
+  if (sign.empty() || kGroupSigns.find(sign) == kGroupSigns.npos) return false;
   size_t group_count = 0, last_size = 0;
-  while (TakeStart(text, *sign)) {
-    if (last_size == 2 && *sign != ",") return false;
+  while (TakeStart(text, sign)) {
+    if (last_size == 2 && sign != ",") return false;
     last_size = TakeDigits(text).size();
     if (last_size != 2 && last_size != 3) return false;
     ++group_count;
   }
   if (last_size != 3) return false;
-  if (text.empty()) return *sign != "." || group_count > 1;  // 1.234 is a number
+  if (text.empty()) return sign != "." || group_count > 1;  // 1.234 is a number
   if (!TakeStart(text, ",") && !TakeStart(text, ".")) return false;
   TakeDigits(text);
   return text.empty();
@@ -121,27 +121,23 @@ bool IsWithFortranExponent(std::string_view text) {
   return IsPlainNumber(with_e);
 }
 
-// Removes the sign of a currency or per cent, and blanks around the number. False if none is there.
-bool TakeUnit(std::string_view& text) {
-  constexpr auto kUnits = std::to_array<std::string_view>({"$", "\u20ac", "\u00a3", "\u00a5", "%"});
-  constexpr auto kSpaces = std::to_array<std::string_view>({" ", "\u00a0", "\u202f"});
-  const auto take_any = [&](const auto& signs) {
-    return std::ranges::any_of(signs, [&](std::string_view sign) {
-      const bool is_at_end = !text.starts_with(sign) && text.ends_with(sign);
-      if (is_at_end) text.remove_suffix(sign.size());
-      return is_at_end || TakeStart(text, sign);
-    });
-  };
-  const bool has_unit = take_any(kUnits);
-  while (take_any(kSpaces)) {
-  }
-  return has_unit;
+bool TakeEnds(std::string_view& text, std::string_view start, std::string_view end) {
+  if (text.size() <= start.size() + end.size() || !text.starts_with(start) || !text.ends_with(end))
+    return false;
+  text = text.substr(start.size(), text.size() - start.size() - end.size());
+  return true;
 }
 
-bool TakeBrackets(std::string_view& text) {
-  if (text.size() < 3 || text.front() != '(' || text.back() != ')') return false;
-  text = text.substr(1, text.size() - 2);
-  return true;
+// Removes a sign, that of a currency or per cent, and blanks around the number.
+bool TakeSign(std::string_view& text) {
+  const bool has_sign = TakeStart(text, "-") || TakeStart(text, "+");
+  text = Trimmed(text);
+  return has_sign;
+}
+bool TakeUnit(std::string_view& text) {
+  const bool has_unit = TakeStart(text, "$") || TakeEnds(text, "", "$") || TakeEnds(text, "", "%");
+  text = Trimmed(text);
+  return has_unit;
 }
 
 }  // namespace
@@ -189,21 +185,40 @@ std::string SuspectHeader(const std::vector<std::string>& names, HeaderNames kno
       *found);
 }
 
+bool IsNumberInAnyNotation(std::string_view text) {
+  if (!TakeStart(text, "-")) TakeStart(text, "+");
+  return IsPlainNumber(text) || IsGrouped(text) || IsWithDecimalComma(text);
+}
+
 std::string SuspectNumber(std::string_view text) {
-  const bool has_brackets = TakeBrackets(text), has_minus = TakeStart(text, "\u2212");
-  if (!has_minus && !TakeStart(text, "-")) TakeStart(text, "+");
-  const bool has_unit = TakeUnit(text);
-  if (IsGrouped(text))
+  const std::string ascii = AsciiForm(text);
+  std::string_view rest = Trimmed(ascii);
+  TakeStart(rest, "=");  // ="0.5" and '0.5: a spreadsheet's ways to keep a text
+  const bool has_quotes = TakeEnds(rest, "\"", "\"") || TakeEnds(rest, "'", "");
+  const bool has_brackets = TakeEnds(rest, "(", ")");
+  const bool has_sign = TakeSign(rest), has_unit = TakeUnit(rest);
+  const bool has_sign_behind = !has_sign && (TakeSign(rest) || TakeEnds(rest, "", "-"));
+  if (IsGrouped(rest))
     return "it looks like a number with signs between its thousands, or with a decimal comma; "
            "write digits and a decimal point alone (1475.5)";
-  if (IsWithDecimalComma(text))
+  if (IsWithDecimalComma(rest))
     return "it looks like a number with a decimal comma; write a decimal point (1475.5)";
-  if (IsWithFortranExponent(text))
+  if (IsWithFortranExponent(rest))
     return "it looks like a number with Fortran's exponent; write 1.5e-3";
-  if (!IsPlainNumber(text)) return "";
+  if (!IsPlainNumber(rest) || rest == text) return "";
+  const std::string strange = FirstNotAscii(text);
   if (has_unit) return "it looks like a number with a unit; write the number alone";
-  if (has_minus) return "it looks like a number with a typographic minus; write -1.5";
-  return has_brackets ? "it looks like a number in brackets, for a minus; write -1.5" : "";
+  if (!strange.empty()) {
+    return fmt::format(
+        "it looks like a number with the character {} in it; write -1475.5 with the "
+        "keyboard's minus, digits and point alone",
+        strange);
+  }
+  if (has_brackets || has_sign_behind)
+    return "it looks like a number with another sign for a minus; write -1.5";
+  return has_quotes || rest.size() < text.size()
+             ? "it looks like a number with further signs; write the number alone (-1.5)"
+             : "";
 }
 
 bool IsMissing(std::string_view text) {

@@ -18,8 +18,10 @@ std::string SuspectSeparator(std::string_view header, std::string_view row);
 enum class HeaderNames { kMayFit, kOneIsUnknown };
 std::string SuspectHeader(const std::vector<std::string>& names, HeaderNames known);
 // A number that is not written as one: "1,475", "1.234,56", "12%", "5 EUR" with the sign of the
-// euro, "1.5D-3", "(1.5)", a typographic minus.
+// euro, "1.5D-3", "(1.5)", "1.5-", and characters that are not ASCII.
 std::string SuspectNumber(std::string_view text);
+// "1.5", "-1,475.5", "1 475", "1,5".
+bool IsNumberInAnyNotation(std::string_view text);
 
 // "", "NA", "nan", "null" and the like: pandas' list, and "?" (UCI's).
 bool IsMissing(std::string_view text);

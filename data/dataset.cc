@@ -17,6 +17,8 @@
 #include "data/augment.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
+#include "data/table_files.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -260,7 +262,9 @@ std::string GuessDataSet(const std::string& path) {
     if (HoldsDataSet(name, path)) return name;
   }
   std::error_code ignored;
-  const bool is_file = path.ends_with(".csv") && std::filesystem::is_regular_file(path, ignored);
+  const bool is_file =
+      std::filesystem::is_regular_file(path, ignored) &&
+      (IsTableName(path) || IsOtherKind(path, FileUse::kTable));  // opening names it
   if (!is_file && !HoldsTable(path)) return "";
   return IsSdss(path) ? "sdss" : "csv";
 }

@@ -4,7 +4,6 @@
 //   byte 4  record count, big-endian; for pictures then height and width
 //   then    the records, one unsigned byte per pixel or label, row by row
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -17,8 +16,10 @@
 
 #include "common/check.h"
 #include "common/text.h"
+#include "data/byte_stream.h"
 #include "data/kinds.h"
 #include "data/picture_set.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -31,22 +32,24 @@ constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr uint32_t kPictureSideMax = 65535;  // so that count * height * width fits 64 bits
 constexpr size_t kChunkBytes = size_t{8} << 20;
 constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB without reallocation
-constexpr unsigned kGzipBufferBytes = 256 << 10;
 
 // Name and content must agree about compression. A mismatch is a broken download or an incomplete
 // unpacking, and zlib would silently pass the bytes through.
 Status CheckCompression(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
-  std::array<char, 2> head{};
+  std::array<char, kFileHeadBytes> head{};
   file.read(head.data(), head.size());
   const unsigned first = static_cast<unsigned char>(head[0]);
   const unsigned second = static_cast<unsigned char>(head[1]);
-  const bool is_gzip = file.gcount() == 2 && first == 0x1f && second == 0x8b;
+  const auto head_bytes = static_cast<size_t>(file.gcount());
+  const bool is_gzip = head_bytes >= 2 && first == 0x1f && second == 0x8b;
+  const std::string other = NameOtherKind({head.data(), head_bytes}, FileUse::kIdx);
+  if (!is_gzip && !other.empty()) return Corrupt(fmt::format("{}: {}", path, other));
   const bool is_named_gz = path.ends_with(".gz");
-  if (is_named_gz && file.gcount() < 2) {
-    return Corrupt(fmt::format("{}: has {} bytes, expected a gzip file; download it again", path,
-                               file.gcount()));
+  if (is_named_gz && head_bytes < 2) {
+    return Corrupt(
+        fmt::format("{}: has {} bytes, expected a gzip file; download it again", path, head_bytes));
   }
   if (is_named_gz && !is_gzip) {
     return Corrupt(fmt::format(
@@ -62,72 +65,6 @@ Status CheckCompression(const std::string& path) {
   }
   return Status();
 }
-
-// A file's bytes, unpacked where it is gzip-compressed, of any number of members.
-class ByteStream {
- public:
-  ByteStream(const std::string& path, bool is_gzip) : file_(path, std::ios::binary) {
-    if (!is_gzip) return;
-    constexpr int kGzipWindowBits = 15 + 16;
-    stream_.reset(new z_stream{});
-    PANDO_CHECK(inflateInit2(stream_.get(), kGzipWindowBits) == Z_OK);
-    packed_.resize(kGzipBufferBytes);
-  }
-
-  bool is_open() const { return file_.is_open(); }
-  // What is wrong besides an early end; empty if nothing is.
-  const std::string& damage() const { return damage_; }
-  // A gzip file ends with the check sum of its last member.
-  bool IsCutOff() const { return stream_ != nullptr && !has_ended_; }
-
-  // Returns how many bytes came: fewer than `size` at the end, or where the data are damaged.
-  size_t Read(uint8_t* out, size_t size) {
-    if (stream_ == nullptr) return ReadFile(out, size);
-    stream_->next_out = out;
-    stream_->avail_out = static_cast<uInt>(size);
-    while (stream_->avail_out > 0 && !has_ended_ && damage_.empty() && HasInput()) Unpack();
-    return size - stream_->avail_out;
-  }
-
- private:
-  struct End {
-    void operator()(z_stream* stream) const {
-      inflateEnd(stream);
-      delete stream;
-    }
-  };
-
-  size_t ReadFile(uint8_t* out, size_t size) {
-    file_.read(reinterpret_cast<char*>(out), static_cast<std::streamsize>(size));
-    if (file_.bad()) damage_ = fmt::format("cannot be read: {}", std::strerror(errno));
-    return static_cast<size_t>(file_.gcount());
-  }
-
-  bool HasInput() {
-    if (stream_->avail_in > 0) return true;
-    stream_->next_in = packed_.data();
-    stream_->avail_in = static_cast<uInt>(ReadFile(packed_.data(), packed_.size()));
-    return stream_->avail_in > 0;
-  }
-
-  void Unpack() {
-    const int code = inflate(stream_.get(), Z_NO_FLUSH);
-    if (code == Z_STREAM_END) {
-      constexpr uint8_t kGzipStart = 0x1f;  // of another member; anything else is padding
-      has_ended_ = !HasInput() || *stream_->next_in != kGzipStart;
-      inflateReset(stream_.get());
-    } else if (code != Z_OK) {
-      damage_ = fmt::format("the gzip data are damaged here or further on ({})",
-                            stream_->msg == nullptr ? "unknown reason" : stream_->msg);
-    }
-  }
-
-  std::ifstream file_;
-  std::unique_ptr<z_stream, End> stream_;  // zlib keeps its address; null: the file is plain
-  std::vector<uint8_t> packed_;
-  bool has_ended_ = false;
-  std::string damage_;
-};
 
 // The bytes of one file, in order; every error names the file and the byte.
 class IdxFile {

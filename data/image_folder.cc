@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,7 @@
 #include "data/picture_file.h"
 #include "data/picture_list.h"
 #include "data/unlabelled.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -39,7 +41,6 @@ constexpr uint32_t kSideDefault = 224;
 // Few enough that opening all of them at the start takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
 constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, evenly spaced
-constexpr size_t kHeadBytes = 8;
 // One more with every change here or in resample.cc that makes other pixels from a file.
 constexpr uint32_t kPictureFormat = 1;
 
@@ -99,7 +100,7 @@ class PictureReader {
 };
 
 Status CheckHead(const std::string& path) {
-  std::array<char, kHeadBytes> head{};
+  std::array<char, kFileHeadBytes> head{};
   std::ifstream stream(path, std::ios::binary);
   if (!stream)
     return Unavailable(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
@@ -417,6 +418,7 @@ struct UnlabelledInputs {
   SampleShape shape;
   Normalisation normalisation;
   bool are_photographs = false;
+  Ink ink = Ink::kAsItIs;
 
   Status Read(std::span<const std::string> paths, Batch* batch) const {
     const size_t pixel_count = size_t{shape.height} * shape.width;
@@ -434,13 +436,46 @@ struct UnlabelledInputs {
       for (size_t p = 0; p < pixel_count && shape.channels == 1; ++p)
         batch->bytes.push_back(Grey(&rgb[p * 3]));
     }
+    if (ink == Ink::kInverted) {
+      for (uint8_t& byte : batch->bytes) byte = static_cast<uint8_t>(255 - byte);
+    }
     return Status();
+  }
+
+  // What was assumed, and the pictures among the first ones that seem to be otherwise.
+  std::vector<std::string> Notices(std::span<const std::string> paths) const {
+    constexpr size_t kReadMax = 64;
+    constexpr float kMiddle = 0.5f;
+    if (are_photographs || shape.channels != 1 || normalisation.mean.empty()) return {};
+    const bool is_dark = normalisation.mean[0] < kMiddle;
+    std::vector<std::string> lines{fmt::format(
+        "pictures become {} x {} grey pixels, {}: training pictures are {} ({:.2f} of white on "
+        "average)",
+        shape.height, shape.width,
+        ink == Ink::kInverted ? "inverted (--invert)" : "not inverted (--invert inverts them)",
+        is_dark ? "light on a dark ground" : "dark on a light ground", normalisation.mean[0])};
+    Batch batch;
+    paths = paths.first(std::min(paths.size(), kReadMax));
+    if (!Read(paths, &batch).ok()) return lines;  // predicting says why
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const auto bytes = std::span(batch.bytes).subspan(i * shape.size(), shape.size());
+      const auto sum = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
+      const bool is_flat = std::ranges::min(bytes) == std::ranges::max(bytes);
+      if (is_flat) lines.push_back(paths[i] + ": all pixels are equal; transparency is not read");
+      if (is_flat || (sum * 2 < bytes.size() * 255) == is_dark) continue;
+      lines.push_back(fmt::format(
+          "{} is mostly {}, unlike the training pictures; its label may be wrong: {} --invert",
+          paths[i], is_dark ? "light" : "dark", ink == Ink::kInverted ? "leave out" : "try"));
+      break;
+    }
+    return lines;
   }
 };
 
 }  // namespace
 
-Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan) {
+Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan,
+                                       Ink ink) {
   if (const uint32_t channels = plan.data.shape.channels; channels != 1 && channels != 3)
     return Corrupt(fmt::format(
         "the weights are of inputs with {} channels, and pictures have 1 or 3", channels));
@@ -451,7 +486,10 @@ Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, co
       UnlabelledInputs{.shape = plan.data.shape,
                        .normalisation = {{from.mean.begin(), from.mean.end()},
                                          {from.deviation.begin(), from.deviation.end()}},
-                       .are_photographs = plan.job.dataset == "imagefolder"});
+                       .are_photographs = plan.job.dataset == "imagefolder",
+                       .ink = ink});
+  for (std::string& line : inputs->Notices(samples.names))
+    samples.notices.push_back(std::move(line));
   samples.read = [inputs, paths = samples.names](size_t first, size_t last, Batch* batch) {
     return inputs->Read(std::span(paths).subspan(first, last - first), batch);
   };

@@ -26,7 +26,6 @@ bool HoldsCifar100(const std::string& folder);
 // table_set: a CSV file, a folder that holds one, or a folder of train.csv and test.csv.
 OpenedDataSet OpenSdss(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenCsv(const Job& job, const DataWarning& warn);
-bool HoldsTable(const std::string& folder);
 bool IsSdss(const std::string& path);  // whether the table there has its columns
 
 // image_folder. If a cache cannot be opened, this warns and works without it.

@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 #include <png.h>
-#include <turbojpeg.h>
+
+#include <cstdio>
+// These need cstdio.
+#include <jerror.h>
+#include <jpeglib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csetjmp>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include "common/atomic_file.h"
 #include "common/check.h"
+#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -37,6 +41,9 @@ uint8_t Light(uint32_t ink, uint32_t black) {
 Status CheckPictureHead(std::span<const uint8_t> bytes) {
   if (IsJpeg(bytes) || IsPng(bytes)) return Status();
   if (bytes.empty()) return Corrupt("not a picture: the file is empty");
+  const std::string other =
+      NameOtherKind({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, FileUse::kPicture);
+  if (!other.empty()) return Corrupt(other);
   std::string head;
   for (size_t i = 0; i < std::min<size_t>(4, bytes.size()); ++i)
     head += fmt::format("{}{:02x}", i == 0 ? "" : " ", bytes[i]);
@@ -60,63 +67,105 @@ Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path) {
 
 namespace {
 
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX] = "";
+};
+
+void OnJpegError(j_common_ptr info) {
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, errors->message);
+  std::longjmp(errors->jump, 1);
+}
+
+// Bytes between the parts of a file are no pixels, and every reader skips them.
+void OnJpegMessage(j_common_ptr info, int level) {
+  if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) OnJpegError(info);
+}
+
+// A small file with many scans would take minutes.
+void CheckScans(j_common_ptr info) {
+  constexpr int kScansMax = 500;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kScansMax) return;
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  std::snprintf(errors->message, sizeof(errors->message), "more than %d scans", kScansMax);
+  std::longjmp(errors->jump, 1);
+}
+
 // One picture's decoder. libjpeg-turbo keeps a picture's tables for the next one that brings none,
-// and a damaged file must not be decoded with another file's tables.
+// and a damaged file must not be decoded with another file's tables. Its errors jump out of the
+// functions Try..., which have no object with a destructor.
 class JpegDecoder {
  public:
   explicit JpegDecoder(std::span<const uint8_t> bytes) : bytes_(bytes) {
-    PANDO_CHECK(handle_ != nullptr);
+    info_.err = jpeg_std_error(&errors_.manager);
+    errors_.manager.error_exit = OnJpegError;
+    errors_.manager.emit_message = OnJpegMessage;
   }
-  ~JpegDecoder() { tjDestroy(handle_); }
+  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
   JpegDecoder(const JpegDecoder&) = delete;
 
   Result<PictureSize> ReadHead() {
-    if (tjDecompressHeader3(handle_, bytes_.data(), bytes_.size(), &width_, &height_, &subsampling_,
-                            &colours_) != 0) {
-      return Wrong();
-    }
-    return PictureSize{static_cast<uint32_t>(height_), static_cast<uint32_t>(width_)};
+    if (!TryHead()) return Wrong();
+    return PictureSize{info_.image_height, info_.image_width};
   }
   // REQUIRES: the head was read.
   Status Decode(uint32_t shrink, DecodedPicture* picture) {
-    if (colours_ == TJCS_CMYK || colours_ == TJCS_YCCK) return DecodeCmyk(picture);
-    const tjscalingfactor scale{1, static_cast<int>(shrink)};
-    const int width = TJSCALED(width_, scale);
-    const int height = TJSCALED(height_, scale);
-    picture->width = static_cast<uint32_t>(width);
-    picture->height = static_cast<uint32_t>(height);
-    picture->pixels.resize(size_t{picture->width} * picture->height * 3);
-    return Decompress(width, height, TJPF_RGB, picture->pixels.data());
-  }
-
- private:
-  Status DecodeCmyk(DecodedPicture* picture) {
-    picture->width = static_cast<uint32_t>(width_);
-    picture->height = static_cast<uint32_t>(height_);
+    const bool has_inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    info_.out_color_space = has_inks ? JCS_CMYK : JCS_RGB;
+    info_.scale_num = 1;
+    info_.scale_denom = has_inks ? 1 : shrink;
+    info_.dct_method = JDCT_ISLOW;
+    if (!TryStart()) return Wrong();
+    picture->width = info_.output_width;
+    picture->height = info_.output_height;
     const size_t pixel_count = size_t{picture->width} * picture->height;
-    std::vector<uint8_t> inks(pixel_count * 4);
-    PANDO_RETURN_IF_ERROR(Decompress(width_, height_, TJPF_CMYK, inks.data()));
     picture->pixels.resize(pixel_count * 3);
+    if (!has_inks) return TryRows(picture->pixels.data()) ? Status() : Wrong();
+    std::vector<uint8_t> inks(pixel_count * 4);
+    if (!TryRows(inks.data())) return Wrong();
     for (size_t p = 0; p < pixel_count; ++p) {
       for (size_t c = 0; c < 3; ++c)
         picture->pixels[p * 3 + c] = Light(inks[p * 4 + c], inks[p * 4 + 3]);
     }
     return Status();
   }
-  // Warnings fail too: only the first one is reported, and it may be the least important.
-  Status Decompress(int width, int height, int format, uint8_t* out) {
-    const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS | TJFLAG_STOPONWARNING;
-    const int result =
-        tjDecompress2(handle_, bytes_.data(), bytes_.size(), out, width, 0, height, format, flags);
-    return result == 0 ? Status() : Wrong();
+
+ private:
+  bool TryHead() {
+    if (setjmp(errors_.jump) != 0) return false;
+    jpeg_create_decompress(&info_);
+    info_.progress = &progress_;
+    progress_.progress_monitor = CheckScans;
+    jpeg_mem_src(&info_, bytes_.data(), bytes_.size());
+    jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+  bool TryStart() {
+    if (setjmp(errors_.jump) != 0) return false;
+    jpeg_start_decompress(&info_);
+    return true;
+  }
+  bool TryRows(uint8_t* out) {
+    if (setjmp(errors_.jump) != 0) return false;
+    const size_t row_bytes =
+        size_t{info_.output_width} * static_cast<size_t>(info_.output_components);
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = out + info_.output_scanline * row_bytes;
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
   }
   Status Wrong() const {
-    return Corrupt(fmt::format("a JPEG file that cannot be decoded: {}", tjGetErrorStr2(handle_)));
+    return Corrupt(fmt::format("a JPEG file that cannot be decoded: {}", errors_.message));
   }
 
   const std::span<const uint8_t> bytes_;
-  const tjhandle handle_ = tjInitDecompress();
-  int width_ = 0, height_ = 0, subsampling_ = 0, colours_ = 0;
+  jpeg_decompress_struct info_{};
+  JpegErrors errors_{};
+  jpeg_progress_mgr progress_{};
 };
 
 constexpr size_t kPngHeadBytes =

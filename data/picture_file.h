@@ -39,8 +39,9 @@ Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path);
 // Reads the file's head alone. Errors (kCorrupt) say what is wrong, but not in which file.
 Result<PictureSize> ReadPictureSize(std::span<const uint8_t> bytes);
 // `shrink`: 1, 2, 4 or 8. A JPEG may be decoded smaller by this factor, rounded up, to save work. A
-// decoder's warning is an error too, because most warnings mean guessed pixels. The result depends
-// on these bytes alone: no state is kept between pictures.
+// decoder's warning is an error too, because most warnings mean guessed pixels; that of bytes
+// between the parts of a JPEG file is none, as for PIL. The result depends on these bytes alone: no
+// state is kept between pictures.
 Status DecodePicture(std::span<const uint8_t> bytes, uint32_t shrink, DecodedPicture* picture);
 
 // Writes RGB, deflated. For contact sheets and tests.

@@ -12,7 +12,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,12 +28,11 @@
 #include "data/csv_file.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
+#include "data/table_files.h"
 #include "data/unlabelled.h"
 
 namespace pando {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kSplitSeed = 0;
 constexpr size_t kCategoriesMax = 1000;
@@ -44,41 +42,7 @@ constexpr const char* kSdssLabel = "class";
 // Five magnitudes and the redshift, the same in DR14 and DR17.
 constexpr auto kSdssColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
-// ---- where the rows are ------------------------------------------------------------------------
-
-struct TablePaths {
-  std::string train;
-  std::string test;  // empty: split `train`
-};
-
-std::vector<std::string> CsvFilesIn(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && entry.path().extension() == ".csv")
-      paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-Result<TablePaths> FindTables(const std::string& path, const std::string& dataset) {
-  const char* what = "data.path (--data) must be a CSV file, or the folder of one";
-  std::error_code ignored;
-  if (path.empty()) return InvalidArgument(fmt::format("no file given for {}: {}", dataset, what));
-  if (fs::is_regular_file(path, ignored)) return TablePaths{path, ""};
-  if (!fs::is_directory(path, ignored))
-    return NotFound(fmt::format("{}: no such file or folder; {}", path, what));
-  const TablePaths two{path + "/train.csv", path + "/test.csv"};
-  if (fs::is_regular_file(two.train, ignored) && fs::is_regular_file(two.test, ignored)) return two;
-  const std::vector<std::string> files = CsvFilesIn(path);
-  if (files.size() == 1) return TablePaths{files[0], ""};
-  if (files.empty()) return NotFound(fmt::format("{}: holds no .csv file; {}", path, what));
-  return InvalidArgument(
-      fmt::format("{}: holds {} .csv files, {} among them, but not both train.csv and test.csv; "
-                  "give one file as data.path (--data), or name the two train.csv and test.csv",
-                  path, files.size(), files[0]));
-}
+// ---- reading and splitting ----------------------------------------------------------------------
 
 struct SplitRows {
   CsvRows train;
@@ -350,9 +314,16 @@ std::vector<std::string> FeaturesText(const std::vector<Feature>& features) {
   return lines;
 }
 
-std::vector<std::string> NoticesFor(const std::vector<Feature>& features) {
+std::vector<std::string> NoticesFor(const std::vector<Feature>& features, size_t row_count) {
+  constexpr size_t kFewCategories = 20;
   std::vector<std::string> lines;
   for (const Feature& f : features) {
+    if (f.categories.size() > kFewCategories && f.categories.size() > row_count / 2) {
+      lines.push_back(fmt::format(
+          "column {}: {} different texts in {} training rows, each an input of the network; most "
+          "are in one row only, so that it learns little from them (data.columns)",
+          f.name, f.categories.size(), row_count));
+    }
     if (!f.is_constant) continue;
     lines.push_back(fmt::format(
         "column {}: constant in the training rows except for rounding (mean {}, deviation "
@@ -377,6 +348,51 @@ Preprocessing InputsFor(const std::vector<Feature>& features) {
   return inputs;
 }
 
+// The column of a table that an input belongs to: "island=Dream" and "mass=" are of `island` and
+// `mass`. kCorrupt: there is none, or another column's name has such an end.
+Result<std::string> ColumnFor(const CsvFile& file, const std::string& input) {
+  std::set<std::string> columns;
+  for (const std::string& name : file.header()) {
+    if (input.starts_with(name) && (input.size() == name.size() || input[name.size()] == '='))
+      columns.insert(name);
+  }
+  if (columns.size() == 1) return *columns.begin();
+  if (columns.empty()) {
+    const std::string name = input.substr(0, input.find('='));
+    return file.Find(name, "input_columns of the weights").status();
+  }
+  return Corrupt(fmt::format(
+      "{}: line 1: has columns '{}' and '{}', and the input '{}' may be of either; rename the "
+      "second",
+      file.path(), *columns.begin(), *columns.rbegin(), input));
+}
+
+// InputsFor made these inputs from the features, or else kCorrupt.
+Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
+  std::vector<Feature> features;
+  for (size_t i = 0; i < inputs.columns.size(); ++i) {
+    const std::string& input = inputs.columns[i];
+    PANDO_ASSIGN_OR_RETURN(const std::string column, ColumnFor(file, input));
+    const bool is_new = features.empty() || features.back().name != column;
+    if (is_new) features.push_back({.name = column});
+    Feature& feature = features.back();
+    if (input == column) {
+      feature.mean = inputs.mean[i];
+      feature.deviation = inputs.deviation[i];
+      feature.is_constant = feature.deviation == std::numeric_limits<double>::max();
+    } else if (!is_new && feature.categories.empty()) {
+      feature.has_missing_input = true;
+    } else {
+      feature.categories.push_back(input.substr(column.size() + 1));
+    }
+  }
+  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
+  const bool is_twice = names.size() < inputs.columns.size();
+  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
+  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
+                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
+}
+
 class TableSet final : public DataSet {
  public:
   // REQUIRES: each split has a value per input for each label, and labels below the class count.
@@ -388,7 +404,7 @@ class TableSet final : public DataSet {
         train_(std::move(train)),
         test_(std::move(test)),
         remarks_(FeaturesText(features)),
-        notices_(NoticesFor(features)) {
+        notices_(NoticesFor(features, train_.labels.size())) {
     for (const Rows* split : {&train_, &test_}) {
       PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
     }
@@ -442,6 +458,9 @@ OpenedDataSet OpenTables(const Job& job, const TablePaths& paths, const CsvColum
   PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns, job.test_share));
   PANDO_ASSIGN_OR_RETURN(std::vector<std::string> classes, ListClasses(rows.train));
   PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features, FitFeatures(rows.train, columns, names));
+  // `pando predict` must find the columns by the names of inputs.
+  PANDO_ASSIGN_OR_RETURN(const CsvFile file, CsvFile::Open(paths.train));
+  PANDO_RETURN_IF_ERROR(FindFeatures(file, InputsFor(features)).status());
   PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, classes, features));
   PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, classes, features));
   return OpenedDataSet(
@@ -491,47 +510,6 @@ OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
 // ---- rows without labels ------------------------------------------------------------------------
 
 namespace {
-
-// Adds an input that is no column of the file: "island=Dream" is a category of `island`, and
-// "mass=" after the number `mass` says whether that is missing.
-Status AddPartialInput(const CsvFile& file, const std::string& input,
-                       std::vector<Feature>* features) {
-  size_t equals = input.find('=');
-  const auto is_column = [&] {
-    return std::ranges::find(file.header(), input.substr(0, equals)) != file.header().end();
-  };
-  while (equals != std::string::npos && !is_column()) equals = input.find('=', equals + 1);
-  if (equals == std::string::npos)
-    return file.Find(input.substr(0, input.find('=')), "input_columns of the weights").status();
-  const std::string column = input.substr(0, equals);
-  const bool is_new = features->empty() || features->back().name != column;
-  if (is_new) features->push_back({.name = column});
-  Feature& feature = features->back();
-  if (!is_new && feature.categories.empty())
-    feature.has_missing_input = true;
-  else
-    feature.categories.push_back(input.substr(equals + 1));
-  return Status();
-}
-
-// InputsFor made these inputs from the features, or else kCorrupt.
-Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
-  std::vector<Feature> features;
-  for (size_t i = 0; i < inputs.columns.size(); ++i) {
-    const std::string& input = inputs.columns[i];
-    if (std::ranges::find(file.header(), input) == file.header().end()) {
-      PANDO_RETURN_IF_ERROR(AddPartialInput(file, input, &features));
-      continue;
-    }
-    features.push_back({.name = input, .mean = inputs.mean[i], .deviation = inputs.deviation[i]});
-    features.back().is_constant = inputs.deviation[i] == std::numeric_limits<double>::max();
-  }
-  const std::set<std::string> names(inputs.columns.begin(), inputs.columns.end());
-  const bool is_twice = names.size() < inputs.columns.size();
-  if (!is_twice && InputsFor(features).columns == inputs.columns) return features;
-  return Corrupt(fmt::format("input_columns of the weights are not the inputs of a table{}: {}",
-                             is_twice ? " (one is there twice)" : "", Joined(inputs.columns)));
-}
 
 // Categories that no training row had: their inputs are all 0.
 std::vector<std::string> UnknownCategories(const CsvRows& rows,
@@ -584,9 +562,6 @@ Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan)
   };
   return samples;
 }
-
-// With several files: opening the data set asks which one.
-bool HoldsTable(const std::string& folder) { return !CsvFilesIn(folder).empty(); }
 
 bool IsSdss(const std::string& path) {
   const Result<TablePaths> paths = FindTables(path, "sdss");

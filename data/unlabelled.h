@@ -25,8 +25,10 @@ struct UnlabelledSamples {
 
 // image_folder: files, and the pictures in folders and their sub-folders, sorted. Pictures for an
 // imagefolder's network are cut as its test pictures are; others are resized whole, and become grey
-// where the network's have one channel.
-Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan);
+// where the network's have one channel. Notices say what was assumed of these.
+enum class Ink : uint8_t { kAsItIs, kInverted };  // black becomes white
+Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan,
+                                       Ink ink = Ink::kAsItIs);
 
 // table_set: a CSV file with the columns that the network was trained with. Other columns, the
 // label among them, are not read.

@@ -136,6 +136,7 @@ std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys) {
     return "the scheduler there has keys: give --keys FOLDER, or PANDO_KEYS";
   if (mechanism == "CURVE")
     return AreKeysAccepted(fmt::format("tcp://{}:{}", Bracketed(*address), parsed->port), keys)
+                   .value_or(true)
                ? ""
                : "the scheduler there does not accept these keys";
   if (mechanism == "NULL" && !keys.are_none())

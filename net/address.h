@@ -41,7 +41,7 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
 // Why no connection to the endpoint can be made: "the host 'x' has no address (...): check its
 // name", "127.0.0.1:4123 refuses connections"; or why a process with these keys, or without any, is
 // not answered there. Empty where neither is so.  Blocks while the name is looked up, and for at
-// most three seconds more.
+// most four seconds more.
 std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys = {});
 
 // What to look at if no process answers at the endpoint: the reason, if there is one, and

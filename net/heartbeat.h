@@ -26,8 +26,8 @@ struct HeartbeatState {
   Transport::LineCounts lines = {};     // of dialed connections
 };
 
-// OwnLog reads the last line that was written to a descriptor since it exists, if that is a file:
-// this process's standard error. What came before is of another time: why it could not join yet.
+// OwnLog reads the last line that was written to a descriptor since this object was made, if that
+// is a file: this process's standard error. Earlier lines say why the process could not join yet.
 class OwnLog {
  public:
   explicit OwnLog(int fd = STDERR_FILENO);

@@ -4,13 +4,11 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 #include "common/hash.h"
@@ -24,6 +22,7 @@ constexpr const char* kVariable = "PANDO_NOTICES";
 constexpr size_t kKeyDigits = 16;
 constexpr size_t kHeadBytes = kKeyDigits + 2;
 constexpr size_t kTextBytesMax = 4096;
+constexpr size_t kNoticesMax = 100'000;  // other users of the machine may send some too
 
 sockaddr_un AbstractAddress(std::string_view name, socklen_t* size) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -31,24 +30,6 @@ sockaddr_un AbstractAddress(std::string_view name, socklen_t* size) {
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   *size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
-}
-
-// The next datagram; -1: there is none. `is_ours`: a process of this user has sent it.
-ssize_t Receive(int fd, std::span<char> bytes, bool* is_ours) {
-  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t size = recvmsg(fd, &message, MSG_DONTWAIT);
-  ucred sender{};
-  const cmsghdr* header = size < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-  *is_ours = header != nullptr && header->cmsg_type == SCM_CREDENTIALS;
-  if (*is_ours) std::memcpy(&sender, CMSG_DATA(header), sizeof(sender));
-  *is_ours &= sender.uid == getuid();
-  return size;
 }
 
 }  // namespace
@@ -60,20 +41,17 @@ LeaveNotices::LeaveNotices()
   const sockaddr_un address = AbstractAddress(name, &size);
   const bool is_bound = socket_.is_open() &&
                         bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
-  constexpr int kYes = 1;
-  if (!is_bound || setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &kYes, sizeof(kYes)) != 0)
-    socket_ = UniqueFd();
+  if (!is_bound) socket_ = UniqueFd();
   variable_ = fmt::format("{}={}", kVariable, socket_.is_open() ? name : "");
 }
 
 void LeaveNotices::Take() {
   std::array<char, kHeadBytes + kTextBytesMax> bytes{};
-  bool is_ours = false;
   while (socket_.is_open()) {
-    const ssize_t size = Receive(socket_.get(), bytes, &is_ours);
+    const ssize_t size = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (size < 0) return;
     const std::string_view notice(bytes.data(), static_cast<size_t>(size));
-    if (!is_ours || notice.size() < kHeadBytes) continue;
+    if (notice.size() < kHeadBytes || notices_.size() >= kNoticesMax) continue;
     const std::optional<uint64_t> key = ParseHex(notice.substr(0, kKeyDigits));
     const int reason = notice[kHeadBytes - 1] - '0';
     if (!key || reason < 0 || reason > static_cast<int>(StopReason::kDrained)) continue;

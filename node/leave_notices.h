@@ -22,7 +22,7 @@ class LeaveNotices {
   // "NAME=value": every process of the supervisor needs it in its environment.
   const std::string& variable() const { return variable_; }
   int fd() const { return socket_.get(); }  // readable: there are notices to take; -1: never
-  // Takes what has arrived from this user's processes.
+  // Takes what has arrived. The keys of processes are secrets of this user.
   void Take();
   // How the run ended for the process with this ProcessKey(); none if it has not said so.
   std::optional<Stop> Find(uint64_t key) const;

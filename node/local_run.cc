@@ -28,8 +28,8 @@
 #include "files/temporary_folder.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
-#include "node/log_follower.h"
 #include "node/processes.h"
+#include "node/programs/scripts.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
 #include "plan/external_model.h"
@@ -50,8 +50,6 @@ constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
 constexpr std::chrono::seconds kEndPatience{10};
 // For servers and workers to leave once the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
-// How often a script is started again after the run, if signals end it.
-constexpr uint32_t kLateStartsMax = 3;
 
 Status CheckSocketPath(const std::string& endpoint) {
   if (ParseEndpoint(endpoint).ok()) return Status();
@@ -98,13 +96,6 @@ bool IsDeath(const ProcessExit& exit) {
   return exit.signal != 0 || exit.exit_code == kExitUnreached;
 }
 
-// A worker's program. Its script goes on after the run.
-struct Script {
-  ProcessSpec spec;
-  bool has_ended = false;    // by itself
-  uint32_t late_starts = 0;  // after the run, for what follows the loop
-};
-
 // Owns: every process of the run. Threads: the link's, beside its own.
 class LocalRun {
  public:
@@ -136,10 +127,7 @@ class LocalRun {
   void BringChaos();
   void CheckPrograms();
   void Stop();
-  void AwaitScripts();
-  Status RestartScripts();
   void OnExit(const ProcessExit& exit);
-  void OnScript(const ProcessExit& exit, Script& script);
   bool MayRestart(const ProcessExit& exit) const;
   static void OnRestart(const ProcessExit& exit);
   const ProcessExit* RootCause() const;
@@ -174,12 +162,9 @@ class LocalRun {
   std::optional<Status> failure_;
   std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
   RepeatedDeaths deaths_;
-  std::map<std::string, Script> scripts_;    // by the worker's name; none if workers compute
-  bool are_scripts_cut_ = false;             // on request
-  std::optional<ProcessExit> late_failure_;  // the first end of a script that is not clean
   Clock::time_point deserted_at_ = Clock::time_point::max();  // none is left, and none comes back
   Supervisor supervisor_;
-  std::optional<LogFollower> logs_;  // of programs
+  Scripts scripts_{supervisor_, args_.job.run_dir};  // none where the workers are Pando's own
 };
 
 int LocalRun::Run() {
@@ -310,13 +295,7 @@ Status LocalRun::StartPrograms() {
         args_.worker,
         {.log_path = folder_.LogPath(kPreloadedName), .variables = KeysVariables(keys_)})));
   }
-  std::vector<LogFollower::Log> shown;
-  for (uint32_t rank = 0; rank < count; ++rank) {
-    if (args_.shown_logs == "all" || (args_.shown_logs == "first" && rank == 0))
-      shown.push_back(
-          {fmt::format("worker {}", rank), folder_.LogPath(fmt::format("worker-{}", rank))});
-  }
-  if (!shown.empty()) logs_.emplace(std::move(shown));
+  scripts_.Show(args_.shown_logs, count);
   for (uint32_t rank = 0; rank < count; ++rank)
     PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {}));
   return Status();
@@ -337,7 +316,7 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && IsExternal(args_.job)) {
     RunProgram(args_.worker, endpoint_, rank, &spec);
-    scripts_[name].spec = spec;
+    return scripts_.Start(spec);
   }
   return supervisor_.Start(spec, role);
 }
@@ -381,23 +360,11 @@ void LocalRun::OnExit(const ProcessExit& exit) {
   if (link_ && !exit.stop) deaths_.OnExit(exit, *link_);
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
-  if (const auto it = scripts_.find(exit.spec.name); it != scripts_.end())
-    OnScript(exit, it->second);
+  scripts_.OnExit(exit, HasCompleted());
+  if (scripts_.HaveAllEnded()) deserted_at_ = Clock::now() + kEndPatience;
   if (IsGroup() && !is_scheduler && !exit.is_clean() && !exit.stop && !is_stopping_ &&
       !lost_worker_)
     lost_worker_ = exit;
-}
-
-void LocalRun::OnScript(const ProcessExit& exit, Script& script) {
-  // Of what ends by itself once the run is over, only an interruption is no word of the script.
-  const bool is_own_end = HasCompleted() && exit.signal == 0 && exit.exit_code != kExitInterrupted;
-  const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
-  const bool is_over = exit.signal == 0 || script.late_starts == kLateStartsMax;
-  if (is_late && is_over && !exit.is_clean() && !late_failure_ && !shutdown_.first_signal())
-    late_failure_ = exit;
-  script.has_ended |= exit.is_clean() || (is_late && is_over);
-  const auto has_ended = [](const auto& entry) { return entry.second.has_ended; };
-  if (std::ranges::all_of(scripts_, has_ended)) deserted_at_ = Clock::now() + kEndPatience;
 }
 
 // An exit code is a decision of the process: it would decide the same again, or the scheduler has
@@ -410,7 +377,7 @@ bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_scheduler && !link_) return false;
   if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  const bool is_script = scripts_.contains(exit.spec.name);  // its other codes have no meaning here
+  const bool is_script = scripts_.Contains(exit.spec.name);  // its other codes have no meaning here
   const bool may_pass =
       exit.exit_code == kExitFailed || (exit.exit_code == kExitUnreached && !is_script);
   return !is_scheduler && HasBegun() && may_pass;
@@ -429,7 +396,7 @@ void LocalRun::Stop() {
   supervisor_.Retire();
   if (has_ended_well) {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kLeaveGrace);
-    if (IsExternal(args_.job) && args_.attach_file.empty()) AwaitScripts();
+    scripts_.AwaitEnds(shutdown_);
   } else {
     // The scheduler tells the others: told directly, they would look to it like the culprits.
     if (supervisor_.Running().contains(kScheduler)) {
@@ -442,51 +409,7 @@ void LocalRun::Stop() {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
   }
   supervisor_.KillAll();
-  logs_.reset();
-}
-
-// The run is completed. Its scripts test, save and plot for as long as they like.
-void LocalRun::AwaitScripts() {
-  // `pando stop` asks the holder of the lock to end them.
-  const Result<RunLock> lock = RunLock::Acquire(folder_.path());
-  bool has_told = false;
-  while (!shutdown_.first_signal()) {
-    if (Status status = RestartScripts(); !status.ok()) Say("pando: {}\n", status.message());
-    if (supervisor_.running_count() == 0) return;
-    if (!std::exchange(has_told, true))
-      Say("pando: the run is completed; waiting for the scripts of {}, which go on after their "
-          "loop "
-          "(Ctrl-C or pando stop {} ends them)\n",
-          fmt::join(supervisor_.Running(), ", "), folder_.path());
-    supervisor_.Wait(Clock::time_point::max(), std::array{shutdown_.fd()});
-    shutdown_.Take();
-  }
-  Say("pando: ending the scripts; the run is completed, and its weights are in {}\n",
-      folder_.path());
-  are_scripts_cut_ = true;
-  supervisor_.SignalAll(SIGINT);
-  supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
-}
-
-// A process that hangs in leaving is ended. A script that has been killed, or that did not see the
-// end of the run, is started again with the run's final weights, for what follows its loop.
-Status LocalRun::RestartScripts() {
-  const std::set<std::string> left = supervisor_.RunningAfterEnd();
-  for (const std::string& name : supervisor_.Running()) {
-    const auto it = scripts_.find(name);
-    const bool is_late = it != scripts_.end() && it->second.late_starts > 0;
-    if (!left.contains(name) && !is_late) supervisor_.Signal(name, SIGKILL);
-  }
-  for (auto& [name, script] : scripts_) {
-    while (!left.contains(name) && script.late_starts == 0 && supervisor_.Running().contains(name))
-      supervisor_.Wait(Clock::time_point::max());
-    if (script.has_ended || supervisor_.Running().contains(name)) continue;
-    if (++script.late_starts == 1)
-      script.spec.variables.push_back("PANDO_COMPLETED_RUN=" +
-                                      std::filesystem::absolute(folder_.path()).string());
-    PANDO_RETURN_IF_ERROR(supervisor_.Start(script.spec, Role::kWorker));
-  }
-  return Status();
+  scripts_.Close();
 }
 
 // The process that ended the run by its own end, and not because it was asked to.
@@ -573,15 +496,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
 // The weights are valid. Chaos that did not happen is a separate error, and so is what a script did
 // after its loop.
 int LocalRun::ConcludeCompleted() const {
-  if (late_failure_) {
-    Say("\n{}pando: the run is completed, and its weights are in {}; after its loop the script of "
-        "{} "
-        "ended with {}\n",
-        RootCauseText(*late_failure_), folder_.path(), late_failure_->spec.title,
-        ExitText(*late_failure_));
-    return late_failure_->signal == 0 ? late_failure_->exit_code : kExitFailed;
-  }
-  if (are_scripts_cut_) return kExitInterrupted;
+  if (const std::optional<int> exit_code = scripts_.Conclude()) return *exit_code;
   const std::vector<std::string> unmet = chaos_.schedule.Unmet();
   for (const std::string& entry : unmet) {
     Say("pando: --chaos '{}' never came due: the run had ended before\n", entry);

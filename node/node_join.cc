@@ -14,7 +14,6 @@
 #include <tuple>
 
 #include "common/clock.h"
-#include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/mailbox.h"
 #include "common/system.h"
@@ -161,18 +160,6 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
   spdlog::info("{}: {}", stop.reason == StopReason::kDrained ? "left" : "the run has ended",
                stop.text);
   return MembershipEnd::kStopped;
-}
-
-std::optional<int> ExitCodeAfter(MembershipEnd end) {
-  switch (end) {
-    case MembershipEnd::kStopped:
-      return kExitCompleted;
-    case MembershipEnd::kFailed:
-      return kExitFailed;
-    case MembershipEnd::kGivenUp:
-      break;
-  }
-  return std::nullopt;
 }
 
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,

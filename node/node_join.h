@@ -51,11 +51,8 @@ enum class MembershipEnd {
   kGivenUp,  // the scheduler took this incarnation for dead: the process may join as another one
 };
 
-// The exit code of a process whose membership ended so; none: it joins again.
-std::optional<int> ExitCodeAfter(MembershipEnd end);
-
-// And what the log and this process's supervisor learn of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
-// where this process does not fit.
+// Logs how the membership ended, and tells this process's supervisor. `refusal`: how the scheduler
+// refused, if it did.  kInvalidArgument where this process does not fit.
 Result<MembershipEnd> ConcludeMembership(const Stop& stop,
                                          const std::optional<RefusalKind>& refusal,
                                          bool is_leaving);

@@ -11,7 +11,8 @@
 
 #include "net/zmq/keys.h"
 #include "node/chaos.h"
-#include "node/program_process.h"
+#include "node/programs/log_follower.h"
+#include "node/programs/program_process.h"
 #include "node/service_notice.h"
 #include "node/supervisor.h"
 #include "plan/job.h"
@@ -90,10 +91,10 @@ struct LocalRunArgs {
   uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t group_restarts = 0;  // with allreduce: from the last snapshot, after a death
   bool is_verbose = false;
-  std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
-  WorkerProgram worker;                    // of an external model
-  std::string shown_logs = "first";        // of its workers: first, all or none
-  std::string keys_folder;                 // of the user's; empty: the run makes keys in its folder
+  std::string program = "/proc/self/exe";    // what runs as scheduler, server and worker
+  WorkerProgram worker;                      // of an external model
+  ShownLogs shown_logs = ShownLogs::kFirst;  // of its workers
+  std::string keys_folder;  // of the user's; empty: the run makes keys in its folder
   // Instead: workers come by themselves, and the endpoint and the keys' folder, if the run has
   // keys, are written to this file, with a space between them.
   std::string attach_file;

@@ -179,7 +179,8 @@ Result<int> ServerProcess::Run() {
   PANDO_RETURN_IF_ERROR(BindLanes());
   while (true) {
     PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
-    if (const std::optional<int> exit_code = ExitCodeAfter(end)) return *exit_code;
+    if (end != MembershipEnd::kGivenUp)
+      return end == MembershipEnd::kFailed ? kExitFailed : kExitCompleted;
     incarnation_ = NewIncarnation();
     for (uint16_t i = 0; i < transports_.size(); ++i) {
       transports_[i]->SpeakAs({kUnknownNode, incarnation_, i});

@@ -20,7 +20,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
-#include "node/program_process.h"
+#include "node/programs/program_process.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -64,8 +64,9 @@ std::vector<std::string> EnvironmentWith(uint64_t key, std::vector<std::string> 
   setpgid(0, 0);  // the terminal's Ctrl-C goes to the parent alone, which stops us in order
   // Handlers before the mask: a signal that waited must not run the parent's handler in the child.
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
-  // Makes no sense before the program listens to it (a partition), and would end it.
-  ::signal(SIGUSR2, SIG_IGN);
+  // These would end a program that does not listen to them (yet): Slurm's notice to all processes
+  // of a step, which the node passes on as SIGTERM, and a partition.
+  for (int signal : {SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

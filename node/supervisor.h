@@ -179,7 +179,8 @@ class Supervisor {
   explicit Supervisor(Options options);
   ~Supervisor();
 
-  // Workers with is_forked are forked from the process of this program (node/program_process.h).
+  // Workers with is_forked are forked from the process of this program
+  // (node/programs/program_process.h).
   Status StartPreloaded(const ProcessSpec& spec);
   // Starts the process. A process that exits with 0 is not restarted, nor one for which the run has
   // ended (ProcessExit::stop). Any other is, unless Retire was called.

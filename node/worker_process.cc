@@ -116,7 +116,8 @@ Result<int> WorkerProcess::Run() {
   KeepFreedMemory();
   while (true) {
     PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
-    if (const std::optional<int> exit_code = ExitCodeAfter(end)) return *exit_code;
+    if (end != MembershipEnd::kGivenUp)
+      return end == MembershipEnd::kFailed ? kExitFailed : kExitCompleted;
     incarnation_ = NewIncarnation();
     host_lines_.Close();
     transport_.SpeakAs({kUnknownNode, incarnation_, 0});

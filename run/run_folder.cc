@@ -80,7 +80,7 @@ Status CheckFree(const std::string& path, bool is_forced) {
       "run folder {} exists already; --force overwrites its run, --run-dir takes another", path));
 }
 
-// What is in the lock's file.
+// The text of the lock's file.
 std::string HolderText(pid_t pid) { return fmt::format("process {} on {}", pid, HostName()); }
 
 }  // namespace

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "files/file_kind.h"
 #include "run/json_depth.h"
+#include "run/safetensors_shards.h"
 
 namespace pando {
 namespace {
@@ -198,14 +200,47 @@ Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
+Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path, Types types) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // opening it says what is wrong
-  const fs::file_status found = fs::status(path, ignored);
+  const std::string file = FindWeightsFile(path);
+  const fs::file_status found = fs::status(file, ignored);
   if (fs::is_directory(found))
-    return Bad(path, "a folder, expected a file; `pando export` writes one of a run's weights");
-  if (fs::exists(found) && !fs::is_regular_file(found)) return Bad(path, "not a file");
-  return Read(path, OpenFile(path), types);
+    return Bad(file, "a folder, expected a file; `pando export` writes one of a run's weights");
+  if (fs::exists(found) && !fs::is_regular_file(found)) return Bad(file, "not a file");
+  if (file.ends_with(kShardIndexEnding)) return OpenShards(file, types);
+  return Read(file, OpenFile(file), types);
+}
+
+Result<SafetensorsFile> SafetensorsFile::OpenShards(const std::string& index, Types types) {
+  PANDO_ASSIGN_OR_RETURN(const ShardNames shards, ReadShardIndex(index));
+  SafetensorsFile whole(index);
+  for (const auto& [name, tensors] : shards) {
+    const std::string path = (std::filesystem::path(index).parent_path() / name).string();
+    Result<SafetensorsFile> shard = Read(path, OpenFile(path), types);
+    if (shard.status().code() == StatusCode::kNotFound) {
+      return NotFound(fmt::format("{}; {} names it: download all {} shards",
+                                  shard.status().message(), index, shards.size()));
+    }
+    if (!shard.ok()) return shard.status();
+    PANDO_RETURN_IF_ERROR(whole.AddShard(*std::move(shard), tensors));
+  }
+  return whole;
+}
+
+Status SafetensorsFile::AddShard(SafetensorsFile shard, const std::vector<std::string>& tensors) {
+  for (const std::string& name : tensors) {
+    if (!shard.tensors_.contains(name))
+      return Bad(path_, fmt::format("'{}' is said to be in {}, which lacks it", name, shard.path_));
+  }
+  for (auto& [name, tensor] : shard.tensors_) {
+    tensor.shard = shards_.size();
+    if (!tensors_.emplace(name, std::move(tensor)).second)
+      return Bad(path_, fmt::format("'{}' is in two of its files, {} is one", name, shard.path_));
+  }
+  metadata_.insert(shard.metadata_.begin(), shard.metadata_.end());
+  shards_.push_back(std::move(shard.shards_[0]));
+  return Status();
 }
 
 Result<SafetensorsFile> SafetensorsFile::Open(RunFiles& files, const std::string& name,
@@ -217,17 +252,19 @@ Result<SafetensorsFile> SafetensorsFile::Read(std::string path,
                                               Result<std::unique_ptr<ReadableFile>> file,
                                               Types types) {
   if (!file.ok()) return file.status();
-  SafetensorsFile opened(std::move(path), *std::move(file));
+  SafetensorsFile opened(std::move(path));
+  opened.shards_.push_back(*std::move(file));
   PANDO_RETURN_IF_ERROR(opened.ReadHeader(types));
   return opened;
 }
 
 Status SafetensorsFile::ReadHeader(Types types) {
-  const uint64_t file_bytes = file_->size();
+  const ReadableFile& file = *shards_[0];
+  const uint64_t file_bytes = file.size();
   uint64_t header_bytes = 0;
   if (file_bytes < kPrefixBytes)
     return Bad(path_, fmt::format("{} bytes, too short for a safetensors file", file_bytes));
-  PANDO_RETURN_IF_ERROR(file_->Read(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
+  PANDO_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
   constexpr uint32_t kZip = 0x04034b50;  // "PK": what torch.save writes
   if (static_cast<uint32_t>(header_bytes) == kZip) {
@@ -235,6 +272,10 @@ Status SafetensorsFile::ReadHeader(Types types) {
                "a file of torch.save, expected safetensors; in Python: "
                "safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")");
   }
+  std::string head(std::min<uint64_t>(kFileHeadBytes, file_bytes), '\0');
+  PANDO_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(head))));
+  const std::string other = NameOtherKind(head, FileUse::kWeights);  // it may be right all the same
+  if (header_bytes > bytes_max && !other.empty()) return Bad(path_, other);
   if (header_bytes > bytes_max) {
     return Bad(path_,
                fmt::format("byte 0: the header is said to have {} bytes, expected at most {}; "
@@ -242,12 +283,13 @@ Status SafetensorsFile::ReadHeader(Types types) {
                            header_bytes, bytes_max));
   }
   std::string text(header_bytes, '\0');
-  PANDO_RETURN_IF_ERROR(file_->Read(kPrefixBytes, std::as_writable_bytes(std::span(text))));
+  PANDO_RETURN_IF_ERROR(file.Read(kPrefixBytes, std::as_writable_bytes(std::span(text))));
   if (IsDeepJson(text)) return Bad(path_, "byte 8: the header's JSON is nested too deeply");
   Json json;
   try {
     json = Json::parse(text);
   } catch (const Json::exception& problem) {
+    if (!other.empty()) return Bad(path_, other);
     return Bad(path_, fmt::format("byte 8: the header is not JSON: {}", problem.what()));
   }
   if (!json.is_object()) return Bad(path_, "byte 8: the header is not a JSON object");
@@ -271,7 +313,7 @@ Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
   std::vector<uint16_t> halves(tensor.dtype == "F32" ? 0 : out.size());
   const auto bytes =
       halves.empty() ? std::as_writable_bytes(out) : std::as_writable_bytes(std::span(halves));
-  PANDO_RETURN_IF_ERROR(file_->Read(tensor.first_byte, bytes));
+  PANDO_RETURN_IF_ERROR(shards_[tensor.shard]->Read(tensor.first_byte, bytes));
   for (size_t i = 0; i < halves.size(); ++i)
     out[i] = is_half ? FloatFromHalf(halves[i]) : std::bit_cast<float>(uint32_t{halves[i]} << 16);
   return Status();

@@ -44,13 +44,15 @@ class SafetensorsFile {
     uint64_t first_byte = 0;  // within the file
     uint64_t byte_count = 0;
     std::string dtype;
+    size_t shard = 0;  // the file that has it
   };
   enum class Types : uint8_t { kFp32, kAll };
 
   // Reads and checks the header: these types alone, sizes as shapes say, tensors one after another
   // without gap or overlap up to the file's very end. With kAll types are allowed that Pando does
   // not know; their sizes are as the file says.
-  static Result<SafetensorsFile> Open(std::string path, Types types = Types::kFp32);
+  // `path` may name shards (FindWeightsFile): their tensors are read as those of one file.
+  static Result<SafetensorsFile> Open(const std::string& path, Types types = Types::kFp32);
   // It lives no longer than `files`.
   static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name,
                                       Types types = Types::kFp32);
@@ -63,15 +65,17 @@ class SafetensorsFile {
   Status Read(const Tensor& tensor, std::span<float> out) const;
 
  private:
-  SafetensorsFile(std::string path, std::unique_ptr<ReadableFile> file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  explicit SafetensorsFile(std::string path) : path_(std::move(path)) {}
   // `path` names it in errors.
   static Result<SafetensorsFile> Read(std::string path, Result<std::unique_ptr<ReadableFile>> file,
                                       Types types);
+  // The files that an index names.
+  static Result<SafetensorsFile> OpenShards(const std::string& index, Types types);
+  Status AddShard(SafetensorsFile shard, const std::vector<std::string>& tensors);
   Status ReadHeader(Types types);
 
   std::string path_;
-  std::unique_ptr<ReadableFile> file_;
+  std::vector<std::unique_ptr<ReadableFile>> shards_;
   SafetensorsMetadata metadata_;
   std::map<std::string, Tensor> tensors_;
 };

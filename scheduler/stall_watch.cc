@@ -119,10 +119,10 @@ void StallWatch::Tick(Micros now) {
   if (is_news && stall_->waited_for != told_ && now >= tell_at_) Tell(now);
 }
 
-// A start that takes its time is no fault.
+// A slow start is not a fault.
 std::string StallWatch::Text(Micros now) const {
   if (is_gathering_)
-    return fmt::format("the run begins when all are there; it waits for {} {}: {}",
+    return fmt::format("the run starts when all processes have joined; it waits for {} {}: {}",
                        stall_->waited_for, stall_->what, stall_->why);
   return fmt::format("no step for {}: {}", Seconds(StepAge(now)), stall_->Text(now));
 }

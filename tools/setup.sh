@@ -18,7 +18,7 @@ groups[build]="
   g++ meson ninja-build ccache pkg-config python3
   libzmq3-dev cppzmq-dev libsodium-dev libcapnp-dev capnproto
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
-  libxxhash-dev zlib1g-dev libturbojpeg0-dev libpng-dev
+  libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libturbojpeg0-dev libpng-dev
   libcurl4-openssl-dev libssl-dev libarchive-dev
   libcpp-httplib-dev prometheus-cpp-dev libncurses-dev
   libsqlite3-dev libgloo-dev

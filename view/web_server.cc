@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/endpoint.h"
 #include "common/system.h"
 #include "common/text.h"
 #include "view/bounded_server.h"
@@ -148,11 +149,11 @@ Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
     return Unavailable(
         fmt::format("cannot listen at {}:{}; give another address or port with "
                     "--http, or port 0 for a free one",
-                    options.host, options.port));
+                    Bracketed(options.host), options.port));
   }
   cookie_ = fmt::format("pando-{}", port);
   thread_ = std::thread([this] { server_.listen_after_bind(); });
-  return fmt::format("http://{}:{}/?token={}", options.host, port, token_);
+  return fmt::format("http://{}:{}/?token={}", Bracketed(options.host), port, token_);
 }
 
 void WebServer::Impl::SetLimits() {

@@ -10,8 +10,8 @@ take 2 s for an epoch of the CNN: half an hour is some 900. The surroundings can
   --log-disk   the processes' logs and the terminal are on a disk of 1 MiB, which is full for 30 s of each minute (root)
   --clients N  N processes ask for the status and are stopped before they have read the answer
 
-With --script the workers are processes of this PyTorch script, which says what is trained; the hash is then that of a run
-of one worker and one server.
+With --script the workers are processes of this PyTorch script, which says what is trained. The hash is then that of a
+run of one worker and one server.
 
 Fails
 

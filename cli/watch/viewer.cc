@@ -1,11 +1,11 @@
 #include "cli/watch/viewer.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/output.h"
 #include "common/text.h"
 
@@ -63,20 +64,15 @@ Result<std::string> StartPage(ProcessSpec spec, ProcessGroup& viewer) {
 }  // namespace
 
 Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure) {
-  const size_t colon = text.rfind(':');
-  WebOptions options;
-  options.host = text.substr(0, colon);
-  const std::optional<uint16_t> port =
-      colon == std::string::npos ? std::nullopt : ParseNumber<uint16_t>(text.substr(colon + 1));
-  if (!port || options.host.empty()) {
+  const Result<Endpoint> endpoint = ParseEndpoint("tcp://" + text);
+  if (!endpoint.ok()) {
+    const bool lacks_brackets = std::ranges::count(text, ':') > 1 && !text.starts_with('[');
     return InvalidArgument(fmt::format(
-        "{}: expected HOST:PORT, such as 127.0.0.1:8080 (port 0: a free one)", Printable(text)));
+        "{}: expected HOST:PORT, such as 127.0.0.1:8080 (port 0: a free one){}", Printable(text),
+        lacks_brackets ? ", or, with brackets around an address of IPv6, [::1]:8080" : ""));
   }
-  options.port = *port;
-  in_addr address{};  // a name may begin with 127 too
-  const bool is_loopback =
-      inet_pton(AF_INET, options.host.c_str(), &address) == 1 && options.host.starts_with("127.");
-  const bool is_local = is_loopback || options.host == "localhost";
+  const WebOptions options{.host = endpoint->host, .port = endpoint->port};
+  const bool is_local = IsLoopbackAddress(options.host) || options.host == "localhost";
   if (is_local || is_insecure) return options;
   return InvalidArgument(fmt::format(
       "{}: the page and its token would cross the network in clear text; listen on 127.0.0.1 "

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <tuple>
 #include <utility>
 #include "common/hash.h"
 #include "common/system.h"
@@ -369,9 +370,9 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   return Event{value, number == ZMQ_EVENT_ACCEPTED};
 }
 
-// Only ZeroMQ's handshake tells: a server that refuses a key says nothing.
-bool AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
-  constexpr int kPatienceMs = 1000;
+// Only the handshake shows it: a server that refuses a key ends the connection.
+std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
+  constexpr int kPatienceMs = 2000;
   constexpr const char* kEvents = "inproc://handshakes";
   const auto kind = LineSecurity::Kind::kCurveClient;
   ZmqContext context(keys);
@@ -381,20 +382,26 @@ bool AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
                                                .pair = keys.Of(keys.role()),
                                                .server_key = keys.Of(KeyRole::kAdmin).public_key}});
   Result<zmq::socket_t> events = Open(context, zmq::socket_type::pair);
-  if (!socket.ok() || !events.ok()) return false;
+  if (!socket.ok() || !events.ok()) return std::nullopt;
   void* monitored = socket->socket_.handle();
-  if (zmq_socket_monitor(monitored, kEvents, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) != 0) return false;
+  constexpr int kAll = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                       ZMQ_EVENT_DISCONNECTED;
+  if (zmq_socket_monitor(monitored, kEvents, kAll) != 0) return std::nullopt;
   zmq::message_t event;
-  bool is_accepted = false;
+  std::optional<bool> is_accepted;
   const auto listen = [&] {
     events->set(zmq::sockopt::rcvtimeo, kPatienceMs);
     events->connect(kEvents);
     socket->socket_.connect(endpoint);
-    is_accepted = events->recv(event).has_value();
+    uint16_t number = 0;
+    if (!events->recv(event)) return;
+    std::memcpy(&number, event.data(), sizeof(number));
+    is_accepted = number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
   };
-  const int error = ErrorFrom(listen);
+  std::ignore = ErrorFrom(listen);
   zmq_socket_monitor(monitored, nullptr, 0);
-  return error == 0 && is_accepted;
+  return is_accepted;
 }
 
 }  // namespace pando

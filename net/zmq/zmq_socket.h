@@ -112,7 +112,7 @@ class ZmqSocket {
 
  private:
   friend class ZmqMonitor;
-  friend bool AreKeysAccepted(const std::string& endpoint, const Keys& keys);
+  friend std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys);
   ZmqSocket(zmq::socket_t socket, const Options& options, int fd)
       : socket_(std::move(socket)),
         kind_(options.kind),
@@ -132,9 +132,9 @@ class ZmqSocket {
   bool is_monitored_ = false;
 };
 
-// Whether a scheduler at this tcp address lets a process with these keys in.  Blocks for at most a
-// second.  Threads: any.
-bool AreKeysAccepted(const std::string& endpoint, const Keys& keys);
+// Whether a scheduler at this tcp address lets a process with these keys in; none: it has not
+// answered within two seconds.  Threads: any.
+std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys);
 
 // Starts and ends the events in C. cppzmq's monitor_t hides the socket that receives them: it has
 // no descriptor to wait for, its queue stays bounded, and a signal ends the process. Threads: the

@@ -1,6 +1,6 @@
 """The process of `pando run --preload`: it has run the script up to the run, and forks each worker.
 
-node/program_process.h says what it and the process that started it tell each other.
+node/programs/program_process.h says what it and the process that started it tell each other.
 """
 import atexit
 import contextlib

@@ -3,7 +3,8 @@ import ast
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-ENDS = (ast.Return, ast.Raise)
+# Of these some part may not run.
+MAYBE = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXITS = {"exit", "_exit", "quit", "abort"}
 
 
@@ -61,25 +62,33 @@ def find_joins(body: List[ast.stmt], functions: Dict[str, ast.FunctionDef], name
         if isinstance(statement, ast.With) or is_main_guard(statement):
             yield from find_joins(statement.body, functions, names)
             continue
-        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-        if hasattr(statement, "body"):  # a branch or a loop
-            if any(isinstance(node, ENDS) for node in ast.walk(statement)) or any(map(is_exit, calls)):
-                return
-            continue
-        for call in calls:
+        is_branch = hasattr(statement, "body") or hasattr(statement, "cases")  # or a loop
+        for call in () if is_branch else certain_calls(statement):
             name = ast.unparse(call.func)
             if name in names:
                 yield call.lineno
             elif name in functions:
                 others = {key: value for key, value in functions.items() if key != name}
                 yield from find_joins(functions[name].body, others, names)
-        if isinstance(statement, ENDS) or any(map(is_exit, calls)):
+                if exits(functions[name]):
+                    return
+        if exits(statement) or any(isinstance(node, (ast.Return, ast.Raise)) for node in ast.walk(statement)):
             return
+
+
+def certain_calls(node: ast.AST) -> Iterator[ast.Call]:
+    if isinstance(node, ast.Call):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, MAYBE):
+            yield from certain_calls(child)
+
+
+def exits(node: ast.AST) -> bool:
+    """Whether it may end the program."""
+    return any(isinstance(child, ast.Call) and ast.unparse(child.func).split(".")[-1] in EXITS
+               for child in ast.walk(node))
 
 
 def is_main_guard(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
-
-
-def is_exit(call: ast.Call) -> bool:
-    return ast.unparse(call.func).split(".")[-1] in EXITS

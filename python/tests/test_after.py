@@ -10,6 +10,7 @@ from pathlib import Path
 
 from support import torch
 from test_real import PROGRAM, RealCase, wait_until
+from test_real import SCRIPT as TRAIN_SCRIPT
 
 from pando_train._weights import read_safetensors
 
@@ -109,8 +110,8 @@ class EndTest(AfterCase):
             path.touch()
         (self.folder / "bin" / "python").unlink()
         (self.folder / "bin" / "python").symlink_to("/bin/true")
-        self.finish(self.start("none/such", "--workers", "1", command=("--", "bin/python", "-u", "train.py", "data.csv",
-                                                                        "--labels=data.csv", "--lr=0.1")), 1)
+        command = ("--", "bin/python", "-u", "train.py", "data.csv", "--labels=data.csv", "--lr=0.1")
+        self.finish(self.start("none/such", "--workers", "1", command=command), 1)
         here = str(self.folder)
         self.assertEqual(tomllib.loads((self.folder / "run" / "job.toml").read_text())["run"]["command"],
                          [f"{here}/bin/python", "-u", f"{here}/train.py", f"{here}/data.csv",
@@ -119,6 +120,33 @@ class EndTest(AfterCase):
     def test_a_second_join_is_refused(self):
         text = self.finish(self.start("join-again", "--workers", "1"), 1)
         self.assertIn("pando.join is called a second time: a script", text)
+
+
+class ByHandTest(AfterCase):
+    def test_a_dead_scheduler_is_started_again_with_its_first_job_file(self):
+        (self.folder / "job.toml").write_text('[model]\nname = "external"\n[data]\nname = "external"\n'
+                                              "[run]\nworkers = 1\nservers = 1\n")
+
+        def start(*arguments):
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env=environment)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            return process
+        scheduler = ("scheduler", "job.toml", "--run-dir", "run", "--endpoint-file", "endpoint", "--bind")
+        first = start(*scheduler, "tcp://127.0.0.1:0")
+        file = self.folder / "endpoint"
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        endpoint = file.read_text().strip()
+        script = (sys.executable, TRAIN_SCRIPT, "mlp", "400", "0")
+        node = start("node", "--join", endpoint, "--workers", "1", "--", *script)
+        metrics = self.folder / "run" / "metrics.csv"
+        wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 8)
+        first.kill()
+        first.wait()
+        self.assertEqual(start(*scheduler, endpoint).wait(120), 0)
+        self.assertEqual(node.wait(120), 0)
+        self.assertEqual(self.summary()["steps"], 400)
 
 
 class KindTest(AfterCase):

@@ -139,6 +139,10 @@ class ScriptTest(unittest.TestCase):
         for text in (join, f"if a:\n    {join}else:\n    {join}", f"{join}if a:\n    sys.exit()\n{join}",
                      f"def main():\n    {join}    if a:\n        return\n    {join}main()\n",
                      f"def one():\n    {join}def two():\n    {join}one()\n", f"for a in b:\n    {join}",
+                     "run = pando.join(a) if x else pando.join(b)\n", f"def one():\n    {join}one() if x else one()\n",
+                     f"match a:\n    case 1:\n        {join}    case 2:\n        {join}",
+                     "runs = {1: lambda: pando.join(a), 2: lambda: pando.join(b)}\n",
+                     f"def main():\n    {join}    if a:\n        exit()\nmain()\n{join}",
                      f"{join}raise SystemExit\n{join}", "os.path.join(a)\nos.path.join(b)\n", "not Python ("):
             self.assertIsNone(self.second(text), text)
 

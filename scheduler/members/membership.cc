@@ -327,11 +327,11 @@ void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
   if (!run_.phase.is_ending() && !member.is_leaving) {
     run_.faults.OnDetected(now, {member.Name(), ProcessFor(member.registration)}, action,
                            detected_by, run_.progress.StepReached());
-    run_.outbox.TellNotable(now, "dead", member.Name(),
-                            "{} is gone ({}, noticed by {}): the scheduler heard it {} ago, at step {}",
-                            member.Description(), cause.empty() ? action : cause, detected_by,
-                            SecondsText(leases_.SilenceSince(now, node)),
-                            member.heartbeat.step.value());
+    run_.outbox.TellNotable(
+        now, "dead", member.Name(),
+        "{} is gone ({}, noticed by {}): the scheduler last heard from it {} ago, at step {}",
+        member.Description(), cause.empty() ? action : cause, detected_by,
+        SecondsText(leases_.SilenceSince(now, node)), member.heartbeat.step.value());
     if (run_.IsGroup() && run_.phase.is_running()) EndGroup(now, member, action);
   }
   Forget(node);

@@ -192,6 +192,13 @@ class PlotsTest(unittest.TestCase):
             for axis in ("bytes", "count", "none"):
                 svg_root(page.svg_of(Plot("p", "t", "y", axis, series), PYPLOT))
 
+    def test_lines_below_zero_are_drawn_below_zero(self):
+        figure, axes = PYPLOT.subplots()
+        page.draw_lines(axes, Plot("p", "t", "%", "count", [("a", [(1.0, 2.0), (2.0, -3.5)])]))
+        self.assertEqual(list(axes.lines[0].get_ydata()), [2.0, -3.5])
+        self.assertLess(axes.get_ylim()[0], -3.5)
+        PYPLOT.close(figure)
+
     def test_many_lines_have_a_legend_of_their_own_height(self):
         series = [(f"line {i}", [(1.0, i), (2.0, i + 1)]) for i in range(40)]
         shown = texts(page.svg_of(Plot("p", "t", "y", "count", series), PYPLOT))
@@ -209,8 +216,10 @@ class PlotsTest(unittest.TestCase):
         self.assertEqual(series[0][1], [(0.0, 4.0), (1.0, 2.0), (2.0, 10.0)])
         figure, axes = PYPLOT.subplots()
         page.draw_bars(axes, plot)
-        self.assertEqual([bar_.get_width() for bar_ in axes.patches], [4.0, 5.0, 0.0])
-        self.assertEqual([list(line.get_xdata()) for line in axes.lines], [[2.0, 10.0], [0.0, 0.0]])
+        self.assertEqual([bar_.get_width() for bar_ in axes.patches], [4.0, 5.0, -1.5])
+        lines = [list(line.get_xdata()) for line in axes.lines]
+        self.assertEqual(lines, [[2.0, 10.0], [-2.0, -1.0], [0, 0]])  # the last is the axis
+        self.assertLess(axes.get_xlim()[0], -2.0)
         PYPLOT.close(figure)
         shown = texts(page.svg_of(plot, PYPLOT))
         for text in ("one & two", "none", "half", "below", "4.00", "-"):

@@ -15,7 +15,7 @@ import step
 from measure import Programs, Variant, measure_in_turns, running
 from recovery import Commits
 from results import EXIT_UNREACHED, BenchError, Point, ResultSet
-from training import IMAGES, LineTail, StepRows, TrainPlan, Workload, find_workload
+from training import IMAGES, STEP, LineTail, StepRows, TrainPlan, Workload, find_workload
 
 HEADING = (
     "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,gpu_memory_mb,gpu_percent,"
@@ -188,15 +188,15 @@ class WorkloadsTest(unittest.TestCase):
 class StepTest(unittest.TestCase):
     def test_a_baseline_has_as_many_processes_as_the_point_has_workers_each_with_a_workers_batch(self):
         points = step.step_points(options(step), [MNIST, CIFAR], 2)
-        # Local; ps over 2 transports with 1 and 2 replicas; allreduce.
-        self.assertEqual(len(points), 2 * (1 + 4 + 1))
+        # Local; serial; ps over 2 transports with 1 and 2 replicas; allreduce.
+        self.assertEqual(len(points), 2 * (1 + 1 + 4 + 1))
         self.assertEqual(len(set(names_of(points))), len(points))
         baseline = ""
         for each in points:
             self.assertEqual(sum(plan.workers for plan in each.plans), 2)
             self.assertEqual(sum(plan.global_batch for plan in each.plans), 2 * each.plans[0].workload.worker_batch)
             self.assertTrue(all(plan.servers >= plan.replicas for plan in each.plans))
-            if not each.baseline:
+            if not each.baseline and step.SERIAL not in each.point.name:
                 baseline = each.point.name
                 self.assertEqual([plan.strategy for plan in each.plans], ["single", "single"])
                 self.assertNotEqual(each.plans[0].seed, each.plans[1].seed)
@@ -206,20 +206,25 @@ class StepTest(unittest.TestCase):
     def test_the_loss_of_a_step_is_taken_against_the_same_rounds_baseline(self):
         args = options(step, transport=["tcp"], replicas=[1])
         asked = step.step_points(args, [MNIST], 8)
-        self.assertEqual(len(asked), 3)
-        samples(asked, IMAGES, [[100, 200], [90, 190], [80, 210]])
+        self.assertEqual(len(asked), 4)
+        samples(asked, IMAGES, [[100, 200], [60, 110], [90, 190], [80, 210]])
+        samples(asked, STEP, [[2560, 1280], [4000, 2000], [2800, 1350], [3200, 1200]])
         step.add_exposed(asked)
-        self.assertEqual(asked[0].point.of(step.EXPOSED), [])
-        for each, expected in ((asked[1], [10.0, 5.0]), (asked[2], [20.0, -5.0])):  # noise is shown
+        for each in asked[:2]:
+            self.assertEqual(each.point.of(step.EXPOSED), [])
+        for each, expected in ((asked[2], [10.0, 5.0]), (asked[3], [20.0, -5.0])):  # noise is shown
             for value, wanted in zip(each.point.of(step.EXPOSED), expected):
                 self.assertAlmostEqual(value, wanted)
         results = ResultSet("step", "t", {}, [each.point for each in asked])
         step.add_summaries([MNIST], asked, results)
         rows = results.tables[0].rows
-        self.assertEqual([len(row) for row in rows], [len(results.tables[0].header)] * 3)
-        self.assertEqual((rows[0][2], rows[0][4]), ("local update", "-"))
-        self.assertEqual((rows[1][2], rows[1][4], rows[1][7]), ("ps tcp, 1 server, 1 replica", "7.5", "8"))
-        self.assertEqual(rows[2][7], "-")  # no aim
+        self.assertEqual([len(row) for row in rows], [len(results.tables[0].header)] * 4)
+        self.assertEqual((rows[0][2], rows[0][5]), ("local update", "-"))
+        self.assertEqual((rows[1][1], rows[1][2], rows[1][5]), ("1", "--serial", "-"))
+        self.assertTrue(has_words(asked[1].plans[0].words(Path("r")), "--global-batch", "256"))
+        self.assertEqual((rows[2][2], rows[2][5], rows[2][8]), ("ps tcp, 1 server, 1 replica", "7.5", "8"))
+        self.assertEqual(rows[3][8], "-")  # no aim
+        self.assertEqual([row[4] for row in rows], ["1,920", "3,000", "2,075", "2,200"])  # ms of a step
         self.assertEqual([(len(plot.series), plot.x_axis) for plot in results.plots], [(2, "count")])
 
 

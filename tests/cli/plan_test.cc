@@ -110,6 +110,16 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
     CHECK(outcome.output.find(part) != std::string::npos);
 }
 
+TEST_CASE("where the ring is faster than any number of servers, none are to be bought for speed") {
+  const Outcome outcome = Pando({"plan", "--parameters", "138000000", "--workers", "64",
+                                 "--bandwidth", "25Gbit", "--step-ms", "10"});
+  REQUIRE(outcome.exit_code == kExitCompleted);
+  CHECK(outcome.output.find("Best: ring allreduce") != std::string::npos);
+  CHECK(outcome.output.find("Servers to buy: none for speed. Ring allreduce is faster than 1 to 64 "
+                            "servers on separate hosts.\nThe best number of these is ") !=
+        std::string::npos);
+}
+
 TEST_CASE("the memory of each role follows from the protocol's bounds") {
   const std::vector<std::string> plan{"plan", "--parameters", "1000000", "--workers",
                                       "4",    "--servers",    "2",       "--replicas",

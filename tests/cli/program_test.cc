@@ -45,6 +45,30 @@ TEST_CASE("top without a terminal names the command that needs none") {
   CheckUsageError({"top", "runs/first"}, "pando status prints the same once");
 }
 
+TEST_CASE("an argument that is not UTF-8 is one error that names it, of every command") {
+  const std::string latin = "caf\xe9";
+  for (const char* command :
+       {"train",  "run",   "scheduler", "server",   "worker",   "node",   "resume",
+        "status", "drain", "export",    "evaluate", "predict",  "verify", "plan",
+        "data",   "keys",  "model",     "view",     "timeline", "bench",  "help"}) {
+    for (const std::vector<std::string>& args :
+         std::vector<std::vector<std::string>>{{latin},
+                                               {"--join", latin},
+                                               {"--set", "run.name=" + latin},
+                                               {"--" + latin},
+                                               {"--", latin},
+                                               {"true", latin},
+                                               {latin + ".py"},
+                                               {"--run-dir=" + latin}}) {
+      std::vector<std::string> all{command};
+      all.insert(all.end(), args.begin(), args.end());
+      CheckUsageError(all, "must be UTF-8 text, got '");
+      CheckUsageError(all, "caf\\xe9");
+    }
+  }
+  CheckUsageError({"run", "true", "\xc3"}, "argument 3 must be UTF-8 text, got '\\xc3'");
+}
+
 TEST_CASE("the page's address is checked before anything begins") {
   for (const char* command : {"train", "resume", "run"}) {
     CAPTURE(command);
@@ -52,7 +76,9 @@ TEST_CASE("the page's address is checked before anything begins") {
     std::vector<std::string> args{command, "--http", "127.0.0.1"};
     if (std::string(command) != "train") args.push_back(word);
     CheckUsageError(args, "--http: 127.0.0.1: expected HOST:PORT");
-    for (const char* beyond : {"0.0.0.0:0", "127.example.org:0"}) {
+    args[2] = "::1:8099";
+    CheckUsageError(args, "brackets around an address of IPv6, [::1]:8080");
+    for (const char* beyond : {"0.0.0.0:0", "127.example.org:0", "[::]:0", "[fd00::2]:80"}) {
       args[2] = beyond;
       CheckUsageError(args, "clear text");
     }
@@ -72,6 +98,8 @@ TEST_CASE("without a terminal there is a page only if one is asked for") {
   CHECK(shown.exit_code == kExitCompleted);
   CHECK(Contains(shown.output, "pando: page: http://127.0.0.1:"));
   CHECK(Contains(shown.output, "/?token="));
+  for (const std::string host : {"[::1]", "localhost", "127.0.0.2"})
+    CHECK(Contains(train({"--http", host + ":0"}).output, "pando: page: http://" + host + ":"));
   const UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -47,6 +47,18 @@ TEST_CASE("pictures and labels come back, plain or gzip-compressed") {
   }
 }
 
+TEST_CASE("a pointer of Git LFS in place of an idx file is named") {
+  TempFolder folder;
+  const std::string text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n";
+  for (const char* name : {"p", "p.gz"}) {
+    const Status status =
+        ReadIdxPictures(folder.Write(name, Bytes(text.begin(), text.end()))).status();
+    CHECK(status.message().find("it is a pointer of Git LFS, expected an idx file") !=
+          std::string::npos);
+    CHECK(status.message().find("git lfs pull") != std::string::npos);
+  }
+}
+
 TEST_CASE("a file larger than one read comes back whole") {
   TempFolder folder;
   const Bytes pictures = PicturesFile(3, 2000, 1500);  // 9,000,000 bytes
@@ -142,7 +154,10 @@ TEST_CASE("a wrong magic is an error, and swapped files are recognised") {
              {"wrong magic", "00000803", "holds pictures", "expected 00000801"});
   const std::string html = folder.Write("h", {'<', 'h', 't', 'm', 'l', '>'});
   CheckError(ReadIdxLabels(html, kClasses).status(), StatusCode::kCorrupt, html,
-             {"wrong magic", "3c68746d"});
+             {"an HTML page", "download the file again"});
+  const std::string other = folder.Write("o", {'t', 'e', 'x', 't', '.'});
+  CheckError(ReadIdxLabels(other, kClasses).status(), StatusCode::kCorrupt, other,
+             {"wrong magic", "74657874"});
 }
 
 TEST_CASE("zero pictures and impossible sizes are errors") {

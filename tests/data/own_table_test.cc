@@ -232,6 +232,22 @@ TEST_CASE("a missing text is a category or an error, and a missing class an erro
   table.CheckError({"column 'x' holds no number in any training row", "data.columns"});
 }
 
+TEST_CASE("a label that says that it is missing is an error that names the line") {
+  const TwoFiles table;
+  for (const char* missing : {"nan", "NaN", "NA", "?", "null", "NULL", "None", "N/A", "<NA>",
+                              "#N/A", "\u00a0nan", "NaT"}) {
+    table.WriteBoth(fmt::format("x,label\n1,a\n2,b\n3,{}\n4,a\n", missing));
+    table.CheckError(
+        {"train.csv: line 4: column 'label' holds '", "expected a class", "give it another one"});
+  }
+  for (const char* name : {"none", "Null", "no", "unknown", "-", "0"}) {  // these are classes
+    table.WriteBoth(fmt::format("x,label\n1,a\n2,b\n3,{}\n4,a\n", name));
+    const auto data = table.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->class_count() == 3);
+  }
+}
+
 // ---- other notations and encodings --------------------------------------------------------------
 
 TEST_CASE("another separator is named, with what to do") {
@@ -313,11 +329,45 @@ TEST_CASE("a missing header is named") {
 
 TEST_CASE("numbers in another notation are never categories") {
   const TwoFiles table;
-  for (const char* word : {"1,475",     "31,745",      "1.234.567", "1.234,5",         "1 475",
-                           "1'475.25",  "0,5",         "-0,25",     "1,5e3",           "12%",
-                           "12.5 %",    "$5",          "€1,475",    "\u22121.5",       "1\u00a0475",
-                           "12,34,567", "-1,23,456.5", "5 €",       "1.234,50\u00a0€", "1.5D-03",
-                           "(1,475)",   "(1.5)"}) {
+  for (const char* word : {"1,475",
+                           "31,745",
+                           "1.234.567",
+                           "1.234,5",
+                           "1 475",
+                           "1'475.25",
+                           "0,5",
+                           "-0,25",
+                           "1,5e3",
+                           "12%",
+                           "12.5 %",
+                           "$5",
+                           "€1,475",
+                           "\u22121.5",
+                           "1\u00a0475",
+                           "12,34,567",
+                           "-1,23,456.5",
+                           "5 €",
+                           "1.234,50\u00a0€",
+                           "1.5D-03",
+                           "(1,475)",
+                           "(1.5)",
+                           "$-5",
+                           "-$5.25",
+                           "₹1,475",
+                           "5-",
+                           "- 5",
+                           "5 ‰",
+                           "1\u2009475",
+                           "1\u2007475.5",
+                           "1\ufeff5",
+                           "1\u200b.5",
+                           "１.５",
+                           "٣٫٥",
+                           "\u20131.5",
+                           "'0.5",
+                           "“0.5”",
+                           "5\u2009%",
+                           "1·5"}) {
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     table.CheckError({"train.csv: line 2: column 'u' holds '" + std::string(word) + "'",
                       "it looks like a number"});
@@ -332,6 +382,83 @@ TEST_CASE("numbers in another notation are never categories") {
     REQUIRE_MESSAGE(data.ok(), data.status().message());
     table.WriteBoth(fmt::format("u,label\n\"{}\",a\n\"{}\",b\n", word, word));
     CHECK(table.Open().ok());
+  }
+}
+
+// Fields behind a blank, quote or mark that people do not see.
+TEST_CASE("blanks and invisible characters around a field are not part of it") {
+  const TwoFiles table;
+  const auto column = [&](const char* before, const char* behind) {
+    table.WriteBoth(fmt::format("{0}x,y{1},label\n{0}-1.5{1},{0}Bonn{1},{0}a{1}\n0.5,Bonn,b\n",
+                                before, behind));
+    auto data = table.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    return std::move(*data);
+  };
+  const auto plain = column("", "");
+  CHECK(plain->facts().preprocessing.columns == std::vector<std::string>{"x", "y=Bonn"});
+  for (const char* blank : {"\u00a0", "\ufeff", "\u2009", "\u200b", "\u202f", "\u3000", "\u2060",
+                            "\t", " \u00a0 ", "\u200e\u2007", "\v", "\u00ad"}) {
+    for (const auto& data : {column(blank, ""), column("", blank), column(blank, blank)}) {
+      CHECK(data->fingerprint() == plain->fingerprint());
+      CHECK(data->facts().preprocessing.columns == plain->facts().preprocessing.columns);
+    }
+  }
+}
+
+// Opens a column of texts with a number in place of their 0: of scale x (row modulo count).
+Result<std::unique_ptr<DataSet>> OpenNumbersIn(const TwoFiles& table, const std::string& text,
+                                               double scale, size_t count) {
+  table.WriteColumn(Column([&](size_t i) {
+    std::string field = '"' + text + '"';
+    return field.replace(field.find('0'), 1,
+                         fmt::format("{}", scale * static_cast<double>(i % count)));
+  }));
+  return table.Open();
+}
+
+TEST_CASE("a column of numbers with units is no category") {
+  const TwoFiles table;
+  for (const char* text :
+       {"0 kg", "0cm", "0\u00a0°C", "0 kg/m2", "0 m²", "USD 0", "EUR0", "US$0", "~0", "< 0",
+        "0 months", "Rs. 0/-", "0k", "ca. 0 l", "(0 €)", "≈ 0", "±0%", "≤0"}) {
+    CAPTURE(text);
+    for (const double scale : {1.0, 0.25, -0.5, 1e-6}) {
+      CheckMessage(OpenNumbersIn(table, text, scale, 40).status(), StatusCode::kCorrupt,
+                   {"train.csv: line ", "column 'x' holds '", "look"});
+    }
+  }
+  for (const char* text : {"kg 0", "T=0", "Temp: 0"})  // words before many fractions
+    CHECK(!OpenNumbersIn(table, text, 0.125, 60).ok());
+  table.WriteBoth("u,label\n5 kg,a\n6 kg,b\n7 kg,a\n8 kg,b\n9 kg,a\n");
+  table.CheckError({"line 2: column 'u' holds '5 kg', and 5 of 5 values are like it"});
+  // Two units, and a few words among them.
+  table.WriteColumn(Column([](size_t i) {
+    return i % 9 == 5 ? "unknown" : fmt::format("{}.5 {}", i, i % 2 == 0 ? "kg" : "g");
+  }));
+  table.CheckError({"line 2: column 'x' holds '0.5 kg', and 53 of 60 values are like it",
+                    "numbers with a unit", "a letter in front"});
+}
+
+TEST_CASE("names with numbers, and few numbers with a unit, are categories") {
+  const TwoFiles table;
+  for (const char* text : {"zone 0", "A0", "#0", "0th", "0:30", "0-2020", "T-0", "n0 kg",
+                           "192.168.1.0", "item_0_b", "№ 0", "0/64"}) {
+    CAPTURE(text);
+    const auto data = OpenNumbersIn(table, text, 1, 40);
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->shape().channels == 41);
+    CHECK((*data)->notices().size() == 1);  // 40 texts in 60 rows
+  }
+  for (const auto& [text, count] :
+       std::vector<std::pair<const char*, size_t>>{{"0 months", 2}, {"0 rooms", 9}, {"0am", 12}}) {
+    const auto data = OpenNumbersIn(table, text, 1, count);
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->notices().empty());
+  }
+  for (const char* text : {"kg 0", "T=0", "Android: 0"}) {
+    CHECK(OpenNumbersIn(table, text, 1, 60).ok());
+    CHECK(OpenNumbersIn(table, text, 0.125, 20).ok());
   }
 }
 

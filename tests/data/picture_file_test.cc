@@ -5,7 +5,11 @@
 #include <png.h>
 #include <turbojpeg.h>
 
+#include <cstdio>
 #include <cstdlib>
+// It needs cstdio.
+#include <jpeglib.h>
+
 #include <functional>
 
 #include "tests/data/idx_files.h"
@@ -156,6 +160,90 @@ TEST_CASE("progressive JPEGs are decoded, and cut ones are errors") {
   for (size_t size = 0; size + 2 < file.size(); ++size) {
     const Bytes cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
     REQUIRE(DecodePicture(cut, 1, &picture).code() == StatusCode::kCorrupt);
+  }
+}
+
+struct JpegKind {
+  bool is_progressive = false;
+  uint32_t restart_interval = 0;  // in blocks
+  uint32_t shrink = 1;
+};
+
+// With pixels that differ.
+Bytes MixedJpeg(const JpegKind& kind) {
+  constexpr uint32_t kJpegSide = 61;
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* out = nullptr;
+  unsigned long size = 0;  // NOLINT: libjpeg-turbo's
+  jpeg_mem_dest(&info, &out, &size);
+  info.image_width = info.image_height = kJpegSide;
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  if (kind.is_progressive) jpeg_simple_progression(&info);
+  info.restart_interval = kind.restart_interval;
+  jpeg_start_compress(&info, TRUE);
+  for (uint32_t y = 0; y < kJpegSide; ++y) {
+    Bytes row;
+    for (uint32_t i = 0; i < kJpegSide * 3; ++i) row.push_back(Value(y, i / 3, i % 3));
+    JSAMPROW rows = row.data();
+    jpeg_write_scanlines(&info, &rows, 1);
+  }
+  jpeg_finish_compress(&info);
+  Bytes file(out, out + size);
+  jpeg_destroy_compress(&info);
+  std::free(out);
+  return file;
+}
+
+// The file with this before each marker behind the first two, and at its end.
+Bytes WithJunk(const Bytes& file, const Bytes& junk) {
+  Bytes out(file.begin(), file.begin() + 2);
+  bool is_in_scan = false;
+  for (size_t i = 2; i < file.size();) {
+    const bool is_marker = file[i] == 0xff && file[i + 1] != 0;
+    if (!is_marker || !(is_in_scan || i > 2)) {
+      const size_t bytes = is_in_scan ? 1 : 2 + (size_t{file[i + 2]} << 8 | file[i + 3]);
+      out.insert(out.end(), &file[i], &file[i] + bytes);
+      i += bytes;
+      continue;
+    }
+    out.insert(out.end(), junk.begin(), junk.end());
+    const uint8_t marker = file[i + 1];
+    const bool is_alone = marker >= 0xd0 && marker <= 0xd9;  // RST, EOI
+    const size_t bytes = is_alone ? 2 : 2 + (size_t{file[i + 2]} << 8 | file[i + 3]);
+    out.insert(out.end(), &file[i], &file[i] + bytes);
+    i += bytes;
+    is_in_scan = marker == 0xda || (marker >= 0xd0 && marker < 0xd8);
+  }
+  out.insert(out.end(), junk.begin(), junk.end());
+  return out;
+}
+
+TEST_CASE("bytes between the parts of a JPEG file change no pixel") {
+  for (const JpegKind& kind :
+       std::vector<JpegKind>{{},
+                             {.restart_interval = 3},
+                             {.is_progressive = true},
+                             {.shrink = 4},
+                             {.is_progressive = true, .restart_interval = 2}}) {
+    const Bytes file = MixedJpeg(kind);
+    DecodedPicture clean, picture;
+    REQUIRE(DecodePicture(file, kind.shrink, &clean).ok());
+    for (const Bytes& junk : {Bytes{0}, Bytes{1, 2, 3}, Bytes{0xff, 0, 7}, Bytes(3000, 0x5a)}) {
+      const Status status = DecodePicture(WithJunk(file, junk), kind.shrink, &picture);
+      REQUIRE_MESSAGE(status.ok(), status.message());
+      CHECK(picture.pixels == clean.pixels);
+    }
+    for (const size_t lost :
+         {size_t{3}, size_t{40}, file.size() / 3}) {  // other warnings are errors
+      Bytes cut(file.begin(), file.end() - 2 - static_cast<std::ptrdiff_t>(lost));
+      cut.insert(cut.end(), {0xff, 0xd9});
+      CHECK(DecodePicture(cut, kind.shrink, &picture).code() == StatusCode::kCorrupt);
+    }
   }
 }
 

@@ -202,6 +202,39 @@ TEST_CASE("grey pictures of a data set have its bits when they come as files, al
   }
 }
 
+TEST_CASE("dark digits on white are named, and inverted they have a data set's bits") {
+  Job job;
+  job.dataset = "synthetic-digits";
+  job.synthetic_train_samples = 20;
+  job.synthetic_test_samples = 3;
+  const auto data = Opened(job);
+  const JobPlan plan = PlanFor(job, *data);
+  TempFolder folder;
+  for (uint64_t n = 0; n < 3; ++n) {
+    Bytes pixels(size_t{kDigitSide} * kDigitSide);
+    DrawDigit(Split::kTest, n, pixels);
+    for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(255 - pixel);
+    REQUIRE(WritePng(folder.File(std::to_string(n) + ".png"),
+                     {pixels.data(), kDigitSide, kDigitSide, 1})
+                .ok());
+  }
+  const auto dark = OpenPictures({folder.path()}, plan);
+  REQUIRE(dark.ok());
+  REQUIRE(dark->notices.size() == 2);
+  CHECK(Contains(dark->notices[0], "28 x 28 grey pixels, not inverted"));
+  CHECK(Contains(dark->notices[0], "training pictures are light on a dark ground (0."));
+  CHECK(Contains(dark->notices[1], "0.png is mostly light, unlike the training pictures"));
+  CHECK(Contains(dark->notices[1], "try --invert"));
+  const auto light = OpenPictures({folder.path()}, plan, Ink::kInverted);
+  CHECK(ReadWhole(light).bytes == ReadAll(*data, Split::kTest).bytes);
+  REQUIRE(light->notices.size() == 1);
+  CHECK(Contains(light->notices[0], "inverted (--invert)"));
+  const Bytes black(size_t{28} * 28 * 3);  // as a transparent picture's pixels may be
+  REQUIRE(WritePng(folder.File("0.png"), {black.data(), 28, 28, 3}).ok());
+  CHECK(Contains(OpenPictures({folder.File("0.png")}, plan)->notices.back(),
+                 "0.png: all pixels are equal"));
+}
+
 TEST_CASE("pictures are no inputs of a network with other channels than 1 and 3") {
   TempFolder folder;
   for (const uint32_t channels : {2u, 4u}) {

@@ -219,7 +219,7 @@ TEST_CASE("a resumed scheduler leaves a run alone whose processes still answer")
   Process resumed(job.temp.path(), "resumed", again + Args{"--resume"});
   resumed.Await();
   CHECK(resumed.exit_code() == kExitUsage);
-  CHECK_MESSAGE(Contains(resumed.err(), "still train: start the scheduler without --resume"),
+  CHECK_MESSAGE(Contains(resumed.err(), "still trains: start the scheduler without --resume"),
                 resumed.err());
   Process restarted(job.temp.path(), "restarted", again);
   restarted.Await();

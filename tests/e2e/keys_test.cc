@@ -276,6 +276,8 @@ TEST_CASE("processes that have the keys of their roles train, and an error names
   KeyedJobByHand job(KeyedJob(kKeyedSteps));
   const Said status = job.Client("status", job.keys.reader);
   CHECK_MESSAGE(status.exit_code == kExitCompleted, status.err);
+  const Said found = RunPando(job.temp.path(), "found", {"status", job.run_dir});
+  CHECK_MESSAGE(found.exit_code == kExitCompleted, found.err);  // the folder has a link to the keys
   const Said stop = job.Client("stop", job.keys.member);
   CHECK(stop.exit_code == kExitUsage);
   CHECK_MESSAGE(Contains(stop.err, job.keys.member + " has no admin.key"), stop.err);

@@ -109,8 +109,11 @@ TEST_CASE("the soft limit of open files is raised to the hard one") {
 TEST_CASE("a path that is not UTF-8 is named before anything is written") {
   TempFolder temp;
   const std::string run_dir = temp.File("caf\xe9");
-  CheckRefused(TrainInto(run_dir), {}, {"run.dir must be UTF-8 text", "caf\\xe9"});
+  CheckRefused(TrainInto(run_dir), {}, {"must be UTF-8 text", "caf\\xe9"});
   CHECK_FALSE(std::filesystem::exists(run_dir));
+  std::filesystem::create_directory(run_dir);
+  CheckRefused({"run", "t.py"}, Through("cd '" + run_dir + "'; touch t.py; "),
+               {"run.command must be UTF-8 text", "caf\\xe9"});
 }
 
 TEST_CASE("a temporary folder with a path too long for sockets is named") {

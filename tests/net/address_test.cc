@@ -46,6 +46,8 @@ TEST_CASE("what is not an endpoint is refused with what was expected") {
     CHECK(endpoint.status().message().find("'" + text + "'") == 0);
     CHECK(endpoint.status().message().find("tcp://HOST:PORT") != std::string::npos);
   }
+  CHECK(ParseEndpoint("tcp://fd00::2:70").status().message().find("tcp://[fd00::2]:70") !=
+        std::string::npos);
   const std::string long_path = "ipc:///" + std::string(200, 'x');
   CHECK(ParseEndpoint(long_path).status().message().find("201 bytes") != std::string::npos);
 }
@@ -62,7 +64,8 @@ TEST_CASE("a peer needs a host and a port") {
 
 TEST_CASE("only this machine reaches ipc and loopback; the rest needs --insecure") {
   for (const char* text :
-       {"ipc:///tmp/x", "tcp://127.0.0.1:1", "tcp://127.1.2.3:1", "tcp://[::1]:1"}) {
+       {"ipc:///tmp/x", "tcp://127.0.0.1:1", "tcp://127.1.2.3:1", "tcp://[::1]:1",
+        "tcp://[0:0:0:0:0:0:0:1]:1", "tcp://[::ffff:127.0.0.1]:1"}) {
     CHECK(CheckExposure(*ParseEndpoint(text), false).ok());
   }
   for (const char* text :

@@ -1,4 +1,4 @@
-#include "node/log_follower.h"
+#include "node/programs/log_follower.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -40,11 +40,12 @@ TEST_CASE("what a program prints is shown by line, without what was there and Pa
   const std::string shown = Shown(temp, path, [&] {
     std::ofstream file(path, std::ios::app);
     file << "epoch 1\n13:56:48.142 info [worker 0] pushed 960 bytes\n"
-         << "13:56:48.142 warning [worker 0] denormals\n13:56 is lunch\n\nno end of line";
+         << "13:56:48.142 warning [worker 0] denormals\n13:56 is lunch\n 10 %\r100 %\r\n\nno end "
+            "of line";
   });
   CHECK(shown ==
         "[worker 0] epoch 1\n[worker 0] 13:56:48.142 warning [worker 0] denormals\n"
-        "[worker 0] 13:56 is lunch\n[worker 0] \n[worker 0] no end of line\n");
+        "[worker 0] 13:56 is lunch\n[worker 0] 100 %\n[worker 0] \n[worker 0] no end of line\n");
 }
 
 TEST_CASE("a log that is made later is shown, and an endless line in parts") {

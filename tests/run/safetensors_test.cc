@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -216,6 +217,93 @@ TEST_CASE("each wrong header is one error that says the place and what was expec
           .starts_with("tensor 'b' begins at byte 4 after the header, expected 8"));
   CHECK(OpenError(temp, std::string("PK\3\4", 4) + std::string(60, '\0'))
             .starts_with("a file of torch.save, expected safetensors; in Python: "));
+}
+
+TEST_CASE("a file of another format is named, with what to do") {
+  using namespace std::string_literals;
+  TempFolder temp;
+  const std::string gzip = "\x1f\x8b\x08\0\0\0\0\0\0\x03"s + std::string(600'000, 'x');
+  for (const auto& [bytes, parts] : std::vector<std::pair<std::string, std::vector<const char*>>>{
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+            {"a pointer of Git LFS", "git lfs pull"}},
+           {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"s, {"Python's pickle", "safetensors.torch"}},
+           {gzip, {"a gzip file", "gunzip"}},
+           {"\x89HDF\r\n\x1a\n\0\0"s, {"an HDF5 file", "expected a safetensors file"}},
+           {"<!DOCTYPE html><html>", {"an HTML page", "download the file again"}},
+           {"GGUF\x03\0\0\0\x01"s, {"a GGUF file"}}}) {
+    const std::string message = OpenError(temp, bytes);
+    for (const char* part : parts) CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+  }
+}
+
+// Two shards and their index, as Hugging Face writes them.
+struct Shards {
+  TempFolder temp;
+  std::string index = temp.path() + "/model.safetensors.index.json";
+  std::string first = temp.path() + "/model-00001-of-00002.safetensors";
+  std::string second = temp.path() + "/model-00002-of-00002.safetensors";
+  Shards() {
+    const std::vector<float> weight{1, -2.5f, 3.25f}, mean{0.5f, -0.0f, 4};
+    REQUIRE(WriteSafetensors(first, {{"format", "pt"}},
+                             std::vector<NamedTensor>{{"fc.weight", {1, 3}, weight}})
+                .ok());
+    REQUIRE(WriteSafetensors(second, {}, std::vector<NamedTensor>{{"bn.running_mean", {3}, mean}})
+                .ok());
+    WriteIndex(R"({"metadata": {"total_size": 24}, "weight_map": {
+      "bn.running_mean": "model-00002-of-00002.safetensors",
+      "fc.weight": "model-00001-of-00002.safetensors"}})");
+  }
+  void WriteIndex(const std::string& text) const { std::ofstream(index) << text; }
+};
+
+TEST_CASE("shards are read by their folder, their index and each shard") {
+  const Shards shards;
+  const TensorLayout layout = HandMadeLayout();
+  const std::vector<float> expected = HandMadeWeights(layout, 0);
+  for (const std::string& path :
+       {shards.temp.path(), shards.temp.path() + "/", shards.index, shards.first, shards.second}) {
+    const Result<FloatBuffer> flat = ReadWeights(path, layout);
+    REQUIRE_MESSAGE(flat.ok(), flat.status().message());
+    CHECK(std::equal(expected.begin(), expected.end(), flat->span().begin()));
+  }
+  const TempFolder whole;  // one file has no index
+  for (const char* name : {"model.safetensors", "model-00001-of-00001.safetensors"})
+    std::filesystem::copy_file(shards.first, whole.path() + "/" + name);
+  CHECK(SafetensorsFile::Open(whole.path())->tensors().size() == 1);
+  CHECK(SafetensorsFile::Open(whole.path() + "/model-00001-of-00001.safetensors").ok());
+}
+
+TEST_CASE("shards that are missing, damaged or named by a wrong index are errors") {
+  const Shards shards;
+  const auto check = [&](StatusCode code, const std::vector<std::string>& parts) {
+    const Status status = SafetensorsFile::Open(shards.temp.path()).status();
+    CHECK(status.code() == code);
+    for (const std::string& part : parts)
+      CHECK_MESSAGE(status.message().find(part) != std::string::npos, status.message());
+  };
+  for (const char* text : {"", "[]", "{}", "{\"weight_map\": 1}", "{\"weight_map\": {}}",
+                           "{\"weight_map\": {\"a\": 1}}", "{\"weight_map\": {\"a\": \"b.bin\"}}",
+                           "{\"weight_map\": {\"a\": \"../model.safetensors\"}}"}) {
+    shards.WriteIndex(text);
+    check(StatusCode::kCorrupt, {"model.safetensors.index.json", "weight_map"});
+  }
+  const auto name = [](const std::string& tensor, const std::string& shard) {
+    return "\"" + tensor + "\": \"model-0000" + shard + "-of-00002.safetensors\"";
+  };
+  shards.WriteIndex("{\"weight_map\": {" + name("fc.weight", "2") + "}}");
+  check(StatusCode::kCorrupt, {"'fc.weight' is said to be in", "00002-of-00002", "lacks it"});
+  shards.WriteIndex("{\"weight_map\": {" + name("fc.weight", "1") + "," +
+                    name("bn.running_mean", "2") + "}}");
+  std::filesystem::copy_file(shards.first, shards.second,
+                             std::filesystem::copy_options::overwrite_existing);
+  check(StatusCode::kCorrupt, {"'bn.running_mean' is said to be in"});
+  std::ofstream(shards.second) << "version https://git-lfs.github.com/spec/v1\noid sha256:4d\n";
+  check(StatusCode::kCorrupt, {"00002-of-00002.safetensors: it is a pointer of Git LFS"});
+  std::filesystem::remove(shards.second);
+  check(StatusCode::kNotFound, {"00002-of-00002.safetensors", "download all 2 shards"});
+  std::filesystem::remove(shards.index);
+  CHECK(SafetensorsFile::Open(shards.first).status().message().find("index.json") !=
+        std::string::npos);
 }
 
 TEST_CASE("what is no file is an error") {

@@ -13,7 +13,7 @@ import recovery
 import scaling
 import step
 from flags import Flags
-from measure import Programs
+from measure import Programs, warn_of_load
 from results import EXIT_INTERRUPTED, EXIT_USAGE, BenchError
 
 BENCHMARKS = {"push-pull": push_pull, "step": step, "recovery": recovery, "scaling": scaling, "kernels": kernels}
@@ -69,6 +69,7 @@ def main() -> int:
             print(page.write_report(args.DIR))
             return 0
         programs = Programs(args.pando)
+        warn_of_load()
         results = BENCHMARKS[args.benchmark].run(flags[args.benchmark].fill(args), programs)
         results.commit = programs.commit() or results.commit
         results.write(args.out)

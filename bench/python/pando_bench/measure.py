@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,29 @@ def measure_in_turns(variants: List[Variant], rounds: int, on_progress=progress_
             except BenchError as error:
                 raise BenchError(f"{variant.point.name}: {error}", error.exit_code) from error
     return [variant.point for variant in variants]
+
+
+def busy_share(seconds: float) -> float:
+    """The part of this machine's processor time that programs use while this one waits."""
+
+    def ticks():
+        values = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return values[3] + values[4], sum(values)  # idle, all
+
+    idle, total = ticks()
+    time.sleep(seconds)
+    idle_later, total_later = ticks()
+    return 1 - (idle_later - idle) / max(1, total_later - total)
+
+
+def warn_of_load() -> None:
+    share = busy_share(0.5)
+    if share > 0.1:
+        print(
+            f"pando bench: warning: other programs use {share:.0%} of this machine's processors, and figures will be "
+            "too low: end them first (top lists them)",
+            file=sys.stderr,
+        )
 
 
 # ---- processes ------------------------------------------------------------------------------------------------------

@@ -37,12 +37,16 @@ def load_matplotlib():
 # ---- plots ----------------------------------------------------------------------------------------------------------
 
 
+def lowest(plot: Plot) -> float:
+    return min((y for _, points in plot.series for _, y in points), default=0.0)
+
+
 def draw_lines(axes, plot: Plot) -> None:
     ticks = sorted({x for _, points in plot.series for x, _ in points})
     for i, (name, points) in enumerate(plot.series):
         axes.plot(
             [x for x, _ in points],
-            [max(y, 0.0) for _, y in points],
+            [y for _, y in points],
             label=name,
             marker="o",
             color=COLOURS[i % len(COLOURS)],
@@ -51,7 +55,10 @@ def draw_lines(axes, plot: Plot) -> None:
     axes.set_xscale("log", base=2)
     axes.minorticks_off()
     axes.set_xticks(ticks, [bytes_text(int(x)) if plot.x_axis == "bytes" else f"{x:.0f}" for x in ticks])
-    axes.set_ylim(bottom=0)
+    if lowest(plot) >= 0:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.axhline(0, color="black", linewidth=1)
     axes.set_ylabel(plot.y_label)
     if plot.series:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
@@ -63,13 +70,16 @@ def draw_bars(axes, plot: Plot) -> None:
         if not points:
             axes.text(0, row, " -", va="center")
             continue
-        axes.barh(row, max(f["p50"], 0.0), height=0.6, color=COLOURS[5])
+        axes.barh(row, f["p50"], height=0.6, color=COLOURS[5])
         if len(points) > 1:
-            axes.plot([max(f["min"], 0.0), max(f["max"], 0.0)], [row, row], color="black", linewidth=1)
+            axes.plot([f["min"], f["max"]], [row, row], color="black", linewidth=1)
         axes.text(max(f["max"], 0.0), row, " " + number_text(f["p50"]), va="center")
     axes.set_yticks(range(len(plot.series)), [name for name, _ in plot.series])
     axes.invert_yaxis()
-    axes.set_xlim(left=0)
+    if lowest(plot) >= 0:
+        axes.set_xlim(left=0)
+    else:
+        axes.axvline(0, color="black", linewidth=1)
     axes.margins(x=0.12)
     axes.set_xlabel(plot.y_label)
 

@@ -9,6 +9,7 @@ from measure import Programs, Variant, measure_in_turns
 from results import Plot, Point, ResultSet, Table, core_count, figures, number_text
 from training import (
     IMAGES,
+    STEP,
     TRANSPORTS,
     WAIT,
     TrainPlan,
@@ -28,6 +29,7 @@ HELP = (
 )
 EXPOSED = "exposed synchronisation"
 LOCAL = "local update"
+SERIAL = "--serial"
 # The most that a model may lose with 2 workers, in percent.
 AIMS = {"resnet18-cifar": 5.0, "mnist-cnn": 8.0}
 AIM_WORKERS = 2
@@ -48,7 +50,7 @@ def add_flags(flags: Flags) -> None:
 class StepPoint:
     point: Point
     plans: List[TrainPlan]  # of the runs that train at the same time
-    baseline: str = ""  # the point whose workers exchange nothing; "": this is one
+    baseline: str = ""  # the point whose workers exchange nothing; "": this is one, or SERIAL
 
 
 def local_point(workload: Workload, workers: int) -> StepPoint:
@@ -60,8 +62,14 @@ def local_point(workload: Workload, workers: int) -> StepPoint:
     return StepPoint(replace(plans[0].point(workers), name=f"{workload.model}, {workers} workers, {LOCAL}"), plans)
 
 
+def serial_point(workload: Workload, workers: int) -> StepPoint:
+    """The same job in one process with one thread."""
+    plan = TrainPlan(workload, "single", workers, global_batch=workers * workload.worker_batch)
+    return StepPoint(replace(plan.point(1), name=f"{workload.model}, {workers} workers' batch, {SERIAL}"), [plan])
+
+
 def points_of(args, workload: Workload, workers: int) -> List[StepPoint]:
-    points = [local_point(workload, workers)]
+    points = [local_point(workload, workers)] + ([serial_point(workload, workers)] if workers > 1 else [])
     for strategy in args.strategy:
         has_servers = strategy == "ps"
         for transport in args.transport if has_servers else ["tcp"]:  # gloo has its own transport
@@ -105,12 +113,13 @@ def aim_text(plan: TrainPlan) -> str:
 def row_of(asked: StepPoint) -> List[str]:
     plan, point = asked.plans[0], asked.point
     exposed = figures(point.of(EXPOSED))
-    way = plan.exchange_text() if asked.baseline else LOCAL
+    way = plan.exchange_text() if asked.baseline else SERIAL if plan.workers > len(asked.plans) else LOCAL
     return [
         plan.workload.model,
         str(plan.workers if asked.baseline else len(asked.plans)),
         way + (" *" if point.is_oversubscribed else ""),
         number_text(point.median(IMAGES)),
+        number_text(point.median(STEP)),
         *(f"{exposed[key]:.1f}" if asked.baseline else "-" for key in ("p50", "min", "max")),
         aim_text(plan),
         number_text(point.median(WAIT)),
@@ -130,10 +139,11 @@ def exposed_plot(model: str, asked: List[StepPoint]) -> Plot:
 def add_summaries(workloads: List[Workload], asked: List[StepPoint], results: ResultSet) -> None:
     note = (
         "1 - images/s over those of as many workers at once that exchange nothing (local update), of the same round; "
-        "medians, and the extremes of the rounds. Waits are what the workers themselves report. * more active "
-        "processes than cores."
+        "medians, and the extremes of the rounds. Waits are what the workers themselves report. --serial: "
+        "the job of these workers in one process of one thread. * more active processes than cores."
     )
-    header = ["model", "workers", "exchange", "images/s", "exposed %", "min", "max", "aim, at most", "wait ms/step"]
+    header = ["model", "workers", "exchange", "images/s", "ms/step", "exposed %", "min", "max", "aim, at most"]
+    header.append("wait ms/step")
     results.tables.append(Table("Exposed synchronisation", header, [row_of(each) for each in asked], note))
     results.plots += [exposed_plot(workload.model, asked) for workload in workloads]
 

@@ -15,7 +15,7 @@ from flags import Flags, listed, number, one_of
 from measure import Programs, exit_text, log_tail, start, stop
 from results import EXIT_FAILED, EXIT_UNREACHED, BenchError, Point
 
-IMAGES, WAIT = "images/s", "wait for parameters"
+IMAGES, STEP, WAIT = "images/s", "step", "wait for parameters"
 TRANSPORTS = ("auto", "tcp", "ipc", "shm")
 STRATEGIES = ("ps", "allreduce")
 WORKERS_MAX = 64
@@ -156,6 +156,8 @@ class TrainPlan:
 
     def process_count(self) -> int:
         """Those that compute or sum; the scheduler has little to do."""
+        if self.strategy == "single":
+            return 1
         return self.workers + (self.servers if self.strategy == "ps" else 0)
 
     def exchange_text(self) -> str:
@@ -359,6 +361,7 @@ def measure_throughput(args, plans: List[TrainPlan], point: Point) -> None:
         wait_for_rows(args.steps_min, time.monotonic() + args.seconds)
     paces = [reader.rows.pace(reader.first, len(reader.rows.rows) - 1) for reader in readers]
     point.add(IMAGES, "1/s", sum(pace * plan.global_batch for (pace, _), plan in zip(paces, plans)))
+    point.add(STEP, "ms", sum(1e3 / pace for pace, _ in paces) / len(paces))
     point.add(WAIT, "ms/step", sum(wait for _, wait in paces) / len(paces))
 
 

@@ -1,4 +1,4 @@
-#include "node/program_process.h"
+#include "node/programs/program_process.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

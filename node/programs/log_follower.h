@@ -1,15 +1,21 @@
 // LogFollower shows what workers' programs print, on the terminal of `pando run`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/descriptor.h"
+#include "common/text.h"
 #include "net/event_loop.h"
 
 namespace pando {
+
+enum class ShownLogs : uint8_t { kFirst, kAll, kNone };  // of a run's workers
+template <>
+inline constexpr auto kEnumNames<ShownLogs> = std::to_array({"first", "all", "none"});
 
 // Threads: makes one, which writes to standard error.
 class LogFollower {

@@ -1,13 +1,13 @@
-#include "node/log_follower.h"
+#include "node/programs/log_follower.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -25,11 +25,6 @@ void ShowLine(const std::string& title, const std::string& line) {
   Say("{}[{}] {}\n", kIsTerminal ? "\r\x1b[K" : "", title, line);
 }
 
-uint64_t FileSize(const std::string& path) {
-  struct stat file {};
-  return stat(path.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
-}
-
 // "13:56:48.142 info [worker 0] ...", as node/log.cc writes it.
 bool IsNote(std::string_view line) {
   constexpr std::string_view kForm = "00:00:00.000 ";
@@ -39,15 +34,18 @@ bool IsNote(std::string_view line) {
     if (kForm[i] == '0' ? !is_digit : line[i] != kForm[i]) return false;
   }
   const std::string_view rest = line.substr(kForm.size());
-  return rest.starts_with("info [") || rest.starts_with("debug [");
+  const bool is_cause =
+      rest.find("the run has failed") != std::string_view::npos;  // is shown anyway
+  return rest.starts_with("info [") || rest.starts_with("debug [") || is_cause;
 }
 
 }  // namespace
 
 LogFollower::LogFollower(std::vector<Log> logs) {
   for (Log& log : logs) {
-    const uint64_t size = FileSize(log.path);  // of an earlier run in the folder
-    logs_.push_back({{std::move(log)}, size, ""});
+    std::error_code none;
+    const uintmax_t size = std::filesystem::file_size(log.path, none);  // of an earlier run
+    logs_.push_back({{std::move(log)}, none ? 0 : size, ""});
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -81,8 +79,10 @@ void LogFollower::Show(Followed& log) {
     log.rest.append(bytes.data(), static_cast<size_t>(count));
     size_t end = 0;
     while ((end = std::min(log.rest.find('\n'), kLineBytesMax)) < log.rest.size()) {
-      const std::string line = log.rest.substr(0, end);
+      std::string line = log.rest.substr(0, end);
       log.rest.erase(0, end + (log.rest[end] == '\n' ? 1 : 0));
+      while (line.ends_with('\r')) line.pop_back();
+      line.erase(0, line.rfind('\r') + 1);  // of a progress bar its last state
       if (!IsNote(line)) ShowLine(log.title, line);
     }
   }

@@ -1,0 +1,131 @@
+#include "data/csv_units.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/ascii_form.h"
+#include "data/csv_suspects.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kTextsMax = 64;
+constexpr size_t kTextBytesMax = 24;
+// More different numbers than these are no names. Hours of a day are at most 12, twice; versions
+// behind a word are more.
+constexpr size_t kWholeNames = 12;
+constexpr size_t kFractionNames = 4;
+constexpr size_t kNumbersMax = 40;
+constexpr std::string_view kDigits = "0123456789";
+
+bool IsDigit(char c) { return kDigits.find(c) != kDigits.npos; }
+bool IsLetter(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte >= 0x80 || std::isalpha(byte) != 0;
+}
+
+// Letters before a number make a name of it (A5, zone 5), except for a currency's.
+bool IsCurrencyOrSign(std::string_view text) {
+  constexpr auto kCodes = std::to_array<std::string_view>(
+      {"EUR", "USD", "GBP", "JPY", "CHF", "CNY", "RMB", "INR", "RUB",   "BRL", "CAD",
+       "AUD", "NZD", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY",   "MXN", "ZAR",
+       "KRW", "SGD", "HKD", "RS",  "KR",  "FR",  "DM",  "CA",  "APPROX"});
+  if (text.find('#') != text.npos) return false;
+  if (text.find('$') != text.npos || std::ranges::none_of(text, IsLetter)) return true;
+  std::string word;
+  for (const char c : text) {
+    if (c != ' ' && c != '.' && c != ':')
+      word += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return std::ranges::find(kCodes, word) != kCodes.end();
+}
+
+// No further number, as in 10:30 and 18-25. A unit may have digits: m2.
+bool MayStandAfter(std::string_view text) {
+  constexpr auto kOrdinals = std::to_array<std::string_view>({"st", "nd", "rd", "th"});
+  if (text.size() > kTextBytesMax) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (IsDigit(text[i]) && (i == 0 || !(IsLetter(text[i - 1]) || IsDigit(text[i - 1]))))
+      return false;
+  }
+  return std::ranges::find(kOrdinals, text) == kOrdinals.end();
+}
+
+// Where the number that begins at `first` ends: "1.5e-3", "1,475", "1 475".
+size_t FindEnd(std::string_view text, size_t first) {
+  const auto has_digit = [&](size_t at) { return at < text.size() && IsDigit(text[at]); };
+  size_t end = std::min(text.find_first_of(kDigits, first), text.size());
+  while (has_digit(end) ||
+         (end < text.size() && std::string_view(".,' ").find(text[end]) != std::string_view::npos &&
+          has_digit(end + 1)))
+    ++end;
+  if (end >= text.size() || (text[end] != 'e' && text[end] != 'E')) return end;
+  size_t digits = end + 1;
+  if (digits < text.size() && (text[digits] == '-' || text[digits] == '+')) ++digits;
+  if (!has_digit(digits)) return end;
+  return std::min(text.find_first_not_of(kDigits, digits), text.size());
+}
+
+struct Parts {
+  std::string around;  // with a 0 in place of the number
+  std::string number;
+  bool is_named = false;
+};
+
+std::optional<Parts> TakeApart(const std::string& word) {
+  const std::string text = AsciiForm(word);
+  size_t first = text.find_first_of(kDigits);
+  if (first == text.npos) return std::nullopt;
+  while (first > 0 && std::string_view(".-+").find(text[first - 1]) != std::string_view::npos)
+    --first;
+  const size_t end = FindEnd(text, first);
+  const std::string before = text.substr(0, first), after = text.substr(end);
+  Parts parts{before + "0" + after, text.substr(first, end - first)};
+  parts.is_named = !IsCurrencyOrSign(before);
+  const bool has_blank = before.ends_with(' ') || before.ends_with('=') || before.ends_with(':');
+  if (parts.around.size() == 1 || (parts.is_named && !has_blank) || !MayStandAfter(after))
+    return std::nullopt;
+  return IsNumberInAnyNotation(parts.number) ? std::optional(parts) : std::nullopt;
+}
+
+}  // namespace
+
+void UnitCounter::Add(const std::string& word, uint64_t line) {
+  std::optional<Parts> parts = TakeApart(word);
+  if (!parts || (by_text_.size() == kTextsMax && !by_text_.contains(parts->around))) return;
+  Column& column = by_text_[parts->around];
+  if (column.count++ == 0) static_cast<Found&>(column) = {1, line, word};
+  column.has_fractions |= parts->number.find_first_of(".,") != parts->number.npos;
+  column.is_named = parts->is_named;
+  if (column.numbers.size() <= kNumbersMax) column.numbers.insert(std::move(parts->number));
+}
+
+bool UnitCounter::Column::AreNumbers() const {
+  const size_t size = numbers.size();
+  if (is_named) return has_fractions && size > kNumbersMax;
+  const bool are_all_different = size == count && size > kFractionNames;
+  return are_all_different || size > (has_fractions ? kFractionNames : kWholeNames);
+}
+
+UnitCounter::Found UnitCounter::Find() const {
+  std::vector<const Column*> columns;
+  for (const auto& [text, column] : by_text_) columns.push_back(&column);
+  std::ranges::stable_sort(columns, std::ranges::greater(), &Column::count);
+  Found found;
+  bool are_numbers = false;
+  for (const Column* column : std::span(columns).first(std::min<size_t>(columns.size(), 2))) {
+    const bool is_first = found.count == 0 || column->first_line < found.first_line;
+    found = {found.count + column->count, is_first ? column->first_line : found.first_line,
+             is_first ? column->first : found.first};
+    are_numbers |= column->AreNumbers();
+  }
+  return are_numbers ? found : Found();
+}
+
+}  // namespace pando

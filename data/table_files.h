@@ -1,0 +1,22 @@
+// Which CSV files, plain or gzip-compressed, are the data set at a path. Called by table_set.cc and
+// dataset.cc.
+#pragma once
+
+#include <string>
+
+#include "common/status.h"
+
+namespace pando {
+
+struct TablePaths {
+  std::string train;
+  std::string test;  // empty: split `train`
+};
+// A file, a folder with one .csv or .csv.gz, or a folder with train.csv and test.csv.
+Result<TablePaths> FindTables(const std::string& path, const std::string& dataset);
+
+bool IsTableName(const std::string& path);
+// With several files: opening the data set asks which one.
+bool HoldsTable(const std::string& folder);
+
+}  // namespace pando
