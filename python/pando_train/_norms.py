@@ -25,7 +25,7 @@ class Norm:
         self._indices = indices
         self._count = count
         self._exchange = exchange
-        self._momentum = module.momentum
+        self._momentum = exchange.entries[indices[0]].momentum
         self._running: Tuple[torch.Tensor, ...] = ()  # in a forward that makes statistics: what comes back after it
         self._given: Tuple[torch.Tensor, ...] = ()  # statistics of this micro-batch, once they are given
         self._versions: List[int] = []  # of the buffers before the forward
@@ -51,7 +51,9 @@ class Norm:
             if self._exchange.is_training:
                 self._count.note(self._exchange.version, False)
             return
-        self._momentum = self._module.momentum
+        if self._module.momentum != self._momentum:
+            raise PandoError(f"momentum of batch norm {self._name} was changed after pando.join: the servers keep its "
+                             f"running statistics with {self._momentum:g}")
         self._running = tuple(value.clone() for value in self._values())
         self._module.momentum = 1.0
         for value in self._values():

@@ -3,6 +3,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
+import torch.nn.utils.prune
 import torch.utils.checkpoint
 from support import FakeCase, Points, make_mlp, nn, pando, torch, without_dynamo, F
 from test_training import make_norm
@@ -278,6 +279,25 @@ class LoopErrorTest(FakeCase):
             def forward(self, x):
                 return self.layer(self.norm(self.norm(x) * 2))
         self.assert_fails("norm was called twice", train_step, Twice)
+
+    def test_a_momentum_that_changes(self):
+        def body(run, model, batch):
+            train_step(run, model, batch)
+            model[1].momentum = 0.05
+        self.assert_fails("momentum of batch norm 1 was changed after pando.join.* with 0.1", body, make_norm)
+
+    def test_other_ways_to_change_the_parameters(self):
+        changes = ((nn.utils.weight_norm, "0.weight_g .and 2 more. appeared"),
+                   (lambda layer: torch.nn.utils.prune.random_unstructured(layer, "weight", 0.5), "0.weight was replaced"),
+                   (lambda layer: layer.weight.detach().numpy().fill(0.5), "0.weight was changed by the program"),
+                   (lambda layer: layer.weight.detach().mul_(0.5), "0.weight was changed by the program"),
+                   (lambda layer: layer.share_memory(), "memory of parameter 0.weight was replaced"),
+                   (lambda layer: layer.requires_grad_(False), "requires_grad of 0.weight was cleared"))
+        for change, text in changes:
+            with self.subTest(text=text):
+                self.new_fake()
+                self.assert_fails(text, lambda run, model, batch, change=change: (
+                    train_step(run, model, batch), change(model[0])))
 
     def test_a_buffer_changed_in_forward(self):
         class Counting(nn.Linear):
