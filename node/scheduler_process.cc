@@ -224,7 +224,7 @@ class SchedulerProcess : public RunObserver {
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
   void AwaitLastFiles();
-  double ImagesPerSecond(Micros now) const;
+  double TrainingSeconds(Micros now);
 
   const SchedulerArgs& args_;
   const JobPlan& plan_;
@@ -243,8 +243,7 @@ class SchedulerProcess : public RunObserver {
   PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
   std::unique_ptr<FileService> files_;  // null: the run folder is shared
   std::unique_ptr<Scheduler> scheduler_;
-  uint64_t sample_count_ = 0;  // trained on, in this life
-  struct Gathering {           // of the processes that the run starts with
+  struct Gathering {  // of the processes that the run starts with
     Micros since{0};
     Micros note_at{0};
     bool has_timed_out = false;
@@ -339,7 +338,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
-  if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
+  recorder_.speed().OnEnd(TrainingSeconds(SteadyNow()));
   recorder_.summary().evaluation_seconds =
       std::chrono::duration<double>(scheduler_->Times(SteadyNow()).evaluation).count();
   const Stop& stop = scheduler_->stop();
@@ -460,11 +459,9 @@ void SchedulerProcess::AwaitLastFiles() {
     files_->AwaitQuiet(shutdown_.fd());
 }
 
-double SchedulerProcess::ImagesPerSecond(Micros now) const {
-  const RunRecorder::Past& past = recorder_.past();
-  const double seconds = past.training_seconds +
-                         std::chrono::duration<double>(scheduler_->Times(now).training).count();
-  return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
+double SchedulerProcess::TrainingSeconds(Micros now) {
+  return recorder_.speed().past_seconds() +
+         std::chrono::duration<double>(scheduler_->Times(now).training).count();
 }
 
 void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
@@ -477,13 +474,13 @@ void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
 
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   timeline_.OnStep(now, metrics.step);
-  sample_count_ += plan_.steps.SampleCount(metrics.step);
   const WorkerUse& workers = scheduler_->membership().use();
   recorder_.OnDataStall(static_cast<double>(workers.data_stall_us()) * 1e-6);
   recorder_.OnExposedSync(static_cast<double>(workers.exposed_sync_us()) * 1e-6);
   const GpuUse gpus = SumGpuUse(scheduler_->membership().members());
   recorder_.OnGpuUse(gpus.memory_bytes, gpus.percent);
-  recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));
+  recorder_.OnStep(metrics, schedule_.At(metrics.step).lr,
+                   {.made = scheduler_->Times(now).made, .seconds = TrainingSeconds(now)});
 }
 
 void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {

@@ -186,7 +186,8 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, Files files)
       metrics_(std::move(files.metrics)),
       events_(std::move(files.events)),
       curves_(std::move(files.curves)),
-      summary_(MakeSummary(plan)) {
+      summary_(MakeSummary(plan)),
+      speed_(plan.steps) {
   summary_.run_dir = folder_.path();
 }
 
@@ -216,15 +217,13 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   const std::optional<MetricsRow>& last_row = last.row;
   if (last_row) {
     next_row_ = Step(last_row->step);
-    summary_.steps = window_start_.steps = next_row_.value();
+    summary_.steps = next_row_.value();
     first_step_ = next_row_;
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second_mean;
     summary_.wall_seconds = last_row->elapsed_seconds;  // until it concludes
-    past_ = PastBefore(*last_row);
-    window_start_.samples = static_cast<double>(past_.sample_count);
-    window_start_.training_seconds = past_.training_seconds;
+    speed_.TakeOver(*last_row, std::max(0.0, ElapsedSeconds() - last_row->elapsed_seconds));
   }
   for (const EvaluationSummary& evaluation : state.evaluations) {
     AddEvaluation(evaluation, &summary_);
@@ -242,18 +241,6 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   weights_status_ = weights.status();
 }
 
-// Training went on after the last row, and without a scheduler, as long as the run's clock did.
-RunRecorder::Past RunRecorder::PastBefore(const MetricsRow& last_row) const {
-  Past past;
-  for (Step step; step < next_row_; step = NextStep(step))
-    past.sample_count += plan_->steps.SampleCount(step);
-  if (last_row.images_per_second_mean > 0)
-    past.training_seconds =
-        static_cast<double>(past.sample_count) / last_row.images_per_second_mean;
-  past.training_seconds += std::max(0.0, ElapsedSeconds() - last_row.elapsed_seconds);
-  return past;
-}
-
 double RunRecorder::ElapsedSeconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
@@ -266,12 +253,13 @@ void RunRecorder::Heed(const Status& rows) {
                 : "the rows that were held are written");
 }
 
-void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
+void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingReach& reach) {
   TellLostMessages(*this);
   const uint64_t done = metrics.step.value() + 1;
   const double epoch = EpochAfter(done, plan_->steps);
   next_row_ = Step(done);
-  sample_count_ += plan_->steps.SampleCount(metrics.step);
+  speed_.OnStep({std::max(reach.made, VersionMadeBy(metrics.step)), reach.seconds},
+                summary_.data_stall_seconds, summary_.exposed_sync_seconds);
   summary_.steps = done;
   summary_.epochs = epoch;
   summary_.train_loss = metrics.loss;
@@ -280,46 +268,23 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                     .epoch = epoch,
                     .loss = metrics.loss,
                     .accuracy = metrics.accuracy,
-                    .images_per_second = images_per_second,
+                    .images_per_second = speed_.images_per_second(),
                     .exposed_sync_ms = 1000 * summary_.exposed_sync_seconds /
                                        static_cast<double>(done - first_step_.value())},
                    std::chrono::steady_clock::now());
-  const auto samples = static_cast<double>(past_.sample_count + sample_count_);
-  MoveWindow({.steps = done,
-              .samples = samples,
-              .training_seconds = images_per_second > 0 ? samples / images_per_second : 0,
-              .data_seconds = summary_.data_stall_seconds,
-              .sync_seconds = summary_.exposed_sync_seconds});
   if (done % plan_->job.log_every_steps != 0 && done != plan_->steps.step_count()) return;
-  MetricsRow row = window_;
+  MetricsRow row = speed_.window();
   row.step = done;
   row.epoch = epoch;
   row.loss = metrics.loss;
   row.accuracy = metrics.accuracy;
   row.lr = lr;
-  row.images_per_second_mean = images_per_second;
+  row.images_per_second_mean = speed_.images_per_second();
   row.elapsed_seconds = ElapsedSeconds();
   row.gpu_memory_mb = gpu_memory_mb_;
   row.gpu_percent = gpu_percent_;
   Heed(metrics_.Append(row));
   curves_.Append(row);
-}
-
-// Steps are reported in batches, and waits with the heartbeats: a window is longer than both.
-void RunRecorder::MoveWindow(const Totals& now) {
-  constexpr double kWindowSeconds = 1;
-  const Totals& start = window_start_;
-  const double seconds = now.training_seconds - start.training_seconds;
-  const bool is_whole = seconds >= kWindowSeconds;
-  if (seconds <= 0 || now.steps <= start.steps || (has_whole_window_ && !is_whole)) return;
-  const double ms_per_step = 1000 / static_cast<double>(now.steps - start.steps);
-  window_ = {.images_per_second = (now.samples - start.samples) / seconds,
-             .step_ms = ms_per_step * seconds,
-             .data_stall_ms = ms_per_step * (now.data_seconds - start.data_seconds),
-             .exposed_sync_ms = ms_per_step * (now.sync_seconds - start.sync_seconds)};
-  if (!is_whole) return;
-  has_whole_window_ = true;
-  window_start_ = now;
 }
 
 // Of the time that the computing threads had for training.
@@ -434,6 +399,7 @@ int RunRecorder::Conclude(const char* status, const Status& failure) {
   Heed(events_.Append(summary_.status, {{"text", summary_.failure}}));
   curves_.End(summary_.status == kStatusCompleted);
   summary_.missing_rows = MissingRows();
+  if (speed_.has_trained()) summary_.images_per_second = speed_.images_per_second();
   summary_.data_stall_share = DataStallShare();
   if (Status s = folder_.WriteSummary(summary_); !s.ok()) {
     spdlog::error("{}", s.message());

@@ -286,7 +286,6 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   SerialStep& last = result_.last_step;
   last.metrics = metrics;
   last.scalars = servers_->schedule().At(metrics.step);
-  last.sample_count += plan_.steps.SampleCount(metrics.step);
   last.training_seconds += seconds;
   last.data_stall_seconds = static_cast<double>(trainer_.data_stall_us()) * 1e-6;
   last.exposed_sync_seconds = static_cast<double>(trainer_.exposed_sync_us()) * 1e-6;

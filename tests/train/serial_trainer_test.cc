@@ -72,7 +72,6 @@ TEST_CASE("steps and evaluations are reported in order, with means over samples"
   CHECK(std::abs(steps[0].metrics.loss - std::log(10.0f)) < 0.7f);  // an untrained net guesses
   CHECK(steps.back().metrics.loss < steps[0].metrics.loss);
   CHECK(steps.back().metrics.accuracy <= 1.0f);
-  CHECK(steps.back().sample_count == 3000);
   REQUIRE(evaluations.size() == 2);
   CHECK(evaluations[0].version == Version(64));
   CHECK(evaluations[1].version == Version(96));
