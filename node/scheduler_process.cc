@@ -532,7 +532,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
                             ServiceNotice& service) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
-  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data));
   std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();

@@ -139,7 +139,7 @@ Result<int> TrainAlone(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job, LogSerialEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
   const RunFolder folder = RunFolder::Open(job.run_dir);
-  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data));
   PANDO_RETURN_IF_ERROR(ChooseEngines(opened, folder, device));
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, RunRecorder::Create(opened.plan, folder));
   recorder.summary().workers = recorder.summary().servers = 0;

@@ -236,6 +236,7 @@ Result<RunFolder> RunFolder::Reopen(const Job& job) {
 namespace {
 
 constexpr const char* kFingerprintKey = "data_fingerprint";
+constexpr const char* kTrainSamplesKey = "train_samples";
 
 std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
   return fmt::format("{} = \"{:016x}\"\n{}", kFingerprintKey, data_fingerprint,
@@ -281,11 +282,22 @@ Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const
   return Status();
 }
 
-Status RunFolder::KeepIdentity(const Job& job, uint64_t data_fingerprint) const {
-  PANDO_RETURN_IF_ERROR(CheckIdentity(job, data_fingerprint));
+Status RunFolder::KeepIdentity(const Job& job, const DataFacts& data) const {
+  PANDO_RETURN_IF_ERROR(CheckIdentity(job, data.fingerprint));
   std::error_code ignored;  // a folder that cannot be looked at shows when it is written to
   if (fs::exists(IdentityPath(), ignored)) return Status();
-  return WriteFileAtomically(IdentityPath(), IdentityFileText(job, data_fingerprint));
+  return WriteFileAtomically(IdentityPath(),
+                             fmt::format("{} = {}\n{}", kTrainSamplesKey, data.train_samples,
+                                         IdentityFileText(job, data.fingerprint)));
+}
+
+std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
+  const Result<std::string> text = ReadTextFile(folder.IdentityPath());
+  if (!text.ok()) return std::nullopt;
+  const std::map<std::string, std::string> values = ReadAssignments(*text);
+  const auto count = values.find(kTrainSamplesKey);
+  if (count == values.end() || count->second == "0") return std::nullopt;
+  return ParseNumber<uint64_t>(count->second);
 }
 
 bool RunFolder::HoldsUnfinished(const Job& job) {

@@ -93,7 +93,7 @@ class RunFolder {
   // the key that differs. The data may have moved. A run of an earlier release has no such file.
   Status CheckIdentity(const Job& job, uint64_t data_fingerprint) const;
   // The same, and the first caller writes it down.
-  Status KeepIdentity(const Job& job, uint64_t data_fingerprint) const;
+  Status KeepIdentity(const Job& job, const DataFacts& data) const;
   Status WriteEndpoint(const std::string& endpoint) const;
   // kNotFound where no scheduler ever listened for this run.
   Result<std::string> ReadEndpoint() const;
@@ -104,6 +104,9 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
 };
+
+// The number of training samples, as KeepIdentity wrote it; none in a folder of an earlier release.
+std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder);
 
 // RunLock: one scheduler at a time keeps a run folder (P25). The lock goes with its process,
 // however that ends. Held by the scheduler process; asked for before a folder is emptied.

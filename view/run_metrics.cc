@@ -35,6 +35,15 @@ Histogram& MakeHistogram(prometheus::Registry& registry, const char* name, const
                                                                                    buckets);
 }
 
+// Those of an epoch's last steps may be fewer.
+double CountSamples(const StepPlan& plan, double first, double steps) {
+  const double counted = std::min(steps, kStepsOfRowMax);
+  uint64_t samples = 0;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(counted); ++i)
+    samples += plan.SampleCount(Step(static_cast<uint64_t>(first) + i));
+  return static_cast<double>(samples) * (steps / counted);
+}
+
 }  // namespace
 
 RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
@@ -80,13 +89,17 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       .Set(1);
 }
 
-void RunMetrics::OnRow(const CsvRow& row, uint64_t global_batch) {
-  if (row.evaluation && std::isfinite(row.evaluation->at(3))) accuracy_.Set(row.evaluation->at(3));
+void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
+  if (row.evaluation) {
+    Show("pando_evaluation_accuracy", "Of the last evaluation, 0 to 1.", row.evaluation->at(3),
+         &learning_.accuracy);
+  }
   if (!row.step) return;
   const StepRow& cells = *row.step;
   const double steps = cells[kCellStep] - last_step_;
   const double seconds = cells[kCellElapsed] - last_elapsed_;
-  const bool is_first = last_step_ == 0;  // its time has the start in it
+  const double first = last_step_;
+  const bool is_first = first == 0;  // its time has the start in it
   last_step_ = std::max(last_step_, cells[kCellStep]);
   last_elapsed_ = cells[kCellElapsed];
   loss_.Set(cells[kCellLoss]);
@@ -94,7 +107,7 @@ void RunMetrics::OnRow(const CsvRow& row, uint64_t global_batch) {
     exposed_ratio_.Set(std::min(1.0, cells[kCellExposedSyncMs] / cells[kCellStepMs]));
   if (steps <= 0) return;
   steps_.Increment(steps);
-  samples_.Increment(steps * static_cast<double>(global_batch));
+  samples_.Increment(CountSamples(plan, first, steps));
   stall_seconds_.Increment(std::max(0.0, cells[kCellDataStallMs]) * kMs * steps);
   if (is_first || seconds < 0) return;
   for (double i = 0; i < std::min(steps, kStepsOfRowMax); ++i)

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "plan/step_plan.h"
 #include "view/run_history.h"
 #include "view/wire_metrics.h"
 
@@ -25,7 +26,8 @@ class RunMetrics {
   // `run`: the value of the label "run" of each. The registry outlives this.
   RunMetrics(prometheus::Registry& registry, const std::string& run);
 
-  void OnRow(const CsvRow& row, uint64_t global_batch);
+  // `plan`: how many samples a step has.
+  void OnRow(const CsvRow& row, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
   // How many faults were noticed. A count that was too high may fall; the counter waits then.
   void OnFaults(uint64_t noticed_count);

@@ -53,18 +53,21 @@ TEST_CASE("a run goes on with the job and the data that it began with, wherever 
   Job job = JobIn(temp.path() + "/run");
   const RunFolder folder = *RunFolder::Create(job, /*is_forced=*/false);
   CHECK(folder.CheckIdentity(job, kFingerprint).ok());  // of an earlier release
-  REQUIRE(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK_FALSE(ReadTrainSamples(folder));
+  const DataFacts data{.train_samples = 48, .fingerprint = kFingerprint};
+  REQUIRE(folder.KeepIdentity(job, data).ok());
+  CHECK(ReadTrainSamples(folder) == 48);
   job.data_path = "/moved";
   job.workers = 7;
-  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK(folder.KeepIdentity(job, data).ok());
   CheckMessage(
       folder.CheckIdentity(job, 0x4321), StatusCode::kInvalidArgument,
       {"mnist at /moved is not the data", "0000000000004321", "0000000000001234", "--data"});
   job.optimizer.lr = 0.5;
-  CheckMessage(folder.KeepIdentity(job, kFingerprint), StatusCode::kInvalidArgument,
+  CheckMessage(folder.KeepIdentity(job, data), StatusCode::kInvalidArgument,
                {folder.JobPath() + " was changed", "optimizer.lr is 0.5", "and was 0.01"});
   REQUIRE(RunFolder::Create(job, /*is_forced=*/true).ok());
-  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK(folder.KeepIdentity(job, data).ok());
 }
 
 TEST_CASE("an existing run folder is refused, and forced only its own files go") {
