@@ -108,9 +108,13 @@ std::string StallText(const nlohmann::json& status) {
 std::string EvaluationText(const nlohmann::json& status) {
   const auto evaluation = status.find("evaluation");
   if (evaluation == status.end()) return "";
+  const auto accuracy = evaluation->find("accuracy");
   return fmt::format(
-      "evaluated: version {}, {} accuracy {:.2f} %", evaluation->value("version", uint64_t{0}),
-      evaluation->value("evaluated_on", "test"), 100 * evaluation->value("accuracy", 0.0));
+      "evaluated: version {}, {}", evaluation->value("version", uint64_t{0}),
+      accuracy != evaluation->end() && accuracy->is_number()
+          ? fmt::format("{} accuracy {:.2f} %", evaluation->value("evaluated_on", "test"),
+                        100 * accuracy->get<double>())
+          : evaluation->value("text", ""));
 }
 
 std::string VerificationText(const nlohmann::json& status) {

@@ -288,7 +288,7 @@ void SchedulerProcess::KeepBestWeights() {
   }
   if (!*best) return;
   summary.best_weights_step = (*best)->value();
-  const Version wanted = BestFirst(summary.evaluations).front();
+  const Version wanted = BestFirst(plan_.job, summary.evaluations).front();
   if (**best == wanted) return;
   const std::string text = fmt::format(
       "the weights of version {}, the best, are not on the disk: version {} is kept as the best",
@@ -484,7 +484,7 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
 }
 
 void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {
-  timeline_.OnEvaluation(now, summary);
+  timeline_.OnEvaluation(now, summary.version, EvaluationText(plan_.job, summary));
   recorder_.OnEvaluation(summary);
 }
 

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "plan/external_model.h"
 #include "run/run_weights.h"
 
 namespace pando {
@@ -77,23 +79,8 @@ std::chrono::seconds TimeLeft(const ProgressState& first, const ProgressState& s
 
 constexpr const char* kRollbackEvent = "rollback";
 
-// "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
-std::string AccuracyText(const EvaluationSummary& evaluation) {
-  std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
-  if (evaluation.classes.size() > 5)
-    text += fmt::format(" (top 5: {:.2f} %)", 100 * evaluation.top5_accuracy());
-  return text;
-}
-
-// The means of an external model's sums by name: "loss 0.0712, correct 0.9750".
-std::string SumsText(const std::vector<std::string>& names, const EvaluationSummary& evaluation) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), evaluation.sums.size()); ++i) {
-    const std::string name = names[i].substr(0, names[i].rfind("_sum"));
-    text += fmt::format("{}{} {:.4f}", i == 0 ? "" : ", ", name,
-                        evaluation.sums[i] / static_cast<double>(evaluation.sample_count));
-  }
-  return text;
+std::optional<double> KnownOrNone(double value) {
+  return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
 double EpochAfter(uint64_t step_count, const StepPlan& steps) {
@@ -110,8 +97,10 @@ void TellLostMessages(RunRecorder& recorder) {
 std::string ProgressText(const ProgressState& state, std::chrono::seconds left, bool has_epoch) {
   std::string text = fmt::format("step {}/{}", state.step, state.step_count);
   if (has_epoch) text += fmt::format(" · epoch {:.2f}", state.epoch);
-  text += fmt::format(" · loss {:.4f} · accuracy {:.1f} % · {} images/s", state.loss,
-                      100 * state.accuracy, Grouped(state.images_per_second));
+  if (!std::isnan(state.loss)) text += fmt::format(" · loss {:.4f}", state.loss);
+  if (!std::isnan(state.accuracy))
+    text += fmt::format(" · accuracy {:.1f} %", 100 * state.accuracy);
+  text += fmt::format(" · {} images/s", Grouped(state.images_per_second));
   if (state.exposed_sync_ms > 0)
     text += fmt::format(" · exposed sync {:.1f} ms", state.exposed_sync_ms);
   if (state.step < state.step_count && left.count() > 0) {
@@ -192,7 +181,8 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, Files files)
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder, plan.job.evaluated_on()));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
+                         MetricsFile::Create(folder, EvaluationColumns::For(plan.job)));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
   PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
   return RunRecorder(plan, std::move(folder),
@@ -203,7 +193,7 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
   MetricsFile::Last last;
   PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
-                         MetricsFile::Reopen(folder, &last, plan.job.evaluated_on()));
+                         MetricsFile::Reopen(folder, &last, EvaluationColumns::For(plan.job)));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
   PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
   RunRecorder recorder(plan, std::move(folder),
@@ -220,7 +210,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
     summary_.steps = next_row_.value();
     first_step_ = next_row_;
     summary_.epochs = last_row->epoch;
-    summary_.train_loss = last_row->loss;
+    summary_.train_loss = KnownOrNone(last_row->loss);
     summary_.images_per_second = last_row->images_per_second_mean;
     summary_.wall_seconds = last_row->elapsed_seconds;  // until it concludes
     speed_.TakeOver(*last_row, std::max(0.0, ElapsedSeconds() - last_row->elapsed_seconds));
@@ -262,7 +252,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingRe
                 summary_.data_stall_seconds, summary_.exposed_sync_seconds);
   summary_.steps = done;
   summary_.epochs = epoch;
-  summary_.train_loss = metrics.loss;
+  summary_.train_loss = KnownOrNone(metrics.loss);
   progress_.Update({.step = done,
                     .step_count = plan_->steps.step_count(),
                     .epoch = epoch,
@@ -298,29 +288,33 @@ double RunRecorder::DataStallShare() const {
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
-  summary_.test_sums = SumsText(plan_->job.eval_sums, evaluation);
-  progress_.Note(
-      fmt::format("step {}: {}", evaluation.version.value(),
-                  !summary_.test_sums.empty()
-                      ? summary_.test_sums
-                      : fmt::format("{0} accuracy {1}, {0} loss {2:.4f}", summary_.evaluated_on,
-                                    AccuracyText(evaluation), *summary_.test_loss)));
-  Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
-                                     {"accuracy", *summary_.test_accuracy},
-                                     {"top5_accuracy", *summary_.test_top5_accuracy},
-                                     {"loss", *summary_.test_loss}}));
+  const std::string text = EvaluationText(plan_->job, evaluation);
+  if (IsExternal(plan_->job)) summary_.test_sums = text;
+  progress_.Note(fmt::format("step {}: {}", evaluation.version.value(), text));
+  const EvaluatedValues& evaluated = summary_.evaluated;
+  nlohmann::json details{{"step", evaluation.version.value()},
+                         {"accuracy", evaluated.Accuracy(evaluation)},
+                         {"top5_accuracy", evaluated.Top5Accuracy(evaluation)},
+                         {"loss", evaluated.Loss(evaluation)}};
+  if (IsExternal(plan_->job)) details["text"] = text;
+  Heed(events_.Append("evaluation", details));
   AppendEvaluation(evaluation);
 }
 
 void RunRecorder::AppendEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   const uint64_t step = evaluation.version.value();
-  const EvaluationRow row{
-      .step = step,
-      .epoch = EpochAfter(step, plan_->steps),
-      .elapsed_seconds = ElapsedSeconds(),
-      .test_accuracy = evaluation.accuracy(),
-      .test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count)};
+  EvaluationRow row{.step = step,
+                    .epoch = EpochAfter(step, plan_->steps),
+                    .elapsed_seconds = ElapsedSeconds(),
+                    .test_accuracy = summary_.evaluated.Accuracy(evaluation),
+                    .test_loss = summary_.evaluated.Loss(evaluation)};
+  for (const EvaluationColumns::Mean& mean : EvaluationColumns::For(plan_->job).means) {
+    const bool is_known = mean.index < evaluation.sums.size();
+    row.means.push_back(is_known ? evaluation.sums[mean.index] /
+                                       static_cast<double>(evaluation.sample_count)
+                                 : NAN);
+  }
   Heed(metrics_.Append(row));
   curves_.Append(row);
 }

@@ -24,8 +24,8 @@ namespace pando {
 struct ProgressState {
   uint64_t step = 0;  // completed
   uint64_t step_count = 0;
-  double epoch = 0;  // completed, with its fraction
-  double loss = 0;
+  double epoch = 0;     // completed, with its fraction
+  double loss = 0;      // not a number: not logged, as accuracy
   double accuracy = 0;  // of the training batches, 0 to 1
   double images_per_second = 0;
   double exposed_sync_ms = 0;  // of a step: what computing waits for parameters; 0: it does not

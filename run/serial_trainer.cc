@@ -325,7 +325,8 @@ Status SerialTrainer::Evaluate(Version version) {
   if (callbacks_.on_evaluation) callbacks_.on_evaluation(summary);
   result_.last_evaluation = summary;
   summary.DropDetails();
-  if (plan_.job.snapshot_best && BestFirst(evaluations_).front() == version) KeepBest(version);
+  if (plan_.job.snapshot_best && BestFirst(plan_.job, evaluations_).front() == version)
+    KeepBest(version);
   last_ = std::min(last_, StopVersion(plan_.job, evaluations_).value_or(last_));
   return {};
 }

@@ -18,13 +18,15 @@ inline constexpr const char* kStatusInterrupted = "interrupted";
 
 struct Summary {
   std::string status = kStatusFailed;
-  std::string failure;                  // why, for people; empty unless failed
-  std::string weights_hash;             // WeightsHash; empty where the run did not end
-  std::string evaluated_on = "test";    // the samples of evaluations, or "validation"
-  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
+  std::string failure;                // why, for people; empty unless failed
+  std::string weights_hash;           // WeightsHash; empty where the run did not end
+  std::string evaluated_on = "test";  // the samples of evaluations, or "validation", which is then
+                                      // the name of the fields that begin with test here
+  EvaluatedValues evaluated;          // no field
+  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where it is not measured
   std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;
-  std::optional<uint64_t> best_step;          // of the first version that had it
+  std::optional<uint64_t> best_step;          // of the first version that had that accuracy
   std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
   std::optional<double> test_loss;            // mean over the test set
   std::string test_sums;             // of an external model, instead: "loss 0.0712, correct 0.9750"

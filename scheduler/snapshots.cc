@@ -247,8 +247,9 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     }
     const SnapshotManifest manifest = ledger_.Complete(*ripe);
     const EvaluationHistory& history = run_.history;
-    ledger_.Prune(history.NextDue(),
-                  run_.plan.job.snapshot_best ? BestFirst(history.all()) : std::vector<Version>());
+    ledger_.Prune(history.NextDue(), run_.plan.job.snapshot_best
+                                         ? BestFirst(run_.plan.job, history.all())
+                                         : std::vector<Version>());
     if (!run_.outbox.Commit()) return;
     run_.observer.OnSnapshot(now, manifest);
     const uint32_t failed = std::exchange(failed_count_, 0);

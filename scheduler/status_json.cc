@@ -178,10 +178,12 @@ void AddResults(const RunFacts& run, const VerificationState& verification,
   const std::vector<EvaluationSummary>& evaluations = run.history.all();
   if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
     const EvaluationSummary& newest = evaluations.back();
+    const EvaluatedValues values(run.plan.job);
     status["evaluation"] = {{"version", newest.version.value()},
                             {"evaluated_on", run.plan.job.evaluated_on()},
-                            {"accuracy", newest.accuracy()},
-                            {"top5_accuracy", newest.top5_accuracy()}};
+                            {"accuracy", values.Accuracy(newest)},
+                            {"top5_accuracy", values.Top5Accuracy(newest)},
+                            {"text", EvaluationText(run.plan.job, newest)}};
   }
   status["snapshots"] = Json::array();
   for (const SnapshotManifest& manifest : snapshots) {

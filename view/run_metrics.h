@@ -44,6 +44,8 @@ class RunMetrics {
   static constexpr std::array<const char*, 5> kStates{"starting", "ready", "draining", "leaving",
                                                       "suspect"};
 
+  void Show(const char* name, const char* help, double value, prometheus::Gauge** gauge);
+
   prometheus::Counter& steps_;
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& samples_;
@@ -52,8 +54,14 @@ class RunMetrics {
   prometheus::Counter& rollbacks_;
   prometheus::Histogram& recovery_seconds_;
   prometheus::Gauge& exposed_ratio_;
-  prometheus::Gauge& loss_;
-  prometheus::Gauge& accuracy_;
+  struct Learning {
+    prometheus::Registry& registry;
+    std::string run;
+    // Null until there is a value: a program may give none.
+    prometheus::Gauge* loss = nullptr;
+    prometheus::Gauge* accuracy = nullptr;
+  };
+  Learning learning_;
   prometheus::Gauge& versions_behind_;
   struct Answer {  // of the scheduler
     prometheus::Gauge& waiting;

@@ -5,6 +5,7 @@ handles its signals.
 """
 import ctypes
 import os
+import sys
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -17,6 +18,7 @@ PARAMETER, STATISTIC = range(2)
 TRAIN, EVALUATE = range(2)
 NOT_ENDED, COMPLETED, FAILED, INTERRUPTED, DRAINED = range(5)
 ANY_RANK = 2**32 - 1
+NOT_LOGGED = -sys.float_info.max  # PANDO_NOT_LOGGED
 WAIT_MS = 100
 FAIL_TIMEOUT_MS = 5000
 NAME = "libpando_worker.so"

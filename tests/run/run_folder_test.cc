@@ -185,6 +185,43 @@ TEST_CASE("metrics are rows under their heading, there at once") {
   CHECK(last.evaluated_step == 12);
 }
 
+TEST_CASE("what a program did not log leaves its cell empty, and its own sums have columns") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  Job job;
+  job.model = job.dataset = "external";
+  job.eval_sums = {"loss_sum", "mae_sum", "correct", "a,b", "accuracy", "mae"};
+  const EvaluationColumns columns = EvaluationColumns::For(job);
+  Result<MetricsFile> metrics = MetricsFile::Create(folder, columns);
+  REQUIRE(metrics.ok());
+  REQUIRE(metrics->Append(MetricsRow{.step = 1, .loss = NAN, .accuracy = NAN}).ok());
+  MetricsFile::Last last;
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  REQUIRE(metrics.ok());
+  CHECK(last.row->step == 1);
+  CHECK(std::isnan(last.row->accuracy));
+  EvaluationRow evaluation{.step = 1, .test_accuracy = NAN, .test_loss = NAN};
+  evaluation.means = {0.5, 2, NAN, 3};
+  REQUIRE(metrics->Append(evaluation).ok());
+  const std::string heading = kHeading.substr(0, kHeading.size() - 1);
+  const std::string rows = "\n1,0,,,0,0,0,0.000,0.000,0.000,0.000,0.0,0.0";
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        heading + ",test_mae_sum_mean,test_a_b,test_accuracy_mean,test_mae" + rows +
+            ",,,,,,\n1,0,,,,,,0.000,,,,,,,,0.5,2,,3\n");
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  CHECK(last.row->step == 1);
+  CHECK(last.evaluated_step == 1);
+  CHECK(ReadNewestRow(folder)->step == 1);
+
+  // A file of an earlier release goes on as it was.
+  std::ofstream(folder.MetricsPath()) << heading + rows + ",,\n";
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  REQUIRE(metrics.ok());
+  CHECK(last.row->step == 1);
+  REQUIRE(metrics->Append(evaluation).ok());
+  CHECK(*ReadTextFile(folder.MetricsPath()) == heading + rows + ",,\n1,0,,,,,,0.000,,,,,,,\n");
+}
+
 TEST_CASE("events are one JSON object per line") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
@@ -436,6 +473,23 @@ TEST_CASE("the summary has every promised key and survives reading") {
   Result<Summary> read = folder.ReadSummary();
   REQUIRE(read.ok());
   CHECK(ToJson(*read) == ToJson(summary));
+}
+
+TEST_CASE("results of validation samples are named so, and read from any release's summary") {
+  Summary summary;
+  summary.evaluated_on = "validation";
+  summary.test_accuracy = 0.5;
+  summary.best_test_accuracy = 0.75;
+  summary.test_loss = 2;
+  const auto json = nlohmann::json::parse(ToJson(summary));
+  CHECK(json.at("validation_accuracy") == 0.5);
+  CHECK(json.at("best_validation_accuracy") == 0.75);
+  CHECK(json.at("validation_loss") == 2);
+  CHECK(json.at("test_accuracy").is_null());
+  CHECK(SummaryFromJson(ToJson(summary), "new")->best_test_accuracy == 0.75);
+  const auto old = SummaryFromJson(
+      R"({"status": "completed", "evaluated_on": "validation", "test_accuracy": 0.25})", "old");
+  CHECK(old->test_accuracy == 0.25);
 }
 
 TEST_CASE("a summary with numbers that JSON cannot hold is read back") {

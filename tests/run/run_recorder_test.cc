@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -182,6 +183,46 @@ TEST_CASE("a version that is evaluated again is listed once") {
   RunRecorder recorder = run.Reopen(StateOfEarlierLife());
   recorder.OnEvaluation({Version(4), 100, 80, 30});
   CHECK(recorder.summary().evaluations.size() == 2);
+}
+
+TEST_CASE("what a program does not give is null, and its own sums are kept") {
+  RecordedRun run;
+  run.plan.job.model = run.plan.job.dataset = "external";
+  run.plan.job.eval_sums = {"loss_sum", "mae"};
+  RunRecorder recorder = run.Create();
+  StepMetrics row = RowAt(0, NAN);
+  row.accuracy = NAN;
+  recorder.OnStep(row, 0.1, ReachAt(0, 1000));
+  EvaluationSummary evaluation{Version(1), 100, 0, 20, 0, {{100, 100}}, {100}, {20, 5}};
+  recorder.OnEvaluation(evaluation);
+  evaluation.version = Version(2);
+  evaluation.loss_sum = 30;
+  recorder.OnEvaluation(evaluation);
+  CHECK(BestFirst(run.plan.job, recorder.summary().evaluations).front() == Version(1));
+  recorder.Conclude(kStatusCompleted, Status());
+  const auto json = nlohmann::json::parse(*ReadTextFile(run.folder.SummaryPath()));
+  for (const char* name : {"test_accuracy", "test_top5_accuracy", "best_test_accuracy", "best_step",
+                           "best_weights_step", "train_loss"}) {
+    CAPTURE(name);
+    CHECK(json.at(name).is_null());
+  }
+  CHECK(json.at("test_loss") == 0.3);
+  CHECK(json.at("test_sums") == "loss 0.2000, mae 0.0500");
+  CHECK(json.at("classes").empty());
+  CHECK(json.at("confusion_matrix").empty());
+  const nlohmann::json& first = json.at("evaluations").at(0);
+  CHECK(first.at("correct").is_null());
+  CHECK(first.at("top5_correct").is_null());
+  CHECK(first.at("loss_sum") == 20);
+  const Result<Summary> read = run.folder.ReadSummary();
+  REQUIRE(read.ok());
+  CHECK(ToJson(*read) == *ReadTextFile(run.folder.SummaryPath()));
+  const std::string rows = *ReadTextFile(run.folder.MetricsPath());
+  CHECK(rows.find("\n1,0.1,,,0.1,") != std::string::npos);
+  CHECK(rows.find(",,0.2,0.05\n2,") != std::string::npos);
+  const std::string events = *ReadTextFile(run.folder.EventsPath());
+  CHECK(events.find(R"("accuracy":null,"loss":0.2,"step":1,"text":"loss 0.2000, mae 0.0500")") !=
+        std::string::npos);
 }
 
 TEST_CASE("results that are withdrawn are neither the last nor the best") {

@@ -100,7 +100,7 @@ TEST_CASE("an early stop ends with the version that decides, and the best one is
   CHECK(result->version == *stop);
   CHECK(*stop < Version(40));
   CHECK(evaluations.back().version == *stop);
-  CHECK(result->best_version == BestFirst(evaluations).front());
+  CHECK(result->best_version == BestFirst(job, evaluations).front());
   for (const auto& [version, parameters] :
        {std::pair(result->version, result->parameters),
         std::pair(result->best_version, result->best_parameters)}) {

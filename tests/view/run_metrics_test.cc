@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <prometheus/text_serializer.h>
 
+#include <cmath>
 #include <string>
 
 #include "tests/contains.h"

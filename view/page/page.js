@@ -1,5 +1,5 @@
 // The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
-import { forgetColors, makeCharts } from "./charts.js";
+import { addCharts, forgetColors, makeCharts } from "./charts.js";
 import { confirmFirst, find, keyed, make, setText } from "./dom.js";
 import { renderComparison, renderHeader, renderStalls, renderTabs } from "./header.js";
 import { renderPanels } from "./panels.js";
@@ -82,7 +82,9 @@ function renderNow() {
     renderComparison(runs, select);
     document.title = "pando";
   }
-  for (const chart of charts) chart.show(selected ? [selected] : runs);
+  const shown = selected ? [selected] : runs;
+  addCharts(charts, shown, view, redraw);
+  for (const chart of charts) chart.show(shown);
 }
 
 // After a change of how the charts look.

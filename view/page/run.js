@@ -55,7 +55,8 @@ export class Run {
 
   clear() {
     this.rows = [];
-    this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss]
+    this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss, ...means]
+    this.means = [];  // names of a program's further results
     this.events = [];
     this.faultsById = new Map();
     this.strips = new Map();  // name -> [[from, to, activity], ...], in seconds of the viewer
@@ -74,6 +75,7 @@ export class Run {
     this.addStrips(update.strips ?? {});
     if (update.logs) this.logs = update.logs;
     this.addRows(update.rows ?? []);
+    if (update.means) this.means = update.means;
     this.addEvaluations(update.evaluations ?? []);
     this.addEvents(update.events ?? []);
     this.addFaults(update.faults ?? []);
@@ -182,9 +184,17 @@ export class Run {
     return Math.max(0, this.stepCount - this.step) * stepMs / 1000;
   }
 
-  // The values of a column are zero where a program's model does not report it.
-  isUnreported(values) {
-    return this.model === "external" && values.every((value) => !value);
+  // Whether a program's model reports any: other networks always do.
+  get hasAccuracy() {
+    const at = this.columns.indexOf("accuracy");
+    return this.rows.length === 0 || this.rows.some((row) => row[at] != null) ||
+      this.evaluations.some((row) => row[3] != null);
+  }
+
+  // Of evaluations: the names of the results that the run has, and where they are in its rows.
+  get results() {
+    return [["accuracy", 3], ["loss", 4], ...this.means.map((name, i) => [name, 5 + i])]
+      .filter(([, at]) => at > 4 || this.evaluations.some((row) => row[at] != null));
   }
 }
 
