@@ -102,7 +102,8 @@ class WebServer::Impl {
   void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
   void OnLog(const httplib::Request& request, httplib::Response& response);
   void OnStream(httplib::Response& response);
-  std::string NextEvents(Reader* reader);
+  // False: the reader has gone.
+  bool WriteEvents(Reader* reader, httplib::DataSink& sink);
   void WaitForNext();
 
   std::vector<std::unique_ptr<RunWatch>>& runs_;
@@ -285,8 +286,7 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
   response.set_chunked_content_provider(
       "text/event-stream",
       [this, reader](size_t, httplib::DataSink& sink) {
-        const std::string events = NextEvents(reader.get());
-        if (!sink.write(events.data(), events.size())) return false;
+        if (!WriteEvents(reader.get(), sink)) return false;
         WaitForNext();
         const std::lock_guard lock(mutex_);
         return !is_stopped_;
@@ -294,8 +294,14 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
       [this](bool) { --streams_; });
 }
 
-std::string WebServer::Impl::NextEvents(Reader* reader) {
-  std::string text;
+// The events of one run at a time: all of them together may be large.
+bool WebServer::Impl::WriteEvents(Reader* reader, httplib::DataSink& sink) {
+  bool is_read = true;
+  bool has_written = false;
+  const auto write = [&](std::string_view text) {
+    has_written = true;
+    is_read = is_read && sink.write(text.data(), text.size());
+  };
   if (std::exchange(reader->is_first, false)) {
     Json hello{{"version", PandoVersion()}, {"columns", Json::array()}, {"runs", Json::array()}};
     for (const StepCell cell : kPageCells) hello["columns"].push_back(kStepColumns[cell]);
@@ -303,15 +309,16 @@ std::string WebServer::Impl::NextEvents(Reader* reader) {
       hello["runs"].push_back(runs_[i]->Hello());
       hello["runs"].back()["run"] = i;
     }
-    text += EventText("hello", hello);
+    write(EventText("hello", hello));
   }
-  for (size_t i = 0; i < runs_.size(); ++i) {
+  for (size_t i = 0; is_read && i < runs_.size(); ++i) {
     std::optional<Json> update = runs_[i]->Update(&reader->marks[i]);
     if (!update) continue;
     (*update)["run"] = i;
-    text += EventText("update", *update);
+    write(EventText("update", *update));
   }
-  return text.empty() ? std::string(kNothingNew) : text;
+  if (!has_written) write(kNothingNew);
+  return is_read;
 }
 
 void WebServer::Impl::WaitForNext() {

@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <prometheus/registry.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -21,6 +24,7 @@
 #include "common/hash.h"
 #include "common/output.h"
 #include "common/system.h"
+#include "common/text.h"
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "view/run_names.h"
@@ -39,6 +43,7 @@ struct ViewOptions {
   int report_fd = -1;  // of `pando train`, which started it
 };
 
+constexpr size_t kRunsMax = 1'000;  // each takes a thread and a few MB
 constexpr const char* kNotes =
     "Prints the page's address. Other users of this machine lack its token, and cannot read the "
     "run.\n"
@@ -90,6 +95,12 @@ Result<RunSource> MakeSource(const RunAddress& address) {
 Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   if (options.run_dirs.empty() == options.join.empty())
     return InvalidArgument("give run folders, or --join ENDPOINT, and not both");
+  if (options.run_dirs.size() > kRunsMax) {
+    return InvalidArgument(
+        fmt::format("{} runs are given, and a viewer shows up to {}; give fewer, or the rest to "
+                    "another pando view",
+                    options.run_dirs.size(), kRunsMax));
+  }
   std::vector<RunAddress> addresses;
   for (const std::string& run_dir : options.run_dirs)
     addresses.push_back({.run_dir = run_dir, .join = "", .keys = options.keys});
@@ -107,13 +118,21 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// The viewer is not worth the run's memory, also when something goes wrong in it.
-void LimitMemory() {
-  constexpr rlim_t kBytesMax = rlim_t{1} << 30;  // a quarter of it for stacks that are not used
+// The viewer is not worth the run's memory, also when something goes wrong in it. Each run has a
+// thread, and a stack counts whole.
+void LimitMemory(size_t run_count) {
+  constexpr rlim_t kBytesMax = rlim_t{1} << 30;
+  constexpr rlim_t kRunBytes = 4 << 20;
+  constexpr size_t kStackBytes = 512 << 10;
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
-  limit.rlim_cur = std::min(limit.rlim_max, kBytesMax);
+  limit.rlim_cur = std::min(limit.rlim_max, kBytesMax + run_count * kRunBytes);
   setrlimit(RLIMIT_DATA, &limit);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
 }
 
 // The page's address, or why there is none, for the process that started this one.
@@ -130,7 +149,7 @@ Result<int> ServeView(const ViewOptions& options) {
   PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
-  LimitMemory();
+  LimitMemory(sources.size());
   ShutdownSignal shutdown;  // before threads, which inherit the blocked signals
   prometheus::Registry registry;
   std::vector<std::unique_ptr<RunWatch>> runs;
