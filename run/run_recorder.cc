@@ -328,9 +328,9 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   }
   Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
-  progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, recovered after {:.0f} ms",
-                             fault.target, fault.action, fault.step.value(), fault.detected_by,
-                             fault.recovered_ms - fault.detected_ms));
+  progress_.Note(fmt::format(
+      "{}: {} at step {}, noticed by {}, {}", fault.target, fault.action, fault.step.value(),
+      fault.detected_by, RecoveryText(fault.injected_ms, fault.detected_ms, fault.recovered_ms)));
 }
 
 void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {

@@ -285,6 +285,11 @@ void DropEvaluations(Version last_good, Summary* summary) {
 
 // ---- the file -----------------------------------------------------------------------------------
 
+std::string RecoveryText(double injected_ms, double detected_ms, double recovered_ms) {
+  if (injected_ms >= 0) return fmt::format("recovered after {:.0f} ms", recovered_ms - injected_ms);
+  return fmt::format("recovered {:.0f} ms after its detection", recovered_ms - detected_ms);
+}
+
 std::string FaultJson(const FaultRecord& fault) {
   return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -57,7 +57,7 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       faults_(MakeCounter(r, "pando_faults_total", "Faults that were noticed.", run)),
       rollbacks_(MakeCounter(r, "pando_rollbacks_total", "Returns to a snapshot.", run)),
       recovery_seconds_(MakeHistogram(r, "pando_recovery_seconds",
-                                      "From the detection of a fault to the next step.", run,
+                                      "From a fault, or from its detection, to the next step.", run,
                                       kRecoveryBuckets)),
       exposed_ratio_(MakeGauge(r, "pando_exposed_sync_ratio",
                                "Share of a step that a computing thread waits for parameters.",

@@ -202,10 +202,11 @@ export class Run {
 export const logName = (process) => String(process ?? "").replaceAll(" ", "-");
 
 // ---- faults ---------------------------------------------------------------------------------------
-// From the detection until the run had recovered; null: not yet.
+// From the fault until the run had recovered, from the detection if no more is known; null: not yet.
 export function recoveryMs(fault) {
   const isKnown = finite(fault.recovered_ms) !== null && finite(fault.detected_ms) !== null;
-  return isKnown ? Math.max(0, fault.recovered_ms - fault.detected_ms) : null;
+  const began = finite(fault.injected_ms) ?? fault.detected_ms;
+  return isKnown ? Math.max(0, fault.recovered_ms - began) : null;
 }
 
 export function noticedText(fault) {
@@ -217,5 +218,6 @@ export function noticedText(fault) {
 
 export function recoveredText(fault) {
   const ms = recoveryMs(fault);
-  return ms === null ? "not recovered yet" : `after ${milliseconds(ms)}`;
+  if (ms === null) return "not recovered yet";
+  return finite(fault.injected_ms) === null ? `${milliseconds(ms)} after detection` : `after ${milliseconds(ms)}`;
 }
