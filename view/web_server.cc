@@ -94,6 +94,7 @@ class WebServer::Impl {
   };
 
   void SetLimits();
+  void Get(const std::string& path, const httplib::Server::Handler& handler);
   void AddPages();
   void AddCommand(const char* path, CommandKind kind);
   // Whether a request shows the token. Else it is answered.
@@ -109,6 +110,7 @@ class WebServer::Impl {
   std::vector<std::unique_ptr<RunWatch>>& runs_;
   const prometheus::Registry& registry_;
   std::string token_;
+  std::string base_path_;
   std::string cookie_;  // its name has the port: a host's cookies are of all its ports
   BoundedServer server_;
   std::atomic<int> streams_ = 0;
@@ -138,6 +140,7 @@ WebServer::Impl::~Impl() {
 
 Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
   token_ = options.token;
+  base_path_ = options.base_path;
   SetLimits();
   AddPages();
   AddCommand("/api/drain", CommandKind::kDrain);
@@ -153,7 +156,7 @@ Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
   }
   cookie_ = fmt::format("pando-{}", port);
   thread_ = std::thread([this] { server_.listen_after_bind(); });
-  return fmt::format("http://{}:{}/?token={}", options.host, port, token_);
+  return fmt::format("http://{}:{}{}/?token={}", options.host, port, base_path_, token_);
 }
 
 void WebServer::Impl::SetLimits() {
@@ -202,11 +205,13 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
   const std::string in_query = request.get_param_value("token");
   const std::string in_header = request.get_header_value("Authorization");
   if (AreEqualSecrets(in_query, token_)) {
-    if (request.path != "/" || request.method != "GET") return true;
+    const bool is_page =
+        request.path == "/" || request.path == base_path_ || request.path == base_path_ + "/";
+    if (!is_page || request.method != "GET") return true;
     // "Lax": a link from another site shows the page. Its POST requests come without the cookie.
-    response.set_header("Set-Cookie",
-                        fmt::format("{}={}; HttpOnly; SameSite=Lax; Path=/", cookie_, token_));
-    response.set_redirect("/", 303);  // the token leaves the address
+    response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Lax; Path={}", cookie_,
+                                                  token_, base_path_.empty() ? "/" : base_path_));
+    response.set_redirect(base_path_ + "/", 303);  // the token leaves the address
     return false;
   }
   if (AreEqualSecrets(in_header, "Bearer " + token_)) return true;
@@ -217,22 +222,31 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
   return false;
 }
 
+void WebServer::Impl::Get(const std::string& path, const httplib::Server::Handler& handler) {
+  server_.Get(path, handler);
+  if (!base_path_.empty()) server_.Get(base_path_ + path, handler);
+}
+
 void WebServer::Impl::AddPages() {
   for (const PageFile& file : PageFiles()) {
-    server_.Get(std::string(file.path),
-                [&file](const httplib::Request&, httplib::Response& response) {
-                  response.set_content(file.text.data(), file.text.size(), std::string(file.type));
-                });
+    Get(std::string(file.path), [&file](const httplib::Request&, httplib::Response& response) {
+      response.set_content(file.text.data(), file.text.size(), std::string(file.type));
+    });
   }
-  server_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+  if (!base_path_.empty()) {
+    server_.Get(base_path_, [this](const httplib::Request&, httplib::Response& response) {
+      response.set_redirect(base_path_ + "/", 303);  // the page's links are relative
+    });
+  }
+  Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
     const prometheus::TextSerializer serializer;
     response.set_content(serializer.Serialize(registry_.Collect()), "text/plain; version=0.0.4");
   });
-  server_.Get("/api/log", [this](const httplib::Request& request, httplib::Response& response) {
+  Get("/api/log", [this](const httplib::Request& request, httplib::Response& response) {
     OnLog(request, response);
   });
-  server_.Get("/api/stream",
-              [this](const httplib::Request&, httplib::Response& response) { OnStream(response); });
+  Get("/api/stream",
+      [this](const httplib::Request&, httplib::Response& response) { OnStream(response); });
 }
 
 RunWatch* WebServer::Impl::FindRun(const std::string& number) {
@@ -249,9 +263,11 @@ void WebServer::Impl::OnLog(const httplib::Request& request, httplib::Response& 
 }
 
 void WebServer::Impl::AddCommand(const char* path, CommandKind kind) {
-  server_.Post(path, [this, kind](const httplib::Request& request, httplib::Response& response) {
+  const auto answer = [this, kind](const httplib::Request& request, httplib::Response& response) {
     OnCommand(kind, request, response);
-  });
+  };
+  server_.Post(path, answer);
+  if (!base_path_.empty()) server_.Post(base_path_ + path, answer);
 }
 
 void WebServer::Impl::OnCommand(CommandKind kind, const httplib::Request& request,

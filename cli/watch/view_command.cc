@@ -38,6 +38,7 @@ struct ViewOptions {
   std::string join;
   std::string keys;
   std::string http = "127.0.0.1:0";
+  std::string base_path;
   std::string token_file;
   bool is_insecure = false;
   int report_fd = -1;  // of `pando train`, which started it
@@ -75,6 +76,18 @@ Result<std::string> FindToken(const std::string& path) {
       "--token-file {}: expected one line of at least {} characters; remove the file, and pando "
       "view makes one",
       path, kTokenMin));
+}
+
+// "/runs/x"; "" for "/".
+Result<std::string> ParseBasePath(const std::string& text) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
+  };
+  if ((text.empty() || text.starts_with('/')) && std::ranges::all_of(text, is_plain))
+    return text.substr(0, text.find_last_not_of('/') + 1);
+  return InvalidArgument(fmt::format(
+      "--base-path {}: expected a path such as /runs/x, of letters, digits, '-', '.', '_' and '~'",
+      Printable(text)));
 }
 
 Result<RunSource> MakeSource(const RunAddress& address) {
@@ -146,6 +159,7 @@ Result<int> ServeView(const ViewOptions& options) {
   Result<WebOptions> parsed = ParseHttp(options.http, options.is_insecure);
   if (!parsed.ok()) return InvalidArgument("--http: " + parsed.status().message());
   WebOptions web = *std::move(parsed);
+  PANDO_ASSIGN_OR_RETURN(web.base_path, ParseBasePath(options.base_path));
   PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
@@ -187,6 +201,8 @@ Subcommand AddViewCommand(CLI::App& app) {
   AddKeysOption(command, &options->keys);
   AddOption(command, "--http HOST:PORT", &options->http,
             fmt::format("where the page is [{}: a free port]", options->http));
+  AddOption(command, "--base-path PATH", &options->base_path,
+            "the page's path behind a proxy, such as /runs/x [/]");
   AddOption(command, "--token-file FILE", &options->token_file,
             "a file with the token that requests show; it is made if it does not exist [a new one "
             "each time]");

@@ -19,7 +19,7 @@ const charts = makeCharts(view, redraw);
 
 // ---- the stream -----------------------------------------------------------------------------------
 function connect() {
-  const stream = new EventSource("/api/stream");
+  const stream = new EventSource("api/stream");
   stream.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
   stream.addEventListener("update", (event) => onUpdate(JSON.parse(event.data)));
   stream.onopen = () => { connection = "live"; renderSoon(); };
@@ -145,7 +145,7 @@ function stop(run) {
 
 async function control(path, body) {
   try {
-    const answer = await fetch(`/api/${path}`, { method: "POST", body: JSON.stringify(body),
+    const answer = await fetch(`api/${path}`, { method: "POST", body: JSON.stringify(body),
       headers: { "Content-Type": "application/json", "X-Pando": "1" } });
     const reply = await answer.json().catch(() => ({}));
     notice(reply.text ?? reply.error ?? `The answer has status ${answer.status}.`, answer.ok);
@@ -182,7 +182,7 @@ async function loadLog() {
   let text;
   try {
     const query = new URLSearchParams({ run: own.id, name });
-    const answer = await fetch(`/api/log?${query}`);
+    const answer = await fetch(`api/log?${query}`);
     text = await answer.text();
   } catch {
     text = "The log cannot be read: the connection is lost.";
