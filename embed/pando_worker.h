@@ -148,6 +148,11 @@ PANDO_API pando_result pando_next_work(pando_worker* worker, pando_work* work, u
  * guessed. Does not block. */
 PANDO_API pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pando_work* work);
 
+/* The program has read the current work's samples, and computes from now on: the time since
+ * pando_next_work was a wait for samples, as metrics.csv and the page show it. Without this call it
+ * ends with the first call below. Does not block. PANDO_OK, PANDO_END, PANDO_ERROR. */
+PANDO_API pando_result pando_end_reading(pando_worker* worker);
+
 /* Copies the tensor, in the version of the current work, to `to` once it has arrived. `holds`
  * identifies what `to` has: set it to 0 before the first call, and keep it with `to`. If `to` has
  * the version already, nothing is copied. PANDO_OK, PANDO_AGAIN, PANDO_ABANDONED, PANDO_END,

@@ -279,9 +279,9 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingRe
 
 // Of the time that the computing threads had for training.
 double RunRecorder::DataStallShare() const {
-  if (summary_.images_per_second <= 0) return 0;
-  const double seconds = static_cast<double>(sample_count_) / summary_.images_per_second;
-  const uint64_t threads = uint64_t{std::max(1u, summary_.workers)} * summary_.threads;
+  const double seconds = speed_.own_seconds();
+  const uint64_t own_threads = IsExternal(plan_->job) ? 1 : summary_.threads;
+  const uint64_t threads = uint64_t{std::max(1u, summary_.workers)} * own_threads;
   return seconds <= 0 ? 0 : summary_.data_stall_seconds / (seconds * static_cast<double>(threads));
 }
 

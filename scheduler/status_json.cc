@@ -91,6 +91,8 @@ void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& me
   entry["micro_batches"] =
       std::ranges::count(run.view().owners, member.peer.node, &MicroBatchOwner::worker);
   entry["micro_batch_us"] = owners.micro_batch_us(member.peer.node);
+  if (heartbeat.activity == Activity::kComputing && heartbeat.samples_wait_ms > 0)
+    entry["activity"] = "waiting for samples";
   entry["data_stall_us"] = heartbeat.data_stall_us;
   entry["exposed_sync_us"] = heartbeat.exposed_sync_us;
   if (heartbeat.gpu_memory_bytes == 0) return;

@@ -36,6 +36,7 @@ class MicroBatch:
                 self._logged[name] = value.detach() if isinstance(value, torch.Tensor) else value
 
     def __enter__(self) -> "MicroBatch":
+        self._run.worker.end_reading()
         exchange: Exchange = self._run.exchange
         exchange.begin(True, self.step, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))

@@ -365,6 +365,32 @@ TEST_CASE("a divergence of abandoned work ends no run") {
   CHECK(Count<ComputeFailed>(f.TakeEvents()) == 0);
 }
 
+TEST_CASE("the time from a micro-batch's hand-out to the first call is a wait for samples") {
+  ComputerFixture f;
+  f.computer.EvaluateSlice({Version(0), 0, 0, 5});
+  f.Arrive(0, 4, /*is_evaluation=*/true);
+  f.Next();
+  CHECK(f.Times().data_stall_us == 0);  // of evaluations it is not counted
+  CHECK(f.Times().samples_wait_ms == 0);
+  const double sums[] = {1, 1, 1};
+  REQUIRE(f.computer.Finish(sums).ok());
+  f.computer.Compute(Step(0), {MicroBatch(0), MicroBatch(1)});
+  f.Next();
+  while (f.Times().samples_wait_ms < 2) std::this_thread::yield();
+  SUBCASE("as the program says") { f.computer.EndReading(); }
+  SUBCASE("a parameter") { f.Load(0); }
+  SUBCASE("a gradient") { f.Give(0, 1); }
+  SUBCASE("work that is not done") {
+    f.Next();
+    f.computer.EndReading();
+  }
+  const uint64_t waited = f.Times().data_stall_us;
+  CHECK(waited >= 2000);
+  CHECK(f.Times().samples_wait_ms == 0);
+  f.Give(1, 1);
+  CHECK(f.Times().data_stall_us == waited);
+}
+
 TEST_CASE("a failure of the program outlives a rollback") {
   ComputerFixture f;
   f.computer.Fail("no such file");
