@@ -48,7 +48,7 @@ Status CheckNoMemberAnswers(const SchedulerArgs& args) {
   if (!state) return Status();
   ZmqContext context(args.keys, LogWarning);
   Transport transport(context, {kSchedulerNode, self, 0}, {.insecure = true});
-  // Members dial the endpoint where the last scheduler was, whatever --bind says.
+  // Members dial the endpoint where the last scheduler was. --bind may name another one.
   const Result<std::string> endpoint = folder.ReadEndpoint();
   Result<std::string> bound = transport.Bind(endpoint.ok() ? *endpoint : args.bind);
   if (!bound.ok()) bound = transport.Bind(args.bind);

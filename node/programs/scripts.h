@@ -37,7 +37,7 @@ class Scripts {
   void AwaitEnds(ShutdownSignal& shutdown);
   // Shows what is left of their prints.  REQUIRES: none is running.
   void Close() { logs_.reset(); }
-  // The exit code of the command, if a script failed after the run or was ended; says so.
+  // The exit code of the command, if a script failed after the run or was ended. Prints the cause.
   std::optional<int> Conclude() const;
 
  private:
