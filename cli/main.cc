@@ -99,6 +99,16 @@ constexpr auto kComputingCommands =
     std::to_array({"train", "run", "server", "worker", "node", "resume", "evaluate", "predict",
                    "verify", "doctor"});
 
+// What takes less memory in a command that trains, or that shows runs.
+const char* ChooseMemoryAdvice(const std::string& command) {
+  constexpr auto kTrainingCommands = std::to_array<std::string_view>(
+      {"train", "run", "scheduler", "server", "worker", "node", "resume", "verify"});
+  if (command == "view") return ". Fewer runs take less";
+  if (std::ranges::find(kTrainingCommands, command) == kTrainingCommands.end()) return "";
+  return ". Less is taken with more --micro-batches, fewer --threads, a smaller --global-batch, or "
+         "train.activation_checkpointing=true; pando plan shows the model's sizes";
+}
+
 void AddCpuLevelFlag(CLI::App& command, std::string* level) {
   command
       .add_option("--cpu-level", *level,
@@ -209,6 +219,7 @@ int Main(int argc, char** argv) {
   constexpr uint64_t kFilesMin = 40;  // an idle process with its sockets
   const std::string name = app.get_subcommands().front()->get_name();
   if (Status s = CheckFileLimit(kFilesMin, "pando"); name != "doctor" && !s.ok()) return Report(s);
+  SetMemoryAdvice(ChooseMemoryAdvice(name));
   const Result<int> exit_code = commands.at(name)();
   return exit_code.ok() ? *exit_code : Report(exit_code.status());
 }

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "run/summary.h"
+
 namespace pando {
 namespace {
 
@@ -78,10 +80,10 @@ StatusFault ParseFault(const nlohmann::json& fault) {
   const double recovered_ms = Ms(fault, "recovered_ms");
   if (detected_ms < 0) return {.text = text + ", not noticed yet"};
   text += fmt::format(", noticed by {}", fault.value("detected_by", ""));
-  if (const double injected_ms = Ms(fault, "injected_ms"); injected_ms >= 0)
-    text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
+  const double injected_ms = Ms(fault, "injected_ms");
+  if (injected_ms >= 0) text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
   if (recovered_ms < 0) return {.text = text + ", not recovered yet"};
-  text += fmt::format(", recovered after {:.0f} ms", recovered_ms - detected_ms);
+  text += ", " + RecoveryText(injected_ms, detected_ms, recovered_ms);
   return {.text = text, .is_over = true};
 }
 
@@ -108,9 +110,13 @@ std::string StallText(const nlohmann::json& status) {
 std::string EvaluationText(const nlohmann::json& status) {
   const auto evaluation = status.find("evaluation");
   if (evaluation == status.end()) return "";
+  const auto accuracy = evaluation->find("accuracy");
   return fmt::format(
-      "evaluated: version {}, {} accuracy {:.2f} %", evaluation->value("version", uint64_t{0}),
-      evaluation->value("evaluated_on", "test"), 100 * evaluation->value("accuracy", 0.0));
+      "evaluated: version {}, {}", evaluation->value("version", uint64_t{0}),
+      accuracy != evaluation->end() && accuracy->is_number()
+          ? fmt::format("{} accuracy {:.2f} %", evaluation->value("evaluated_on", "test"),
+                        100 * accuracy->get<double>())
+          : evaluation->value("text", ""));
 }
 
 std::string VerificationText(const nlohmann::json& status) {

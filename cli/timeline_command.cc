@@ -1,7 +1,9 @@
 // `pando timeline`, and the trace that a run makes at its end.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,11 +19,13 @@ namespace {
 struct TimelineOptions {
   std::vector<std::string> sources;
   std::string out;
+  bool is_summary = false;
 };
 
 constexpr const char* kNotes =
     "Examples:\n"
     "  pando timeline runs/first --out trace.json\n"
+    "  pando timeline runs/first --summary           seconds by layer and wait, as a table\n"
     "  pando timeline runs/first /gathered/from/another/machine --out trace.json\n"
     "\n"
     "A run records where its job has run.timeline (pando train --timeline FILE): each process\n"
@@ -38,8 +42,6 @@ constexpr const char* kNotes =
     "  scheduler  run: steps; marks for views, faults, evaluations, and what events.jsonl has\n"
     "Layers that are computed in one go are one span. With a GPU a layer's span is its launch.\n";
 
-}  // namespace
-
 Status MakeTrace(const std::vector<std::string>& sources, const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(TraceSummary trace, WriteTrace(sources, path));
   for (const std::string& warning : trace.warnings) Say("pando: timeline: {}\n", warning);
@@ -47,6 +49,35 @@ Status MakeTrace(const std::vector<std::string>& sources, const std::string& pat
       path);
   return Status();
 }
+
+// Shares are of the time of the role's threads.
+Status PrintSums(const std::vector<std::string>& sources) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<TimelineSum> sums, SumTimeline(sources));
+  std::map<std::string, double> seconds;
+  size_t width = 4;
+  for (const TimelineSum& sum : sums) {
+    seconds[sum.role] += sum.seconds;
+    width = std::max(width, sum.name.size());
+  }
+  Print("{:<10} {:<10} {:<{}} {:>10} {:>8} {:>8}\n", "ROLE", "KIND", "WHAT", width, "SECONDS",
+        "SHARE", "SPANS");
+  for (const TimelineSum& sum : sums) {
+    Print("{:<10} {:<10} {:<{}} {:>10.3f} {:>6.1f} % {:>8}\n", sum.role, sum.category, sum.name,
+          width, sum.seconds, 100 * sum.seconds / std::max(1e-9, seconds[sum.role]),
+          sum.span_count);
+  }
+  return Status();
+}
+
+Result<int> RunTimeline(const TimelineOptions& options) {
+  if (options.out.empty() && !options.is_summary)
+    return InvalidArgument("give --out FILE for a trace, or --summary for a table");
+  if (!options.out.empty()) PANDO_RETURN_IF_ERROR(MakeTrace(options.sources, options.out));
+  if (options.is_summary) PANDO_RETURN_IF_ERROR(PrintSums(options.sources));
+  return kExitCompleted;
+}
+
+}  // namespace
 
 Status CheckTimelinePath(const Job& job) {
   if (job.timeline.empty()) return Status();
@@ -77,11 +108,10 @@ Subcommand AddTimelineCommand(CLI::App& app) {
   AddOption(command, "SOURCE", &options->sources,
             "run folders, folders of timelines gathered from other machines, or such files")
       ->required();
-  AddOption(command, "--out FILE", &options->out, "the trace to write")->required();
-  return [options] {
-    const Status made = MakeTrace(options->sources, options->out);
-    return made.ok() ? Result<int>(kExitCompleted) : made;
-  };
+  AddOption(command, "--out FILE", &options->out, "the trace to write");
+  command.add_flag("--summary", options->is_summary,
+                   "print the seconds that threads spent, by layer and by wait");
+  return [options] { return RunTimeline(*options); };
 }
 
 }  // namespace pando

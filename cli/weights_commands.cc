@@ -18,6 +18,7 @@
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "optim/optimizer.h"
+#include "plan/external_model.h"
 #include "run/engine_file.h"
 #include "run/initial_weights.h"
 #include "run/run_weights.h"
@@ -35,17 +36,27 @@ struct ExportOptions {
   VersionChoice version;
 };
 
+// A program's job has its tensors, by PyTorch's names, once the program has joined.
+Result<JobPlan> PlanOfRun(const RunFolder& folder, const Job& job) {
+  if (IsExternal(job)) {
+    if (IsDeclared(job)) return ExternalPlan(job);
+    return NotFound(
+        fmt::format("{} has no weights yet: its program has not joined the run", folder.path()));
+  }
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  return std::move(opened.plan);
+}
+
 Result<int> Export(const ExportOptions& options) {
   SetUpLog({.process = "export"});
   const RunFolder folder = RunFolder::Open(options.run_dir);
   PANDO_ASSIGN_OR_RETURN(Job job, JobOfRun(folder, options.data_path));
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
-  PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadVersion(folder, opened.plan, options.version));
-  const TensorLayout& layout = opened.plan.layout;
-  PANDO_RETURN_IF_ERROR(WriteWeights(options.output, layout, weights.flat.span(),
-                                     WeightsMetadata(opened.plan, weights.version)));
+  PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanOfRun(folder, job));
+  PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadVersion(folder, plan, options.version));
+  PANDO_RETURN_IF_ERROR(WriteWeights(options.output, plan.layout, weights.flat.span(),
+                                     WeightsMetadata(plan, weights.version)));
   Print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
-        weights.version.value(), WeightsHash(layout, std::as_const(weights.flat).span()));
+        weights.version.value(), WeightsHash(plan.layout, std::as_const(weights.flat).span()));
   return kExitCompleted;
 }
 

@@ -16,6 +16,7 @@ namespace pando {
 namespace {
 
 constexpr double kMegabyte = 1e6;
+const char* memory_advice = "";  // set once, before any other thread
 
 // Without streams, which allocate: the address space in use, in pages, is the file's first number.
 double AddressSpaceMegabytes() {
@@ -43,13 +44,13 @@ void EndOutOfMemory(size_t bytes, const char* what) {
   }
   std::array<char, 512> text{};
   std::snprintf(text.data(), text.size(),
-                "pando: out of memory: no %s%s; the process has %.1f MB%s. Less is taken with more "
-                "--micro-batches, fewer --threads, a smaller --global-batch, or "
-                "train.activation_checkpointing=true; pando plan shows the model's sizes\n",
-                wanted.data(), what, AddressSpaceMegabytes(), allowed.data());
+                "pando: out of memory: no %s%s; the process has %.1f MB%s%s\n", wanted.data(), what,
+                AddressSpaceMegabytes(), allowed.data(), memory_advice);
   std::ignore = write(STDERR_FILENO, text.data(), std::strlen(text.data()));
   _exit(kExitOutOfMemory);
 }
+
+void SetMemoryAdvice(const char* advice) { memory_advice = advice; }
 
 void EndWhenOutOfMemory() {
   SetOnNoMemory([](size_t bytes, const char* what) { EndOutOfMemory(bytes, what); });

@@ -6,10 +6,13 @@
 
 namespace pando {
 
-// Says how many bytes were wanted for what, what the process has and may have, and what takes less;
-// ends the process with kExitOutOfMemory. Allocates nothing. `bytes` 0: not known.
-// Threads: any.
+// Says how many bytes were wanted for what, what the process has and may have, and the advice
+// below; ends the process with kExitOutOfMemory. Allocates nothing. `bytes` 0: not known. Threads:
+// any.
 [[noreturn]] void EndOutOfMemory(size_t bytes, const char* what);
+
+// What takes less memory, a literal; none until then. Called by main, which knows the command.
+void SetMemoryAdvice(const char* advice);
 
 // From now on `new` and FloatBuffer end the process so, on every thread. Called by main.
 void EndWhenOutOfMemory();

@@ -1,7 +1,5 @@
 #include "data/ascii_form.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -21,34 +19,21 @@ struct Range {
   char ascii;
   bool is_row = false;
 };
-constexpr auto kRanges = std::to_array<Range>(
-    {{0x09, 0x0d, ' '},        {0x60, 0x60, '\''},       {0xa0, 0xa0, ' '},
-     {0xa2, 0xa5, '$'},        {0xab, 0xab, '"'},        {0xad, 0xad, kInvisible},
-     {0xb1, 0xb1, '~'},        {0xb4, 0xb4, '\''},       {0xb7, 0xb7, '.'},
-     {0xbb, 0xbb, '"'},        {0x2bc, 0x2bc, '\''},     {0x34f, 0x34f, 0},
-     {0x60b, 0x60b, '$'},      {0x61c, 0x61c, 0},        {0x660, 0x669, '0', 1},
-     {0x66a, 0x66a, '%'},      {0x66b, 0x66c, ','},      {0x6f0, 0x6f9, '0', 1},
-     {0x7c0, 0x7c9, '0', 1},   {0x966, 0x96f, '0', 1},   {0x9e6, 0x9ef, '0', 1},
-     {0x9f2, 0x9f3, '$'},      {0xa66, 0xa6f, '0', 1},   {0xae6, 0xaef, '0', 1},
-     {0xaf1, 0xaf1, '$'},      {0xb66, 0xb6f, '0', 1},   {0xbe6, 0xbef, '0', 1},
-     {0xbf9, 0xbf9, '$'},      {0xc66, 0xc6f, '0', 1},   {0xce6, 0xcef, '0', 1},
-     {0xd66, 0xd6f, '0', 1},   {0xe3f, 0xe3f, '$'},      {0xe50, 0xe59, '0', 1},
-     {0xed0, 0xed9, '0', 1},   {0xf20, 0xf29, '0', 1},   {0x1040, 0x1049, '0', 1},
-     {0x115f, 0x1160, ' '},    {0x1680, 0x1680, ' '},    {0x17db, 0x17db, '$'},
-     {0x17e0, 0x17e9, '0', 1}, {0x180e, 0x180e, 0},      {0x1810, 0x1819, '0', 1},
-     {0x2000, 0x200a, ' '},    {0x200b, 0x200f, 0},      {0x2010, 0x2015, '-'},
-     {0x2018, 0x2019, '\''},   {0x201a, 0x201a, ','},    {0x201b, 0x201b, '\''},
-     {0x201c, 0x201f, '"'},    {0x2024, 0x2024, '.'},    {0x2028, 0x2029, ' '},
-     {0x202a, 0x202e, 0},      {0x202f, 0x202f, ' '},    {0x2030, 0x2031, '%'},
-     {0x2032, 0x2032, '\''},   {0x2033, 0x2033, '"'},    {0x205f, 0x205f, ' '},
-     {0x2060, 0x206f, 0},      {0x20a0, 0x20cf, '$'},    {0x2190, 0x2211, '~'},
-     {0x2212, 0x2212, '-'},    {0x2213, 0x23ff, '~'},    {0x2500, 0x27ff, '~'},
-     {0x2800, 0x2800, ' '},    {0x3000, 0x3000, ' '},    {0x3164, 0x3164, ' '},
-     {0xa838, 0xa838, '$'},    {0xfdfc, 0xfdfc, '$'},    {0xfe50, 0xfe50, ','},
-     {0xfe52, 0xfe52, '.'},    {0xfe58, 0xfe58, '-'},    {0xfe63, 0xfe63, '-'},
-     {0xfeff, 0xfeff, 0},      {0xff01, 0xff5e, '!', 1}, {0xffa0, 0xffa0, ' '},
-     {0xffe0, 0xffe1, '$'},    {0xffe5, 0xffe6, '$'},    {0xfff9, 0xfffb, 0}});
-
+constexpr auto kRanges =
+    std::to_array<Range>({{0x09, 0x0d, ' '},      {0x60, 0x60, '\''},     {0xa0, 0xa0, ' '},
+                          {0xa2, 0xa5, '$'},      {0xab, 0xab, '"'},      {0xad, 0xad, 0},
+                          {0xb1, 0xb1, '~'},      {0xb4, 0xb4, '\''},     {0xb7, 0xb7, '.'},
+                          {0xbb, 0xbb, '"'},      {0x61c, 0x61c, 0},      {0x660, 0x669, '0', 1},
+                          {0x66a, 0x66a, '%'},    {0x66b, 0x66c, ','},    {0x6f0, 0x6f9, '0', 1},
+                          {0x966, 0x96f, '0', 1}, {0x9e6, 0x9ef, '0', 1}, {0x1680, 0x1680, ' '},
+                          {0x180e, 0x180e, 0},    {0x2000, 0x200a, ' '},  {0x200b, 0x200f, 0},
+                          {0x2010, 0x2015, '-'},  {0x2018, 0x201b, '\''}, {0x201c, 0x201f, '"'},
+                          {0x2028, 0x2029, ' '},  {0x202a, 0x202e, 0},    {0x202f, 0x202f, ' '},
+                          {0x2030, 0x2031, '%'},  {0x2032, 0x2033, '\''}, {0x205f, 0x205f, ' '},
+                          {0x2060, 0x206f, 0},    {0x20a0, 0x20cf, '$'},  {0x2190, 0x2211, '~'},
+                          {0x2212, 0x2212, '-'},  {0x2213, 0x23ff, '~'},  {0x2500, 0x27ff, '~'},
+                          {0x3000, 0x3000, ' '},  {0xfeff, 0xfeff, 0},    {0xff01, 0xff5e, '!', 1},
+                          {0xffe0, 0xffe6, '$'}});
 static_assert(std::ranges::is_sorted(kRanges, {}, &Range::last));
 
 struct Character {
@@ -72,9 +57,6 @@ Character Decode(std::string_view text) {
 
 // None: it stays as it is.
 std::optional<char> AsciiFor(char32_t code) {
-  constexpr char32_t kMathDigits = 0x1d7ce, kMathDigitsEnd = 0x1d800;  // five rows of ten
-  if (code >= kMathDigits && code < kMathDigitsEnd)
-    return static_cast<char>('0' + (code - kMathDigits) % 10);
   const auto range = std::ranges::lower_bound(kRanges, code, {}, &Range::last);
   if (range == kRanges.end() || code < range->first) return std::nullopt;
   return static_cast<char>(range->ascii + (range->is_row ? code - range->first : 0));
@@ -113,15 +95,6 @@ std::string AsciiForm(std::string_view text) {
     text.remove_prefix(size);
   }
   return form;
-}
-
-std::string FirstNotAscii(std::string_view text) {
-  while (!text.empty()) {
-    const auto [code, size] = Decode(text);
-    if (size > 1 && AsciiFor(code)) return fmt::format("U+{:04X}", static_cast<uint32_t>(code));
-    text.remove_prefix(size);
-  }
-  return "";
 }
 
 }  // namespace pando

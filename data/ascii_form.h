@@ -14,7 +14,4 @@ std::string_view Trimmed(std::string_view text);
 // the euro "$". Invisible characters are left out. Others stay.
 std::string AsciiForm(std::string_view text);
 
-// "U+00A0": the first character that AsciiForm changes; empty if there is none.
-std::string FirstNotAscii(std::string_view text);
-
 }  // namespace pando

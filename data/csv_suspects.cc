@@ -194,10 +194,10 @@ std::string SuspectNumber(std::string_view text) {
   const std::string ascii = AsciiForm(text);
   std::string_view rest = Trimmed(ascii);
   TakeStart(rest, "=");  // ="0.5" and '0.5: a spreadsheet's ways to keep a text
-  const bool has_quotes = TakeEnds(rest, "\"", "\"") || TakeEnds(rest, "'", "");
-  const bool has_brackets = TakeEnds(rest, "(", ")");
+  if (!TakeEnds(rest, "\"", "\"")) TakeEnds(rest, "'", "");
+  TakeEnds(rest, "(", ")");
   const bool has_sign = TakeSign(rest), has_unit = TakeUnit(rest);
-  const bool has_sign_behind = !has_sign && (TakeSign(rest) || TakeEnds(rest, "", "-"));
+  if (!has_sign && !TakeSign(rest)) TakeEnds(rest, "", "-");
   if (IsGrouped(rest))
     return "it looks like a number with signs between its thousands, or with a decimal comma; "
            "write digits and a decimal point alone (1475.5)";
@@ -206,19 +206,8 @@ std::string SuspectNumber(std::string_view text) {
   if (IsWithFortranExponent(rest))
     return "it looks like a number with Fortran's exponent; write 1.5e-3";
   if (!IsPlainNumber(rest) || rest == text) return "";
-  const std::string strange = FirstNotAscii(text);
   if (has_unit) return "it looks like a number with a unit; write the number alone";
-  if (!strange.empty()) {
-    return fmt::format(
-        "it looks like a number with the character {} in it; write -1475.5 with the "
-        "keyboard's minus, digits and point alone",
-        strange);
-  }
-  if (has_brackets || has_sign_behind)
-    return "it looks like a number with another sign for a minus; write -1.5";
-  return has_quotes || rest.size() < text.size()
-             ? "it looks like a number with further signs; write the number alone (-1.5)"
-             : "";
+  return "it looks like a number with other signs than a minus, digits and a point; write -1475.5";
 }
 
 bool IsMissing(std::string_view text) {

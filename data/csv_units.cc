@@ -17,11 +17,9 @@ namespace {
 
 constexpr size_t kTextsMax = 64;
 constexpr size_t kTextBytesMax = 24;
-// More different numbers than these are no names. Hours of a day are at most 12, twice; versions
-// behind a word are more.
+// More different numbers than these are no names. Hours of a day are at most 12, twice.
 constexpr size_t kWholeNames = 12;
 constexpr size_t kFractionNames = 4;
-constexpr size_t kNumbersMax = 40;
 constexpr std::string_view kDigits = "0123456789";
 
 bool IsDigit(char c) { return kDigits.find(c) != kDigits.npos; }
@@ -31,7 +29,7 @@ bool IsLetter(char c) {
 }
 
 // Letters before a number make a name of it (A5, zone 5), except for a currency's.
-bool IsCurrencyOrSign(std::string_view text) {
+bool MayStandBefore(std::string_view text) {
   constexpr auto kCodes = std::to_array<std::string_view>(
       {"EUR", "USD", "GBP", "JPY", "CHF", "CNY", "RMB", "INR", "RUB",   "BRL", "CAD",
        "AUD", "NZD", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY",   "MXN", "ZAR",
@@ -65,17 +63,14 @@ size_t FindEnd(std::string_view text, size_t first) {
          (end < text.size() && std::string_view(".,' ").find(text[end]) != std::string_view::npos &&
           has_digit(end + 1)))
     ++end;
-  if (end >= text.size() || (text[end] != 'e' && text[end] != 'E')) return end;
-  size_t digits = end + 1;
-  if (digits < text.size() && (text[digits] == '-' || text[digits] == '+')) ++digits;
-  if (!has_digit(digits)) return end;
-  return std::min(text.find_first_not_of(kDigits, digits), text.size());
+  const size_t sign = end + (text.substr(end).starts_with("e-") ? 2 : 1);
+  if (!text.substr(end).starts_with('e') || !has_digit(sign)) return end;
+  return std::min(text.find_first_not_of(kDigits, sign), text.size());
 }
 
 struct Parts {
   std::string around;  // with a 0 in place of the number
   std::string number;
-  bool is_named = false;
 };
 
 std::optional<Parts> TakeApart(const std::string& word) {
@@ -87,9 +82,7 @@ std::optional<Parts> TakeApart(const std::string& word) {
   const size_t end = FindEnd(text, first);
   const std::string before = text.substr(0, first), after = text.substr(end);
   Parts parts{before + "0" + after, text.substr(first, end - first)};
-  parts.is_named = !IsCurrencyOrSign(before);
-  const bool has_blank = before.ends_with(' ') || before.ends_with('=') || before.ends_with(':');
-  if (parts.around.size() == 1 || (parts.is_named && !has_blank) || !MayStandAfter(after))
+  if (parts.around.size() == 1 || !MayStandBefore(before) || !MayStandAfter(after))
     return std::nullopt;
   return IsNumberInAnyNotation(parts.number) ? std::optional(parts) : std::nullopt;
 }
@@ -102,15 +95,7 @@ void UnitCounter::Add(const std::string& word, uint64_t line) {
   Column& column = by_text_[parts->around];
   if (column.count++ == 0) static_cast<Found&>(column) = {1, line, word};
   column.has_fractions |= parts->number.find_first_of(".,") != parts->number.npos;
-  column.is_named = parts->is_named;
-  if (column.numbers.size() <= kNumbersMax) column.numbers.insert(std::move(parts->number));
-}
-
-bool UnitCounter::Column::AreNumbers() const {
-  const size_t size = numbers.size();
-  if (is_named) return has_fractions && size > kNumbersMax;
-  const bool are_all_different = size == count && size > kFractionNames;
-  return are_all_different || size > (has_fractions ? kFractionNames : kWholeNames);
+  if (column.numbers.size() <= kWholeNames) column.numbers.insert(std::move(parts->number));
 }
 
 UnitCounter::Found UnitCounter::Find() const {
@@ -123,7 +108,9 @@ UnitCounter::Found UnitCounter::Find() const {
     const bool is_first = found.count == 0 || column->first_line < found.first_line;
     found = {found.count + column->count, is_first ? column->first_line : found.first_line,
              is_first ? column->first : found.first};
-    are_numbers |= column->AreNumbers();
+    const size_t size = column->numbers.size();
+    are_numbers |= size > kFractionNames &&
+                   (column->has_fractions || size > kWholeNames || size == column->count);
   }
   return are_numbers ? found : Found();
 }

@@ -26,8 +26,6 @@ class UnitCounter {
   struct Column : Found {
     std::set<std::string> numbers;  // some of them
     bool has_fractions = false;
-    bool is_named = false;  // a word stands before: "pH 7.2"
-    bool AreNumbers() const;
   };
   std::map<std::string, Column> by_text_;  // around the number
 };

@@ -18,7 +18,6 @@
 #include "data/kinds.h"
 #include "data/permutation.h"
 #include "data/table_files.h"
-#include "files/file_kind.h"
 
 namespace pando {
 namespace {
@@ -262,9 +261,7 @@ std::string GuessDataSet(const std::string& path) {
     if (HoldsDataSet(name, path)) return name;
   }
   std::error_code ignored;
-  const bool is_file =
-      std::filesystem::is_regular_file(path, ignored) &&
-      (IsTableName(path) || IsOtherKind(path, FileUse::kTable));  // opening names it
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);  // opening it names another
   if (!is_file && !HoldsTable(path)) return "";
   return IsSdss(path) ? "sdss" : "csv";
 }

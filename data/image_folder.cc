@@ -460,9 +460,7 @@ struct UnlabelledInputs {
     for (size_t i = 0; i < paths.size(); ++i) {
       const auto bytes = std::span(batch.bytes).subspan(i * shape.size(), shape.size());
       const auto sum = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
-      const bool is_flat = std::ranges::min(bytes) == std::ranges::max(bytes);
-      if (is_flat) lines.push_back(paths[i] + ": all pixels are equal; transparency is not read");
-      if (is_flat || (sum * 2 < bytes.size() * 255) == is_dark) continue;
+      if ((sum * 2 < bytes.size() * 255) == is_dark) continue;
       lines.push_back(fmt::format(
           "{} is mostly {}, unlike the training pictures; its label may be wrong: {} --invert",
           paths[i], is_dark ? "light" : "dark", ink == Ink::kInverted ? "leave out" : "try"));

@@ -15,7 +15,6 @@ struct TablePaths {
 // A file, a folder with one .csv or .csv.gz, or a folder with train.csv and test.csv.
 Result<TablePaths> FindTables(const std::string& path, const std::string& dataset);
 
-bool IsTableName(const std::string& path);
 // With several files: opening the data set asks which one.
 bool HoldsTable(const std::string& folder);
 

@@ -341,6 +341,13 @@ pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pando_work* w
   });
 }
 
+pando_result pando_end_reading(pando_worker* worker) {
+  return InRun(worker, [&](ProgramWorker& program) {
+    program.computer().EndReading();
+    return PANDO_OK;
+  });
+}
+
 pando_result pando_load_tensor(pando_worker* worker, uint32_t tensor, float* to, uint64_t* holds,
                                uint32_t timeout_ms) {
   return InRun(worker, [&](ProgramWorker& program) {

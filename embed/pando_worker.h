@@ -148,6 +148,11 @@ PANDO_API pando_result pando_next_work(pando_worker* worker, pando_work* work, u
  * guessed. Does not block. */
 PANDO_API pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pando_work* work);
 
+/* The program has read the current work's samples, and computes from now on: the time since
+ * pando_next_work was a wait for samples, as metrics.csv and the page show it. Without this call it
+ * ends with the first call below. Does not block. PANDO_OK, PANDO_END, PANDO_ERROR. */
+PANDO_API pando_result pando_end_reading(pando_worker* worker);
+
 /* Copies the tensor, in the version of the current work, to `to` once it has arrived. `holds`
  * identifies what `to` has: set it to 0 before the first call, and keep it with `to`. If `to` has
  * the version already, nothing is copied. PANDO_OK, PANDO_AGAIN, PANDO_ABANDONED, PANDO_END,
@@ -168,9 +173,10 @@ PANDO_API pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor
 /* The current work is done. `sums`: sums over its samples. Of training: sums[0] is the loss,
  * sums[1] the number of right answers, for metrics.csv; count may be 0 to 2. With train.weighted it
  * is 3: sums[2] ≥ 0 is what the micro-batch weighs, and the step's gradient and loss are divided by
- * the sum of its micro-batches' weights. Of evaluation: in the
- * order of the job's eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END,
- * PANDO_ERROR. */
+ * the sum of its micro-batches' weights. If a micro-batch lacks one of the first two, or has
+ * PANDO_NOT_LOGGED there, the step has no such value. Of evaluation: in the order of the job's
+ * eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR. */
+#define PANDO_NOT_LOGGED (-1.7976931348623157e308)
 PANDO_API pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_t count);
 
 /* Asks to leave in order, as SIGTERM does: go on with pando_next_work until PANDO_END. */

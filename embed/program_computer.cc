@@ -12,6 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
 // Parameters are copied once, into the program's tensors: until then they lie where they arrived.
 ParameterStore::Options KeptInPlace(uint64_t versions_kept, const PayloadPlan* payloads) {
   return {.versions_kept = versions_kept,
@@ -235,6 +240,7 @@ void ProgramComputer::GiveBack(CurrentWork& work) {
 
 std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
                                                              const std::function<bool()>& is_over) {
+  EndReading();
   if (const auto unfinished = Release()) GiveBack(*unfinished);
   std::optional<ProgramTask> task = queue_.Take(deadline, is_over);
   if (!task) return nullptr;
@@ -252,9 +258,25 @@ std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
     if (plan_.IsVerified(work->step(), m)) work->shard_hashes.resize(plan_.shards.shard_count());
     work->gradient.emplace(plan_, gradients_.Take());
     work->is_partly_out = results_.IsPartlyOut(work->micro_batch);
+    reading_since_ = NowNs();
   }
   std::lock_guard lock(mutex_);
   return current_ = work;
+}
+
+void ProgramComputer::EndReading() {
+  if (reading_since_ == 0) return;
+  if (const int64_t since = reading_since_.exchange(0); since != 0) read_ns_ += NowNs() - since;
+}
+
+void ProgramComputer::AddTimes(Heartbeat* heartbeat) const {
+  const int64_t since = reading_since_;
+  heartbeat->samples_wait_ms =
+      since == 0 ? 0 : static_cast<uint64_t>((NowNs() - since) / 1'000'000);
+  heartbeat->data_stall_us =
+      static_cast<uint64_t>(read_ns_ / 1000) + 1000 * heartbeat->samples_wait_ms;
+  heartbeat->exposed_sync_us = parameters_.waited_us();
+  heartbeat->micro_batch_us = results_.micro_batch_us();
 }
 
 std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) const {
@@ -283,6 +305,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::Hold(
 // The program may hold a version of either store, so the serial says which.
 Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, float* to,
                                                              uint64_t* holds, Deadline deadline) {
+  EndReading();
   const std::shared_ptr<CurrentWork> work = current();
   if (!work) return Outcome::kAbandoned;
   const TensorLayout& layout = plan_.layout;
@@ -313,6 +336,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, floa
 
 Result<ProgramComputer::Outcome> ProgramComputer::GiveGradient(size_t tensor, const float* values,
                                                                double weight) {
+  EndReading();
   const std::shared_ptr<CurrentWork> work = current();
   if (!work || work->is_dropped()) return Outcome::kAbandoned;
   if (!work->is_training())
@@ -324,6 +348,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::GiveGradient(size_t tensor, co
 // ---- the program's threads: the end of a work ---------------------------------------------------
 
 Result<ProgramComputer::Outcome> ProgramComputer::Finish(std::span<const double> sums) {
+  EndReading();
   const std::shared_ptr<CurrentWork> work = current();
   if (!work || work->is_dropped()) return Outcome::kAbandoned;
   Result<Outcome> outcome = results_.Finish(*work, sums);

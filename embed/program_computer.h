@@ -69,6 +69,9 @@ class ProgramComputer : public WorkerComputer {
     std::vector<uint64_t> samples;
   };
   std::optional<Guess> PeekWork(uint32_t ahead) const;
+  // The program has the current work's samples, as every call below says too: until then it waited
+  // for them.
+  void EndReading();
   // Copies the tensor in the current work's version. `holds` says which one `to` has.
   Result<Outcome> LoadTensor(size_t tensor, float* to, uint64_t* holds, Deadline deadline);
   Result<Outcome> GiveGradient(size_t tensor, const float* values, double weight);
@@ -77,8 +80,8 @@ class ProgramComputer : public WorkerComputer {
   // The program cannot go on: ends the run, of this generation or the next.
   void Fail(const std::string& text);
 
-  uint64_t micro_batch_us() const { return results_.micro_batch_us(); }
-  uint64_t exposed_sync_us() const { return parameters_.waited_us(); }
+  // Adds what a heartbeat says of the program's speed and waits. Any thread.
+  void AddTimes(Heartbeat* heartbeat) const;
 
  private:
   std::shared_ptr<CurrentWork> current() const;
@@ -97,9 +100,11 @@ class ProgramComputer : public WorkerComputer {
   BufferPool gradients_;
   WorkResults results_;
   WorkQueue queue_;
-  ComputeTickets tickets_;            // the protocol thread's alone
-  std::vector<Evaluate> unstarted_;   // of one version; the protocol thread's alone
-  std::atomic<uint64_t> lasting_{0};  // tickets_.lasting(), for Fail
+  ComputeTickets tickets_;                  // the protocol thread's alone
+  std::vector<Evaluate> unstarted_;         // of one version; the protocol thread's alone
+  std::atomic<uint64_t> lasting_{0};        // tickets_.lasting(), for Fail
+  std::atomic<int64_t> read_ns_ = 0;        // waits for samples that have ended
+  std::atomic<int64_t> reading_since_ = 0;  // ns of the steady clock; 0: no such wait
 
   mutable std::mutex mutex_;  // guards all below
   std::vector<std::weak_ptr<ProgramCall>> calls_;

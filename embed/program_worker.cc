@@ -242,8 +242,7 @@ Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership)
   const auto tell = [&](const Session& session, Micros now) {
     computer_->Tidy();
     Heartbeat content = session.CurrentActivity(now);
-    content.micro_batch_us = computer_->micro_batch_us();
-    content.exposed_sync_us = computer_->exposed_sync_us();
+    computer_->AddTimes(&content);
     heartbeat.Update(MakeHeartbeat(membership.job_id, session, content, *transport_, now));
   };
   const Result<MembershipEnd> end = worker.Run(tell);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "embed/pando_worker.h"
+#include "plan/unlogged_metric.h"
 
 namespace pando {
 namespace {
@@ -99,9 +101,15 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
   for (size_t tensor : missing) {
     if (tensor != metric) HandOver(work, work.gradient->GiveZeros(tensor));
   }
+  const double weight = is_weighted ? sums[2] : static_cast<double>(work.samples.size());
+  const auto metric_sum = [&](size_t i) {
+    const bool is_logged = i < sums.size() && sums[i] != PANDO_NOT_LOGGED;
+    return is_logged ? static_cast<float>(sums[i]) : UnloggedSum(weight);
+  };
   std::vector<float> metrics(kMetricSlotCount);
-  constexpr std::array kSlots{kMetricLoss, kMetricCorrect, kMetricWeight};
-  for (size_t i = 0; i < sums.size(); ++i) metrics[kSlots[i]] = static_cast<float>(sums[i]);
+  metrics[kMetricLoss] = metric_sum(0);
+  metrics[kMetricCorrect] = metric_sum(1);
+  if (is_weighted) metrics[kMetricWeight] = static_cast<float>(weight);
   Result<std::vector<ShardId>> complete = work.gradient->Give(metric, metrics.data(), 1);
   if (complete.status().code() == StatusCode::kInternal)
     return Diverge(work, "the loss is not a finite number");

@@ -12,10 +12,8 @@ namespace pando {
 enum class FileUse : uint8_t { kTable, kPicture, kWeights, kIdx };
 inline constexpr size_t kFileHeadBytes = 512;
 
-// "a Parquet file, expected ...; what to do next"; empty: it is no kind that Pando knows.
+// "it is a Parquet file, expected a CSV file; what to do next"; empty: it is no kind known here.
 // `head`: the file's first bytes, up to kFileHeadBytes.
 std::string NameOtherKind(std::string_view head, FileUse use);
-// Whether the file at this path is of such a kind.
-bool IsOtherKind(const std::string& path, FileUse use);
 
 }  // namespace pando

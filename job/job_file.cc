@@ -236,10 +236,10 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
        "only an external data set may have more, or no test samples"},
       {sums.size() != job_.eval_sums.size() || sums.size() > kEvaluationSumsMax,
        "{eval.sums} names one twice, or more than 64"},
-      {is_external && IsDeclared(job_) && chooses && !sums.contains("correct"),
-       "{eval.early_stop_patience} and {snapshot.best} compare the accuracy, and {eval.sums} has "
-       "no "
-       "'correct'; let the program evaluate it"},
+      {is_external && IsDeclared(job_) && chooses && !sums.contains("correct") &&
+           !sums.contains("loss_sum"),
+       "{eval.early_stop_patience} and {snapshot.best} compare the accuracy or the loss, and "
+       "{eval.sums} has neither 'correct' nor 'loss_sum'; let the program evaluate one"},
       {is_external && job_.push_codec != PayloadCodec::kFp32,
        "{model.name} pushes floats, but {train.codec}; give fp32"},
       {is_external != (job_.dataset == kExternalName),

@@ -316,10 +316,11 @@ const std::vector<JobKey> kKeys = {
      "steps between evaluations; 0: by eval.every_epochs", kSteps},
     {At<&Job::early_stop_patience>(), "eval.early_stop_patience", "--early-stop-patience",
      "evaluations",
-     "stop after this many evaluations in a row without improvement of the accuracy; 0: never",
+     "stop after this many evaluations in a row without improvement of the accuracy, or of the "
+     "loss where a program gives no accuracy; 0: never",
      kPatience},
     {At<&Job::early_stop_min_delta>(), "eval.early_stop_min_delta", "--early-stop-min-delta", "",
-     "smallest improvement of the accuracy that counts", kBelowOne},
+     "smallest improvement that counts", kBelowOne},
     {At<&Job::eval_sums>(), "eval.sums", "", "",
      "of an external model: the sums of an evaluation, in the program's order; loss_sum and "
      "correct "
@@ -333,7 +334,7 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::snapshot_keep>(), "snapshot.keep", "", "snapshots",
      "number of newest complete snapshots to keep", kSnapshots},
     {At<&Job::snapshot_best>(), "snapshot.best", "--snapshot-best", "",
-     "also store evaluated versions, and keep the one with the best accuracy"},
+     "also store evaluated versions, and keep the one with the best accuracy, or loss"},
     {Among<&Job::snapshot_store>({"scheduler", "folder"}), "snapshot.store", "", "",
      "where servers send snapshots: to the scheduler, which keeps them in the run folder, or into "
      "that folder themselves, which all machines then share"},

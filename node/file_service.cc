@@ -22,7 +22,9 @@ namespace {
 Result<Endpoint> NextTo(const std::string& bound) {
   PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
   if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += "-files";
-  endpoint.port = endpoint.port == UINT16_MAX ? 0 : static_cast<uint16_t>(endpoint.port + 1);
+  endpoint.port = endpoint.port == UINT16_MAX || endpoint.port == 0
+                      ? 0
+                      : static_cast<uint16_t>(endpoint.port + 1);
   return endpoint;
 }
 

@@ -247,11 +247,9 @@ void TimelineOfRun::AddSteps() {
   reported_.clear();
 }
 
-void TimelineOfRun::OnEvaluation(Micros now, const EvaluationSummary& summary) {
+void TimelineOfRun::OnEvaluation(Micros now, Version version, const std::string& text) {
   if (track_ == nullptr) return;
-  Mark(Nanoseconds(now), "evaluation",
-       fmt::format("version {}: accuracy {:.2f} %", summary.version.value(),
-                   100 * summary.accuracy()));
+  Mark(Nanoseconds(now), "evaluation", fmt::format("version {}: {}", version.value(), text));
 }
 
 // Told each time that more is known of it.

@@ -113,7 +113,7 @@ class TimelineOfRun {
   TimelineOfRun(const TimelineOfRun&) = delete;
   void OnEvent(Micros now, const RunEvent& event);
   void OnStep(Micros now, Step step);
-  void OnEvaluation(Micros now, const EvaluationSummary& summary);
+  void OnEvaluation(Micros now, Version version, const std::string& text);
   void OnFault(const FaultRecord& fault);
 
  private:

@@ -223,7 +223,7 @@ class SchedulerProcess : public RunObserver {
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
   void AwaitLastFiles();
-  double ImagesPerSecond(Micros now) const;
+  double TrainingSeconds(Micros now);
 
   const SchedulerArgs& args_;
   const JobPlan& plan_;
@@ -242,8 +242,7 @@ class SchedulerProcess : public RunObserver {
   PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
   std::unique_ptr<FileService> files_;  // null: the run folder is shared
   std::unique_ptr<Scheduler> scheduler_;
-  uint64_t sample_count_ = 0;  // trained on, in this life
-  struct Gathering {           // of the processes that the run starts with
+  struct Gathering {  // of the processes that the run starts with
     Micros since{0};
     Micros note_at{0};
     bool has_timed_out = false;
@@ -288,7 +287,7 @@ void SchedulerProcess::KeepBestWeights() {
   }
   if (!*best) return;
   summary.best_weights_step = (*best)->value();
-  const Version wanted = BestFirst(summary.evaluations).front();
+  const Version wanted = BestFirst(plan_.job, summary.evaluations).front();
   if (**best == wanted) return;
   const std::string text = fmt::format(
       "the weights of version {}, the best, are not on the disk: version {} is kept as the best",
@@ -338,7 +337,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
-  if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
+  recorder_.speed().OnEnd(TrainingSeconds(SteadyNow()));
   recorder_.summary().evaluation_seconds =
       std::chrono::duration<double>(scheduler_->Times(SteadyNow()).evaluation).count();
   const Stop& stop = scheduler_->stop();
@@ -459,11 +458,9 @@ void SchedulerProcess::AwaitLastFiles() {
     files_->AwaitQuiet(shutdown_.fd());
 }
 
-double SchedulerProcess::ImagesPerSecond(Micros now) const {
-  const RunRecorder::Past& past = recorder_.past();
-  const double seconds = past.training_seconds +
-                         std::chrono::duration<double>(scheduler_->Times(now).training).count();
-  return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
+double SchedulerProcess::TrainingSeconds(Micros now) {
+  return recorder_.speed().past_seconds() +
+         std::chrono::duration<double>(scheduler_->Times(now).training).count();
 }
 
 void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
@@ -476,17 +473,17 @@ void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
 
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   timeline_.OnStep(now, metrics.step);
-  sample_count_ += plan_.steps.SampleCount(metrics.step);
   const WorkerUse& workers = scheduler_->membership().use();
   recorder_.OnDataStall(static_cast<double>(workers.data_stall_us()) * 1e-6);
   recorder_.OnExposedSync(static_cast<double>(workers.exposed_sync_us()) * 1e-6);
   const GpuUse gpus = SumGpuUse(scheduler_->membership().members());
   recorder_.OnGpuUse(gpus.memory_bytes, gpus.percent);
-  recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));
+  recorder_.OnStep(metrics, schedule_.At(metrics.step).lr,
+                   {.made = scheduler_->Times(now).made, .seconds = TrainingSeconds(now)});
 }
 
 void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {
-  timeline_.OnEvaluation(now, summary);
+  timeline_.OnEvaluation(now, summary.version, EvaluationText(plan_.job, summary));
   recorder_.OnEvaluation(summary);
 }
 
@@ -534,7 +531,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
                             ServiceNotice& service) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
-  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data));
   std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();

@@ -29,11 +29,6 @@
 namespace pando {
 namespace {
 
-double ImagesPerSecond(const SerialStep& step) {
-  if (step.training_seconds <= 0) return 0;
-  return static_cast<double>(step.sample_count) / step.training_seconds;
-}
-
 // What `pando resume` goes on from: a snapshot of the last version, and the journal that names it,
 // as a scheduler would leave them.
 Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorder& recorder) {
@@ -92,7 +87,8 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
             recorder.OnExposedSync(step.exposed_sync_seconds);
             const GpuState& gpu = gpu_monitor.Read();
             recorder.OnGpuUse(gpu.memory_used_bytes, gpu.utilisation_percent);
-            recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));
+            recorder.OnStep(step.metrics, step.scalars.lr,
+                            {VersionMadeBy(step.metrics.step), step.training_seconds});
           },
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
       .timeline = timeline.get(),
@@ -104,7 +100,7 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
                                               {.initial = *initial}, device.device());
   WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
-  recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
+  recorder.speed().OnEnd(result->last_step.training_seconds);
   recorder.summary().evaluation_seconds = result->last_step.evaluation_seconds;
   if (result->best_parameters != nullptr) {
     Status s = recorder.OnBestWeights(result->best_version, result->best_parameters->span());
@@ -143,7 +139,7 @@ Result<int> TrainAlone(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job, LogSerialEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
   const RunFolder folder = RunFolder::Open(job.run_dir);
-  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data));
   PANDO_RETURN_IF_ERROR(ChooseEngines(opened, folder, device));
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, RunRecorder::Create(opened.plan, folder));
   recorder.summary().workers = recorder.summary().servers = 0;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -236,6 +237,7 @@ Result<RunFolder> RunFolder::Reopen(const Job& job) {
 namespace {
 
 constexpr const char* kFingerprintKey = "data_fingerprint";
+constexpr const char* kTrainSamplesKey = "train_samples";
 
 std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
   return fmt::format("{} = \"{:016x}\"\n{}", kFingerprintKey, data_fingerprint,
@@ -281,11 +283,22 @@ Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const
   return Status();
 }
 
-Status RunFolder::KeepIdentity(const Job& job, uint64_t data_fingerprint) const {
-  PANDO_RETURN_IF_ERROR(CheckIdentity(job, data_fingerprint));
+Status RunFolder::KeepIdentity(const Job& job, const DataFacts& data) const {
+  PANDO_RETURN_IF_ERROR(CheckIdentity(job, data.fingerprint));
   std::error_code ignored;  // a folder that cannot be looked at shows when it is written to
   if (fs::exists(IdentityPath(), ignored)) return Status();
-  return WriteFileAtomically(IdentityPath(), IdentityFileText(job, data_fingerprint));
+  return WriteFileAtomically(IdentityPath(),
+                             fmt::format("{} = {}\n{}", kTrainSamplesKey, data.train_samples,
+                                         IdentityFileText(job, data.fingerprint)));
+}
+
+std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
+  const Result<std::string> text = ReadTextFile(folder.IdentityPath());
+  if (!text.ok()) return std::nullopt;
+  const std::map<std::string, std::string> values = ReadAssignments(*text);
+  const auto count = values.find(kTrainSamplesKey);
+  if (count == values.end() || count->second == "0") return std::nullopt;
+  return ParseNumber<uint64_t>(count->second);
 }
 
 bool RunFolder::HoldsUnfinished(const Job& job) {
@@ -389,19 +402,25 @@ constexpr std::array<MetricsColumn, 12> kMetricsColumns{{
     {"gpu_percent", &MetricsRow::gpu_percent, "{:.1f}"},
 }};
 
-std::string MetricsHeading(std::string_view evaluated_on) {
+std::string MetricsHeading(const EvaluationColumns& columns) {
   std::string heading = "step";
   for (const MetricsColumn& column : kMetricsColumns) heading.append(",").append(column.name);
-  return fmt::format("{0},{1}_accuracy,{1}_loss", heading, evaluated_on);
+  heading += fmt::format(",{0}_accuracy,{0}_loss", columns.evaluated_on);
+  for (const EvaluationColumns::Mean& mean : columns.means)
+    heading += fmt::format(",{}_{}", columns.evaluated_on, mean.name);
+  return heading;
 }
 
-// Reads numbers between commas. Returns what follows them; none if one is missing.
+// Reads numbers between commas; an empty cell is not a number. Returns what follows them; none if
+// one is missing.
 std::optional<std::string_view> ParseNumbers(std::string_view text,
                                              std::initializer_list<double*> numbers) {
   const char* at = text.data();
   const char* const last = at + text.size();
   for (double* number : numbers) {
     if (at != text.data() && (at == last || *at++ != ',')) return std::nullopt;
+    *number = NAN;
+    if (at == last || *at == ',') continue;
     const std::from_chars_result end = std::from_chars(at, last, *number);
     if (end.ec != std::errc{}) return std::nullopt;
     at = end.ptr;
@@ -417,16 +436,27 @@ std::optional<MetricsRow> ParseStepRow(std::string_view text) {
       text, {&step, &row.epoch, &row.loss, &row.accuracy, &row.lr, &row.images_per_second,
              &row.images_per_second_mean, &row.elapsed_seconds, &row.step_ms, &row.data_stall_ms,
              &row.exposed_sync_ms, &row.gpu_memory_mb, &row.gpu_percent});
-  row.step = static_cast<uint64_t>(step);
-  return rest && *rest == ",," ? std::optional(row) : std::nullopt;
+  const bool is_step = rest && rest->starts_with(",,") && !std::isnan(row.step_ms) &&
+                       rest->find_first_not_of(',') == std::string_view::npos;
+  row.step = is_step ? static_cast<uint64_t>(step) : 0;
+  return is_step ? std::optional(row) : std::nullopt;
 }
 
-bool IsMetricsRow(std::string_view text) {
-  const auto comma_count = std::ranges::count(text, ',');
-  return comma_count == static_cast<ptrdiff_t>(kMetricsColumns.size()) + 2;
+std::string Cell(double value, const char* format = "{:.9g}") {
+  return std::isnan(value) ? "," : "," + fmt::format(fmt::runtime(format), value);
 }
 
 }  // namespace
+
+EvaluationColumns EvaluationColumns::For(const Job& job) {
+  EvaluationColumns columns{.evaluated_on = job.evaluated_on()};
+  const std::vector<std::string> names = MeanNames(job);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (job.eval_sums[i] != "loss_sum" && job.eval_sums[i] != "correct")
+      columns.means.push_back({names[i], i});
+  }
+  return columns;
+}
 
 std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
   constexpr std::streamoff kTailBytes = 16 << 10;  // 100 rows and more: evaluations are among them
@@ -442,40 +472,45 @@ std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
   return newest;
 }
 
-Result<MetricsFile> MetricsFile::Create(const RunFolder& folder, std::string_view evaluated_on) {
+Result<MetricsFile> MetricsFile::Create(const RunFolder& folder, const EvaluationColumns& columns) {
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
-  MetricsFile metrics(std::move(file));
-  PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading(evaluated_on) + "\n"));
+  MetricsFile metrics(std::move(file), columns.means.size());
+  PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading(columns) + "\n"));
   return metrics;
 }
 
 Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last,
-                                        std::string_view evaluated_on) {
+                                        const EvaluationColumns& columns) {
   const std::string path = folder.MetricsPath();
+  const std::string heading = MetricsHeading(columns);
   std::ifstream before(path);
   std::string line;
-  std::string step_line;
+  std::getline(before, line);
+  const bool has_means = line != MetricsHeading({.evaluated_on = columns.evaluated_on});
+  const auto comma_count = std::ranges::count(has_means ? heading : line, ',');
+  const auto is_row = [&](std::string_view text) {
+    return std::ranges::count(text, ',') == comma_count;
+  };
   *last = {};
   while (std::getline(before, line) && !before.eof()) {  // a line without its end is torn
-    if (line.ends_with(",,")) {
-      step_line = line;
-    } else if (IsMetricsRow(line)) {
+    if (const std::optional<MetricsRow> row = ParseStepRow(line)) {
+      last->row = row;
+    } else if (is_row(line)) {
       last->evaluated_step = ParseNumber<uint64_t>(line.substr(0, line.find(','))).value_or(0);
     }
   }
-  last->row = ParseStepRow(step_line);
   std::string row;
-  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, IsMetricsRow, &row));
-  MetricsFile metrics(std::move(file));
-  if (row.empty()) (void)metrics.rows_.Append(MetricsHeading(evaluated_on) + "\n");  // or held
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, is_row, &row));
+  MetricsFile metrics(std::move(file), has_means ? columns.means.size() : 0);
+  if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // or held
   return metrics;
 }
 
 Status MetricsFile::Append(const MetricsRow& row) {
   std::string text = fmt::format("{}", row.step);
   for (const MetricsColumn& column : kMetricsColumns)
-    text += "," + fmt::format(fmt::runtime(column.format), row.*column.value);
-  return rows_.Append(text + ",,\n");
+    text += Cell(row.*column.value, column.format);
+  return rows_.Append(text + std::string(2 + mean_count_, ',') + "\n");
 }
 
 Status MetricsFile::Append(const EvaluationRow& row) {
@@ -486,7 +521,9 @@ Status MetricsFile::Append(const EvaluationRow& row) {
     if (column.value == &MetricsRow::elapsed_seconds)
       text += fmt::format("{:.3f}", row.elapsed_seconds);
   }
-  return rows_.Append(text + fmt::format(",{:.9g},{:.9g}\n", row.test_accuracy, row.test_loss));
+  text += Cell(row.test_accuracy) + Cell(row.test_loss);
+  for (size_t i = 0; i < mean_count_; ++i) text += Cell(i < row.means.size() ? row.means[i] : NAN);
+  return rows_.Append(text + "\n");
 }
 
 // ---- events.jsonl -------------------------------------------------------------------------------

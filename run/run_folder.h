@@ -93,7 +93,7 @@ class RunFolder {
   // the key that differs. The data may have moved. A run of an earlier release has no such file.
   Status CheckIdentity(const Job& job, uint64_t data_fingerprint) const;
   // The same, and the first caller writes it down.
-  Status KeepIdentity(const Job& job, uint64_t data_fingerprint) const;
+  Status KeepIdentity(const Job& job, const DataFacts& data) const;
   Status WriteEndpoint(const std::string& endpoint) const;
   // kNotFound where no scheduler ever listened for this run.
   Result<std::string> ReadEndpoint() const;
@@ -104,6 +104,9 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
 };
+
+// The number of training samples, as KeepIdentity wrote it; none in a folder of an earlier release.
+std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder);
 
 // RunLock: one scheduler at a time keeps a run folder (P25). The lock goes with its process,
 // however that ends. Held by the scheduler process; asked for before a folder is emptied.
@@ -128,7 +131,7 @@ class RunLock {
 struct MetricsRow {
   uint64_t step = 0;  // steps completed, this one included
   double epoch = 0;   // passes over the data, with their fraction
-  double loss = 0;
+  double loss = 0;    // not a number: not logged, as accuracy; the cell is empty then
   double accuracy = 0;
   double lr = 0;
   double images_per_second = 0;  // of the window
@@ -141,13 +144,27 @@ struct MetricsRow {
   double gpu_percent = 0;      // of time, with a kernel at work: mean of the workers' GPUs
 };
 
-// A row that has only these columns.
+// The columns of results in metrics.csv, and their curves: test_accuracy, test_loss, or
+// validation_accuracy and so on, and the means of a program's further sums.
+struct EvaluationColumns {
+  struct Mean {
+    std::string name;
+    size_t index = 0;  // in Job::eval_sums
+  };
+  static EvaluationColumns For(const Job& job);
+
+  std::string evaluated_on = "test";  // Job::evaluated_on()
+  std::vector<Mean> means = {};
+};
+
+// A row that has only these columns. A value that is not a number leaves its cell empty.
 struct EvaluationRow {
   uint64_t step = 0;
   double epoch = 0;
   double elapsed_seconds = 0;
   double test_accuracy = 0;
   double test_loss = 0;
+  std::vector<double> means = {};  // as EvaluationColumns::means
 };
 
 // The newest step's row of metrics.csv; none where the folder has none. Reads the file's end alone.
@@ -179,23 +196,23 @@ class PatientRows {
 // What a full disk does not take is held and tried again with every row (PatientRows).
 class MetricsFile {
  public:
-  // With its heading. `evaluated_on`: Job::evaluated_on().
-  static Result<MetricsFile> Create(const RunFolder& folder,
-                                    std::string_view evaluated_on = "test");
+  // With its heading.
+  static Result<MetricsFile> Create(const RunFolder& folder, const EvaluationColumns& columns = {});
   struct Last {
     std::optional<MetricsRow> row;  // of a step
     uint64_t evaluated_step = 0;    // of the last evaluation's row; 0: there is none
   };
   // Goes on after the last whole row.
   static Result<MetricsFile> Reopen(const RunFolder& folder, Last* last,
-                                    std::string_view evaluated_on = "test");
+                                    const EvaluationColumns& columns = {});
   Status Append(const MetricsRow& row);
   Status Append(const EvaluationRow& row);
   PatientRows& rows() { return rows_; }
 
  private:
-  explicit MetricsFile(RowFile file) : rows_(std::move(file)) {}
+  MetricsFile(RowFile file, size_t mean_count) : rows_(std::move(file)), mean_count_(mean_count) {}
   PatientRows rows_;
+  size_t mean_count_;  // columns of EvaluationColumns::means; 0 in a file of an earlier release
 };
 
 // EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "plan/external_model.h"
 #include "run/run_weights.h"
 
 namespace pando {
@@ -77,23 +79,8 @@ std::chrono::seconds TimeLeft(const ProgressState& first, const ProgressState& s
 
 constexpr const char* kRollbackEvent = "rollback";
 
-// "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
-std::string AccuracyText(const EvaluationSummary& evaluation) {
-  std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
-  if (evaluation.classes.size() > 5)
-    text += fmt::format(" (top 5: {:.2f} %)", 100 * evaluation.top5_accuracy());
-  return text;
-}
-
-// The means of an external model's sums by name: "loss 0.0712, correct 0.9750".
-std::string SumsText(const std::vector<std::string>& names, const EvaluationSummary& evaluation) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), evaluation.sums.size()); ++i) {
-    const std::string name = names[i].substr(0, names[i].rfind("_sum"));
-    text += fmt::format("{}{} {:.4f}", i == 0 ? "" : ", ", name,
-                        evaluation.sums[i] / static_cast<double>(evaluation.sample_count));
-  }
-  return text;
+std::optional<double> KnownOrNone(double value) {
+  return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
 double EpochAfter(uint64_t step_count, const StepPlan& steps) {
@@ -110,8 +97,10 @@ void TellLostMessages(RunRecorder& recorder) {
 std::string ProgressText(const ProgressState& state, std::chrono::seconds left, bool has_epoch) {
   std::string text = fmt::format("step {}/{}", state.step, state.step_count);
   if (has_epoch) text += fmt::format(" · epoch {:.2f}", state.epoch);
-  text += fmt::format(" · loss {:.4f} · accuracy {:.1f} % · {} images/s", state.loss,
-                      100 * state.accuracy, Grouped(state.images_per_second));
+  if (!std::isnan(state.loss)) text += fmt::format(" · loss {:.4f}", state.loss);
+  if (!std::isnan(state.accuracy))
+    text += fmt::format(" · accuracy {:.1f} %", 100 * state.accuracy);
+  text += fmt::format(" · {} images/s", Grouped(state.images_per_second));
   if (state.exposed_sync_ms > 0)
     text += fmt::format(" · exposed sync {:.1f} ms", state.exposed_sync_ms);
   if (state.step < state.step_count && left.count() > 0) {
@@ -186,12 +175,14 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, Files files)
       metrics_(std::move(files.metrics)),
       events_(std::move(files.events)),
       curves_(std::move(files.curves)),
-      summary_(MakeSummary(plan)) {
+      summary_(MakeSummary(plan)),
+      speed_(plan.steps) {
   summary_.run_dir = folder_.path();
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder, plan.job.evaluated_on()));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
+                         MetricsFile::Create(folder, EvaluationColumns::For(plan.job)));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
   PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
   return RunRecorder(plan, std::move(folder),
@@ -202,7 +193,7 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
   MetricsFile::Last last;
   PANDO_ASSIGN_OR_RETURN(MetricsFile metrics,
-                         MetricsFile::Reopen(folder, &last, plan.job.evaluated_on()));
+                         MetricsFile::Reopen(folder, &last, EvaluationColumns::For(plan.job)));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
   PANDO_ASSIGN_OR_RETURN(TensorBoardFile curves, TensorBoardFile::Create(folder, plan.job));
   RunRecorder recorder(plan, std::move(folder),
@@ -216,15 +207,13 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   const std::optional<MetricsRow>& last_row = last.row;
   if (last_row) {
     next_row_ = Step(last_row->step);
-    summary_.steps = window_start_.steps = next_row_.value();
+    summary_.steps = next_row_.value();
     first_step_ = next_row_;
     summary_.epochs = last_row->epoch;
-    summary_.train_loss = last_row->loss;
+    summary_.train_loss = KnownOrNone(last_row->loss);
     summary_.images_per_second = last_row->images_per_second_mean;
     summary_.wall_seconds = last_row->elapsed_seconds;  // until it concludes
-    past_ = PastBefore(*last_row);
-    window_start_.samples = static_cast<double>(past_.sample_count);
-    window_start_.training_seconds = past_.training_seconds;
+    speed_.TakeOver(*last_row, std::max(0.0, ElapsedSeconds() - last_row->elapsed_seconds));
   }
   for (const EvaluationSummary& evaluation : state.evaluations) {
     AddEvaluation(evaluation, &summary_);
@@ -242,18 +231,6 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   weights_status_ = weights.status();
 }
 
-// Training went on after the last row, and without a scheduler, as long as the run's clock did.
-RunRecorder::Past RunRecorder::PastBefore(const MetricsRow& last_row) const {
-  Past past;
-  for (Step step; step < next_row_; step = NextStep(step))
-    past.sample_count += plan_->steps.SampleCount(step);
-  if (last_row.images_per_second_mean > 0)
-    past.training_seconds =
-        static_cast<double>(past.sample_count) / last_row.images_per_second_mean;
-  past.training_seconds += std::max(0.0, ElapsedSeconds() - last_row.elapsed_seconds);
-  return past;
-}
-
 double RunRecorder::ElapsedSeconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
@@ -266,38 +243,33 @@ void RunRecorder::Heed(const Status& rows) {
                 : "the rows that were held are written");
 }
 
-void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
+void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingReach& reach) {
   TellLostMessages(*this);
   const uint64_t done = metrics.step.value() + 1;
   const double epoch = EpochAfter(done, plan_->steps);
   next_row_ = Step(done);
-  sample_count_ += plan_->steps.SampleCount(metrics.step);
+  speed_.OnStep({std::max(reach.made, VersionMadeBy(metrics.step)), reach.seconds},
+                summary_.data_stall_seconds, summary_.exposed_sync_seconds);
   summary_.steps = done;
   summary_.epochs = epoch;
-  summary_.train_loss = metrics.loss;
+  summary_.train_loss = KnownOrNone(metrics.loss);
   progress_.Update({.step = done,
                     .step_count = plan_->steps.step_count(),
                     .epoch = epoch,
                     .loss = metrics.loss,
                     .accuracy = metrics.accuracy,
-                    .images_per_second = images_per_second,
+                    .images_per_second = speed_.images_per_second(),
                     .exposed_sync_ms = 1000 * summary_.exposed_sync_seconds /
                                        static_cast<double>(done - first_step_.value())},
                    std::chrono::steady_clock::now());
-  const auto samples = static_cast<double>(past_.sample_count + sample_count_);
-  MoveWindow({.steps = done,
-              .samples = samples,
-              .training_seconds = images_per_second > 0 ? samples / images_per_second : 0,
-              .data_seconds = summary_.data_stall_seconds,
-              .sync_seconds = summary_.exposed_sync_seconds});
   if (done % plan_->job.log_every_steps != 0 && done != plan_->steps.step_count()) return;
-  MetricsRow row = window_;
+  MetricsRow row = speed_.window();
   row.step = done;
   row.epoch = epoch;
   row.loss = metrics.loss;
   row.accuracy = metrics.accuracy;
   row.lr = lr;
-  row.images_per_second_mean = images_per_second;
+  row.images_per_second_mean = speed_.images_per_second();
   row.elapsed_seconds = ElapsedSeconds();
   row.gpu_memory_mb = gpu_memory_mb_;
   row.gpu_percent = gpu_percent_;
@@ -305,57 +277,44 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
   curves_.Append(row);
 }
 
-// Steps are reported in batches, and waits with the heartbeats: a window is longer than both.
-void RunRecorder::MoveWindow(const Totals& now) {
-  constexpr double kWindowSeconds = 1;
-  const Totals& start = window_start_;
-  const double seconds = now.training_seconds - start.training_seconds;
-  const bool is_whole = seconds >= kWindowSeconds;
-  if (seconds <= 0 || now.steps <= start.steps || (has_whole_window_ && !is_whole)) return;
-  const double ms_per_step = 1000 / static_cast<double>(now.steps - start.steps);
-  window_ = {.images_per_second = (now.samples - start.samples) / seconds,
-             .step_ms = ms_per_step * seconds,
-             .data_stall_ms = ms_per_step * (now.data_seconds - start.data_seconds),
-             .exposed_sync_ms = ms_per_step * (now.sync_seconds - start.sync_seconds)};
-  if (!is_whole) return;
-  has_whole_window_ = true;
-  window_start_ = now;
-}
-
 // Of the time that the computing threads had for training.
 double RunRecorder::DataStallShare() const {
-  if (summary_.images_per_second <= 0) return 0;
-  const double seconds = static_cast<double>(sample_count_) / summary_.images_per_second;
-  const uint64_t threads = uint64_t{std::max(1u, summary_.workers)} * summary_.threads;
+  const double seconds = speed_.own_seconds();
+  const uint64_t own_threads = IsExternal(plan_->job) ? 1 : summary_.threads;
+  const uint64_t threads = uint64_t{std::max(1u, summary_.workers)} * own_threads;
   return seconds <= 0 ? 0 : summary_.data_stall_seconds / (seconds * static_cast<double>(threads));
 }
 
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
-  summary_.test_sums = SumsText(plan_->job.eval_sums, evaluation);
-  progress_.Note(
-      fmt::format("step {}: {}", evaluation.version.value(),
-                  !summary_.test_sums.empty()
-                      ? summary_.test_sums
-                      : fmt::format("{0} accuracy {1}, {0} loss {2:.4f}", summary_.evaluated_on,
-                                    AccuracyText(evaluation), *summary_.test_loss)));
-  Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
-                                     {"accuracy", *summary_.test_accuracy},
-                                     {"top5_accuracy", *summary_.test_top5_accuracy},
-                                     {"loss", *summary_.test_loss}}));
+  const std::string text = EvaluationText(plan_->job, evaluation);
+  if (IsExternal(plan_->job)) summary_.test_sums = text;
+  progress_.Note(fmt::format("step {}: {}", evaluation.version.value(), text));
+  const EvaluatedValues& evaluated = summary_.evaluated;
+  nlohmann::json details{{"step", evaluation.version.value()},
+                         {"accuracy", evaluated.Accuracy(evaluation)},
+                         {"top5_accuracy", evaluated.Top5Accuracy(evaluation)},
+                         {"loss", evaluated.Loss(evaluation)}};
+  if (IsExternal(plan_->job)) details["text"] = text;
+  Heed(events_.Append("evaluation", details));
   AppendEvaluation(evaluation);
 }
 
 void RunRecorder::AppendEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   const uint64_t step = evaluation.version.value();
-  const EvaluationRow row{
-      .step = step,
-      .epoch = EpochAfter(step, plan_->steps),
-      .elapsed_seconds = ElapsedSeconds(),
-      .test_accuracy = evaluation.accuracy(),
-      .test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count)};
+  EvaluationRow row{.step = step,
+                    .epoch = EpochAfter(step, plan_->steps),
+                    .elapsed_seconds = ElapsedSeconds(),
+                    .test_accuracy = summary_.evaluated.Accuracy(evaluation),
+                    .test_loss = summary_.evaluated.Loss(evaluation)};
+  for (const EvaluationColumns::Mean& mean : EvaluationColumns::For(plan_->job).means) {
+    const bool is_known = mean.index < evaluation.sums.size();
+    row.means.push_back(is_known ? evaluation.sums[mean.index] /
+                                       static_cast<double>(evaluation.sample_count)
+                                 : NAN);
+  }
   Heed(metrics_.Append(row));
   curves_.Append(row);
 }
@@ -369,9 +328,9 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   }
   Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
-  progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, recovered after {:.0f} ms",
-                             fault.target, fault.action, fault.step.value(), fault.detected_by,
-                             fault.recovered_ms - fault.detected_ms));
+  progress_.Note(fmt::format(
+      "{}: {} at step {}, noticed by {}, {}", fault.target, fault.action, fault.step.value(),
+      fault.detected_by, RecoveryText(fault.injected_ms, fault.detected_ms, fault.recovered_ms)));
 }
 
 void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {
@@ -434,6 +393,7 @@ int RunRecorder::Conclude(const char* status, const Status& failure) {
   Heed(events_.Append(summary_.status, {{"text", summary_.failure}}));
   curves_.End(summary_.status == kStatusCompleted);
   summary_.missing_rows = MissingRows();
+  if (speed_.has_trained()) summary_.images_per_second = speed_.images_per_second();
   summary_.data_stall_share = DataStallShare();
   if (Status s = folder_.WriteSummary(summary_); !s.ok()) {
     spdlog::error("{}", s.message());

@@ -16,6 +16,7 @@
 #include "run/run_folder.h"
 #include "run/summary.h"
 #include "run/tensorboard_file.h"
+#include "run/training_speed.h"
 #include "scheduler/journal.h"
 
 namespace pando {
@@ -23,8 +24,8 @@ namespace pando {
 struct ProgressState {
   uint64_t step = 0;  // completed
   uint64_t step_count = 0;
-  double epoch = 0;  // completed, with its fraction
-  double loss = 0;
+  double epoch = 0;     // completed, with its fraction
+  double loss = 0;      // not a number: not logged, as accuracy
   double accuracy = 0;  // of the training batches, 0 to 1
   double images_per_second = 0;
   double exposed_sync_ms = 0;  // of a step: what computing waits for parameters; 0: it does not
@@ -84,15 +85,10 @@ class RunRecorder {
   std::chrono::steady_clock::time_point start() const { return events_.start(); }
   // The first step whose row is not recorded yet.
   Step next_row() const { return next_row_; }
-  // Of earlier lives: what had been trained, and for how long, when this one began.
-  struct Past {
-    uint64_t sample_count = 0;
-    double training_seconds = 0;
-  };
-  const Past& past() const { return past_; }
+  TrainingSpeed& speed() { return speed_; }
 
-  // Once per step, ascending. `images_per_second`: the mean over the whole run so far.
-  void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
+  // Once per step, ascending.
+  void OnStep(const StepMetrics& metrics, double lr, const TrainingReach& reach);
   // How long computing threads have waited for samples in this life, all together. Before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
   // How long a worker's thread has waited for parameters in this life, on average. Before OnStep.
@@ -118,7 +114,7 @@ class RunRecorder {
   // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
   // since a resumption begins there.
   void SyncRows() { Heed(metrics_.rows().Sync()); }
-  // For what only the caller knows (workers, images_per_second), and DropEvaluations.
+  // For what only the caller knows (workers, run_id), and DropEvaluations.
   Summary& summary() { return summary_; }
 
   // Writes the summary and returns the exit code. `failure`: why the run failed, if it did.
@@ -134,18 +130,9 @@ class RunRecorder {
   void TakeOver(const SchedulerState& state, const MetricsFile::Last& last);
   void AppendEvaluation(const EvaluationSummary& evaluation);
   void EndWith(Version version);
-  Past PastBefore(const MetricsRow& last_row) const;
   void Heed(const Status& rows);
   uint64_t MissingRows();
   double ElapsedSeconds() const;
-  struct Totals {  // so far
-    uint64_t steps = 0;
-    double samples = 0;
-    double training_seconds = 0;
-    double data_seconds = 0;
-    double sync_seconds = 0;
-  };
-  void MoveWindow(const Totals& now);
   double DataStallShare() const;
 
   const JobPlan* plan_;
@@ -155,17 +142,13 @@ class RunRecorder {
   TensorBoardFile curves_;
   ProgressLine progress_;
   Summary summary_;
-  Status weights_status_;      // of an earlier life's final weights
-  bool has_held_ = false;      // rows
-  uint64_t sample_count_ = 0;  // trained on in this life
-  Totals window_start_;
-  bool has_whole_window_ = false;
-  MetricsRow window_;  // what rows say of the window
-  Step first_step_;    // of this life
+  Status weights_status_;  // of an earlier life's final weights
+  bool has_held_ = false;  // rows
+  TrainingSpeed speed_;
+  Step first_step_;  // of this life
   double gpu_memory_mb_ = 0;
   double gpu_percent_ = 0;
   Step next_row_;
-  Past past_;
 };
 
 }  // namespace pando

@@ -186,7 +186,7 @@ Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const J
                                                 std::span<const EvaluationSummary> evaluations,
                                                 Version final_version) {
   Status failure;
-  for (const Version version : BestFirst(evaluations)) {
+  for (const Version version : BestFirst(plan.job, evaluations)) {
     Result<RunWeights> weights = ReadFinalOrSnapshot(folder, plan, version.value(), final_version);
     if (weights.ok()) {
       const FloatBuffer& flat = weights->flat;

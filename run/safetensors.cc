@@ -267,7 +267,8 @@ Status SafetensorsFile::ReadHeader(Types types) {
   PANDO_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
   constexpr uint32_t kZip = 0x04034b50;  // "PK": what torch.save writes
-  if (static_cast<uint32_t>(header_bytes) == kZip) {
+  const bool is_pickle = header_bytes > bytes_max && (header_bytes & 0xff) == 0x80;  // of old ones
+  if (static_cast<uint32_t>(header_bytes) == kZip || is_pickle) {
     return Bad(path_,
                "a file of torch.save, expected safetensors; in Python: "
                "safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")");

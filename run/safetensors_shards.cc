@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,32 +18,18 @@ namespace fs = std::filesystem;
 constexpr uint64_t kIndexBytesMax = 64 << 20;
 constexpr std::string_view kEnding = ".safetensors";
 
-// "model" of "model-00001-of-00003.safetensors"; empty: it is no shard, or the only one.
-std::string StemOfShard(std::string_view name) {
-  constexpr std::string_view kNumbers = "-00001-of-00003";
-  if (!name.ends_with(kEnding) || name.size() <= kEnding.size() + kNumbers.size()) return "";
-  name.remove_suffix(kEnding.size());
-  const std::string_view numbers = name.substr(name.size() - kNumbers.size());
-  for (size_t i = 0; i < kNumbers.size(); ++i) {
-    const bool is_digit = numbers[i] >= '0' && numbers[i] <= '9';
-    const bool should_be = kNumbers[i] >= '0' && kNumbers[i] <= '9';
-    if (is_digit != should_be || (!is_digit && numbers[i] != kNumbers[i])) return "";
-  }
-  if (numbers.ends_with("-00001")) return "";
-  return std::string(name.substr(0, name.size() - kNumbers.size()));
-}
-
 }  // namespace
 
 std::string FindWeightsFile(const std::string& path) {
   std::error_code ignored;
-  if (const std::string stem = StemOfShard(fs::path(path).filename().string()); !stem.empty())
-    return (fs::path(path).parent_path() / (stem + kShardIndexEnding)).string();
-  if (!fs::is_directory(path, ignored)) return path;
-  for (const std::string& name :
-       {std::string("model") + kShardIndexEnding, std::string("model").append(kEnding)}) {
-    const fs::path file = fs::path(path) / name;
-    if (fs::is_regular_file(file, ignored)) return file.string();
+  const size_t of = path.rfind("-of-");  // model-00001-of-00003.safetensors
+  std::vector<std::string> candidates;
+  if (of != path.npos && path.ends_with(kEnding))
+    candidates.push_back(path.substr(0, path.rfind('-', of - 1)) + kShardIndexEnding);
+  else if (fs::is_directory(path, ignored))
+    candidates = {path + "/model" + kShardIndexEnding, path + "/model.safetensors"};
+  for (const std::string& file : candidates) {
+    if (fs::is_regular_file(file, ignored)) return file;
   }
   return path;
 }

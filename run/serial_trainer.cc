@@ -286,7 +286,6 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   SerialStep& last = result_.last_step;
   last.metrics = metrics;
   last.scalars = servers_->schedule().At(metrics.step);
-  last.sample_count += plan_.steps.SampleCount(metrics.step);
   last.training_seconds += seconds;
   last.data_stall_seconds = static_cast<double>(trainer_.data_stall_us()) * 1e-6;
   last.exposed_sync_seconds = static_cast<double>(trainer_.exposed_sync_us()) * 1e-6;
@@ -326,7 +325,8 @@ Status SerialTrainer::Evaluate(Version version) {
   if (callbacks_.on_evaluation) callbacks_.on_evaluation(summary);
   result_.last_evaluation = summary;
   summary.DropDetails();
-  if (plan_.job.snapshot_best && BestFirst(evaluations_).front() == version) KeepBest(version);
+  if (plan_.job.snapshot_best && BestFirst(plan_.job, evaluations_).front() == version)
+    KeepBest(version);
   last_ = std::min(last_, StopVersion(plan_.job, evaluations_).value_or(last_));
   return {};
 }

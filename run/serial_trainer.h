@@ -24,7 +24,6 @@ namespace pando {
 struct SerialStep {
   StepMetrics metrics;
   StepScalars scalars;              // that made the step's update
-  uint64_t sample_count = 0;        // trained on so far, repeats included
   double training_seconds = 0;      // so far, without start-up and evaluation
   double evaluation_seconds = 0;    // so far; no steps are made meanwhile
   double data_stall_seconds = 0;    // of all computing threads so far: waits for samples

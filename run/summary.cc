@@ -65,14 +65,29 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
 static void from_json(const Json& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
   json.at("samples").get_to(evaluation.sample_count);
-  json.at("correct").get_to(evaluation.correct_count);
-  json.at("top5_correct").get_to(evaluation.top5_count);
+  if (!json.at("correct").is_null()) json.at("correct").get_to(evaluation.correct_count);
+  if (!json.at("top5_correct").is_null()) json.at("top5_correct").get_to(evaluation.top5_count);
   // A sum that is not finite has no place in JSON: dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
   for (const Json& sum : json.value("sums", Json::array()))
     evaluation.sums.push_back(sum.is_null() ? std::numeric_limits<double>::quiet_NaN()
                                             : sum.get<double>());
+}
+
+// What a program's model has not evaluated.
+static void DropMissing(const EvaluatedValues& evaluated, Json* evaluation) {
+  if (!evaluated.has_accuracy) (*evaluation)["correct"] = nullptr;
+  if (!evaluated.has_classes) (*evaluation)["top5_correct"] = nullptr;
+  if (!evaluated.has_loss) (*evaluation)["loss_sum"] = nullptr;
+}
+
+static EvaluatedValues FindValues(const Json& evaluation) {
+  EvaluatedValues values;
+  values.has_accuracy = !evaluation.at("correct").is_null();
+  values.has_classes = !evaluation.at("top5_correct").is_null();
+  values.has_loss = values.has_accuracy || !evaluation.at("loss_sum").is_null();
+  return values;
 }
 
 static void to_json(Json& json, const ClassScore& score) {
@@ -87,20 +102,21 @@ static void from_json(const Json& json, ClassScore& score) {
 
 namespace {
 
-// One walk over all fields serves both directions; `field(name, member)` reads or writes one.
+// One walk over all fields serves both directions; `field(name, member)` reads or writes one. `on`:
+// what the names of results begin with.
 template <class S, class Field>
-void ForEachField(S& s, Field field) {
+void ForEachField(S& s, const std::string& on, Field field) {
   field("status", s.status);
   field("failure", s.failure);
   field("weights_hash", s.weights_hash);
   field("evaluated_on", s.evaluated_on);
-  field("test_accuracy", s.test_accuracy);
-  field("test_top5_accuracy", s.test_top5_accuracy);
-  field("best_test_accuracy", s.best_test_accuracy);
+  field(on + "_accuracy", s.test_accuracy);
+  field(on + "_top5_accuracy", s.test_top5_accuracy);
+  field("best_" + on + "_accuracy", s.best_test_accuracy);
   field("best_step", s.best_step);
   field("best_weights_step", s.best_weights_step);
-  field("test_loss", s.test_loss);
-  field("test_sums", s.test_sums);
+  field(on + "_loss", s.test_loss);
+  field(on + "_sums", s.test_sums);
   field("train_loss", s.train_loss);
   field("images_per_second", s.images_per_second);
   field("evaluation_seconds", s.evaluation_seconds);
@@ -149,11 +165,11 @@ void ForEachField(S& s, Field field) {
 struct FieldWriter {
   nlohmann::ordered_json& json;
   template <class T>
-  void operator()(const char* name, const T& value) const {
+  void operator()(const std::string& name, const T& value) const {
     json[name] = value;
   }
   template <class T>
-  void operator()(const char* name, const std::optional<T>& value) const {
+  void operator()(const std::string& name, const std::optional<T>& value) const {
     json[name] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   }
 };
@@ -163,11 +179,11 @@ struct FieldWriter {
 struct FieldReader {
   const nlohmann::ordered_json& json;
   template <class T>
-  void operator()(const char* name, T& value) const {
+  void operator()(const std::string& name, T& value) const {
     if (json.contains(name) && !json.at(name).is_null()) json.at(name).get_to(value);
   }
   template <class T>
-  void operator()(const char* name, std::optional<T>& value) const {
+  void operator()(const std::string& name, std::optional<T>& value) const {
     if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<T>();
   }
 };
@@ -193,6 +209,7 @@ Summary MakeSummary(const Job& job) {
       job.push_codec == PayloadCodec::kOneBit || job.push_codec == PayloadCodec::kTopK;
   summary.is_reproducible = !job.allow_nondeterministic && !has_feedback;
   summary.evaluated_on = job.evaluated_on();
+  summary.evaluated = EvaluatedValues(job);
   summary.dataset = job.dataset;
   summary.model = job.model;
   summary.job_hash = HexText(Hash64(JobIdentityText(job)));
@@ -225,11 +242,15 @@ std::vector<std::vector<uint64_t>> ConfusionRows(const EvaluationSummary& evalua
 }
 
 void SetResults(const EvaluationSummary& last, Summary* summary) {
+  const EvaluatedValues& evaluated = summary->evaluated;
+  if (evaluated.has_loss) summary->test_loss = evaluated.Loss(last);
+  if (evaluated.has_classes) {
+    summary->test_top5_accuracy = last.top5_accuracy();
+    summary->classes = last.classes;
+    summary->confusion_matrix = ConfusionRows(last);
+  }
+  if (!evaluated.has_accuracy) return;
   summary->test_accuracy = last.accuracy();
-  summary->test_top5_accuracy = last.top5_accuracy();
-  summary->test_loss = last.loss_sum / static_cast<double>(last.sample_count);
-  summary->classes = last.classes;
-  summary->confusion_matrix = ConfusionRows(last);
   const auto best =
       std::ranges::max_element(summary->evaluations, {}, &EvaluationSummary::accuracy);
   summary->best_test_accuracy = best->accuracy();
@@ -264,13 +285,24 @@ void DropEvaluations(Version last_good, Summary* summary) {
 
 // ---- the file -----------------------------------------------------------------------------------
 
+std::string RecoveryText(double injected_ms, double detected_ms, double recovered_ms) {
+  if (injected_ms >= 0) return fmt::format("recovered after {:.0f} ms", recovered_ms - injected_ms);
+  return fmt::format("recovered {:.0f} ms after its detection", recovered_ms - detected_ms);
+}
+
 std::string FaultJson(const FaultRecord& fault) {
   return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string ToJson(const Summary& summary) {
   nlohmann::ordered_json json;
-  ForEachField(summary, FieldWriter{json});
+  ForEachField(summary, summary.evaluated_on, FieldWriter{json});
+  for (Json& evaluation : json["evaluations"]) DropMissing(summary.evaluated, &evaluation);
+  if (summary.evaluated_on != "test") {  // so that readers of several runs find the fields
+    for (const char* name :
+         {"test_accuracy", "test_top5_accuracy", "best_test_accuracy", "test_loss"})
+      json[name] = nullptr;
+  }
   // A loss that is not finite has no place in JSON: dump() writes null.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -280,7 +312,11 @@ Result<Summary> SummaryFromJson(const std::string& text, const std::string& file
   try {
     const auto json = nlohmann::ordered_json::parse(text);
     (void)json.at("status");
-    ForEachField(summary, FieldReader{json});
+    // Earlier releases named validation results test_accuracy and so on, too.
+    const bool is_validation = json.contains("validation_accuracy");
+    ForEachField(summary, is_validation ? "validation" : "test", FieldReader{json});
+    for (const auto& evaluation : json.value("evaluations", nlohmann::ordered_json::array()))
+      summary.evaluated = FindValues(evaluation);
   } catch (const nlohmann::json::exception& error) {
     return Corrupt(fmt::format("{}: not a run's summary: {}", file_name, error.what()));
   }

@@ -18,13 +18,15 @@ inline constexpr const char* kStatusInterrupted = "interrupted";
 
 struct Summary {
   std::string status = kStatusFailed;
-  std::string failure;                  // why, for people; empty unless failed
-  std::string weights_hash;             // WeightsHash; empty where the run did not end
-  std::string evaluated_on = "test";    // the samples of evaluations, or "validation"
-  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
+  std::string failure;                // why, for people; empty unless failed
+  std::string weights_hash;           // WeightsHash; empty where the run did not end
+  std::string evaluated_on = "test";  // the samples of evaluations, or "validation", which is then
+                                      // the name of the fields that begin with test here
+  EvaluatedValues evaluated;          // no field
+  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where it is not measured
   std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;
-  std::optional<uint64_t> best_step;          // of the first version that had it
+  std::optional<uint64_t> best_step;          // of the first version that had that accuracy
   std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
   std::optional<double> test_loss;            // mean over the test set
   std::string test_sums;             // of an external model, instead: "loss 0.0712, correct 0.9750"
@@ -86,6 +88,9 @@ void DropEvaluations(Version last_good, Summary* summary);
 // Whether the run failed in a way that comes again if it is resumed.
 bool HasDiverged(const Summary& summary);
 
+// "recovered after 1028 ms", from the fault; where its time is not known, "recovered 32 ms after
+// its detection". Times in ms as FaultRecord's.  REQUIRES: both are known but `injected_ms`.
+std::string RecoveryText(double injected_ms, double detected_ms, double recovered_ms);
 std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
 std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);

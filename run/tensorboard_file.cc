@@ -134,7 +134,7 @@ Result<TensorBoardFile> TensorBoardFile::Create(const RunFolder& folder, const J
 }
 
 TensorBoardFile::TensorBoardFile(RowFile file, const Job& job)
-    : rows_(std::move(file)), evaluated_on_(job.evaluated_on()) {
+    : rows_(std::move(file)), columns_(EvaluationColumns::For(job)) {
   WriteEvent(0, Bytes(3, "brain.Event:2"));
   WriteEvent(0, Bytes(5, Bytes(1, SessionStart(job))));
 }
@@ -166,8 +166,11 @@ void TensorBoardFile::Write(const MetricsRow& row) {
 }
 
 void TensorBoardFile::Append(const EvaluationRow& row) {
-  Write(row.step, {{evaluated_on_ + "/accuracy", row.test_accuracy},
-                   {evaluated_on_ + "/loss", row.test_loss}});
+  const std::string& on = columns_.evaluated_on;
+  Scalars scalars{{on + "/accuracy", row.test_accuracy}, {on + "/loss", row.test_loss}};
+  for (size_t i = 0; i < std::min(row.means.size(), columns_.means.size()); ++i)
+    scalars.emplace_back(on + "/" + columns_.means[i].name, row.means[i]);
+  Write(row.step, scalars);
 }
 
 void TensorBoardFile::End(bool has_completed) {
@@ -178,7 +181,9 @@ void TensorBoardFile::End(bool has_completed) {
 
 void TensorBoardFile::Write(uint64_t step, const Scalars& scalars) {
   std::string summary;
-  for (const auto& [tag, value] : scalars) summary += Bytes(1, Bytes(1, tag) + Float(2, value));
+  for (const auto& [tag, value] : scalars) {
+    if (!std::isnan(value)) summary += Bytes(1, Bytes(1, tag) + Float(2, value));
+  }
   WriteEvent(step, Bytes(5, summary));
 }
 

@@ -41,7 +41,7 @@ class TensorBoardFile {
   void WriteEvent(uint64_t step, const std::string& body);
 
   PatientRows rows_;
-  std::string evaluated_on_;
+  EvaluationColumns columns_;
   double written_at_ = -1;           // elapsed_seconds of the last row
   std::optional<MetricsRow> later_;  // left out
 };

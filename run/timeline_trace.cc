@@ -420,4 +420,31 @@ Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const s
   return summary;
 }
 
+Result<std::vector<TimelineSum>> SumTimeline(const std::vector<std::string>& sources) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindFiles(sources));
+  std::map<std::tuple<std::string, std::string, std::string>, TimelineSum> sums;
+  for (const std::string& path : paths) {
+    PANDO_ASSIGN_OR_RETURN(const TimelineFile file, ReadTimelineFile(path));
+    const std::string role = file.process.substr(0, file.process.find(' '));
+    for (const TimelineTrackRecords& track : file.tracks) {
+      for (const TimelineRecord& record : track.records) {
+        if (record.kind != TimelineKind::kSpan) continue;
+        const TimelineName& name = file.names[record.name];
+        TimelineSum& sum = sums[{role, name.category, name.text}];
+        sum.seconds += 1e-9 * static_cast<double>(record.duration_ns);
+        ++sum.span_count;
+      }
+    }
+  }
+  std::vector<TimelineSum> list;
+  for (auto& [key, sum] : sums) {
+    std::tie(sum.role, sum.category, sum.name) = key;
+    list.push_back(std::move(sum));
+  }
+  std::ranges::stable_sort(list, {}, [](const TimelineSum& sum) {
+    return std::tuple(RoleRank(sum.role), sum.role, -sum.seconds);
+  });
+  return list;
+}
+
 }  // namespace pando

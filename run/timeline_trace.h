@@ -42,4 +42,15 @@ struct TraceSummary {
 // written whole or not at all.  kNotFound without any timeline; kCorrupt as ReadTimelineFile.
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path);
 
+// What all processes of a role did together: spans of threads, added by name.
+struct TimelineSum {
+  std::string role;      // "worker"
+  std::string category;  // "wait"
+  std::string name;      // "conv1 forward", "wait for parameters"
+  double seconds = 0;
+  uint64_t span_count = 0;
+};
+// By role, each in descending order of seconds.
+Result<std::vector<TimelineSum>> SumTimeline(const std::vector<std::string>& sources);
+
 }  // namespace pando

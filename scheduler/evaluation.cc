@@ -1,29 +1,89 @@
 #include "scheduler/evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
 
 #include "common/check.h"
+#include "plan/external_model.h"
 
 namespace pando {
+namespace {
+
+// "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
+std::string AccuracyText(const EvaluationSummary& evaluation) {
+  std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
+  if (evaluation.classes.size() > 5)
+    text += fmt::format(" (top 5: {:.2f} %)", 100 * evaluation.top5_accuracy());
+  return text;
+}
+
+}  // namespace
+
+EvaluatedValues::EvaluatedValues(const Job& job)
+    : has_accuracy(!IsExternal(job) || std::ranges::count(job.eval_sums, "correct") > 0),
+      has_loss(!IsExternal(job) || std::ranges::count(job.eval_sums, "loss_sum") > 0),
+      has_classes(!IsExternal(job)) {}
+
+double EvaluatedValues::Score(const EvaluationSummary& evaluation) const {
+  const double score = has_accuracy ? evaluation.accuracy() : -Loss(evaluation);
+  return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+}
+
+std::vector<std::string> MeanNames(const Job& job) {
+  std::vector<std::string> names;
+  for (const std::string& sum : job.eval_sums) {
+    std::string name = sum.substr(0, sum.size() - (sum.ends_with("_sum") ? 4 : 0));
+    const bool is_reserved = name.empty() || name == "accuracy" || (name == "loss" && name == sum);
+    const bool is_other = name != sum && std::ranges::count(job.eval_sums, name) > 0;
+    if (is_reserved || is_other) name = sum + "_mean";
+    std::ranges::replace_if(
+        name, [](char c) { return c >= 0 && c != '_' && std::isalnum(c) == 0; }, '_');
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::string EvaluationText(const Job& job, const EvaluationSummary& evaluation) {
+  if (!IsExternal(job)) {
+    return fmt::format("{0} accuracy {1}, {0} loss {2:.4f}", job.evaluated_on(),
+                       AccuracyText(evaluation), EvaluatedValues().Loss(evaluation));
+  }
+  const std::vector<std::string> names = MeanNames(job);
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), evaluation.sums.size()); ++i) {
+    text += fmt::format("{}{} {:.4f}", i == 0 ? "" : ", ", names[i],
+                        evaluation.sums[i] / static_cast<double>(evaluation.sample_count));
+  }
+  return text;
+}
 
 std::optional<Version> StopVersion(const Job& job, std::span<const EvaluationSummary> evaluations) {
   if (job.early_stop_patience == 0) return std::nullopt;
+  const EvaluatedValues values(job);
   std::optional<double> best;
   uint32_t without_gain = 0;
   for (const EvaluationSummary& evaluation : evaluations) {
     if (evaluation.sample_count == 0) return std::nullopt;  // there is no test set
-    const bool is_better = !best || evaluation.accuracy() - job.early_stop_min_delta > *best;
+    const double score = values.Score(evaluation);
+    const bool is_better = !best || score - job.early_stop_min_delta > *best;
     without_gain = is_better ? 0 : without_gain + 1;
-    if (is_better) best = evaluation.accuracy();
+    if (is_better) best = score;
     if (without_gain == job.early_stop_patience) return evaluation.version;
   }
   return std::nullopt;
 }
 
-std::vector<Version> BestFirst(std::span<const EvaluationSummary> evaluations) {
+std::vector<Version> BestFirst(const Job& job, std::span<const EvaluationSummary> evaluations) {
+  const EvaluatedValues values(job);
   std::vector<const EvaluationSummary*> ranked;
   for (const EvaluationSummary& evaluation : evaluations) ranked.push_back(&evaluation);
-  std::ranges::stable_sort(ranked, std::ranges::greater(), &EvaluationSummary::correct_count);
+  std::ranges::stable_sort(
+      ranked, std::ranges::greater(),
+      [&](const EvaluationSummary* evaluation) { return values.Score(*evaluation); });
   std::vector<Version> versions;
   for (const EvaluationSummary* evaluation : ranked) versions.push_back(evaluation->version);
   return versions;

@@ -2,9 +2,11 @@
 // scheduler core and the serial trainer. Threads: none.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,12 +50,40 @@ struct EvaluationSummary {
   }
 };
 
+// Which values the evaluations of a job have: those of a program's model are what its eval.sums
+// name.
+struct EvaluatedValues {
+  EvaluatedValues() = default;  // all
+  explicit EvaluatedValues(const Job& job);
+  // Not a number where there is none.
+  double Accuracy(const EvaluationSummary& e) const { return has_accuracy ? e.accuracy() : NAN; }
+  double Top5Accuracy(const EvaluationSummary& e) const {
+    return has_classes ? e.top5_accuracy() : NAN;
+  }
+  double Loss(const EvaluationSummary& e) const {  // mean of a sample
+    return has_loss ? e.loss_sum / static_cast<double>(e.sample_count) : NAN;
+  }
+  // Of two versions the better one has the higher score: by the accuracy, else by the loss.
+  double Score(const EvaluationSummary& evaluation) const;
+
+  bool has_accuracy = true;
+  bool has_loss = true;
+  bool has_classes = true;  // and the top-5 accuracy
+};
+
+// The names of the means of a program's sums, in the order of eval.sums: "loss" of loss_sum. All
+// differ, and fit into a row of metrics.csv.
+std::vector<std::string> MeanNames(const Job& job);
+
+// "test accuracy 98.50 %, test loss 0.0512", or a program's means: "loss 0.0712, correct 0.9750".
+std::string EvaluationText(const Job& job, const EvaluationSummary& evaluation);
+
 // P32. The version that the run ends with: the first after job.early_stop_patience evaluations in a
-// row that did not improve the accuracy of those before by more than job.early_stop_min_delta. None
+// row that did not improve the score of those before by more than job.early_stop_min_delta. None
 // if the run continues. `evaluations`: all of the run so far, ascending.
 std::optional<Version> StopVersion(const Job& job, std::span<const EvaluationSummary> evaluations);
-// Evaluated versions, those of the best accuracy first, the earliest first of equal ones.
-std::vector<Version> BestFirst(std::span<const EvaluationSummary> evaluations);
+// Evaluated versions, those of the best score first, the earliest first of equal ones.
+std::vector<Version> BestFirst(const Job& job, std::span<const EvaluationSummary> evaluations);
 
 // Whether the result's counts are of `class_count` classes and add up to its samples.
 bool IsSound(const EvaluationResult& result, uint32_t class_count);

@@ -79,9 +79,10 @@ void EvaluationRounds::TellDecision(Micros now) {
   if (last != run_.plan.steps.final_version()) {
     return run_.outbox.TellNotable(
         now, "early-stop", "",
-        "the run ends with version {}: {} evaluations in a row have not improved the best {} "
-        "accuracy by more than {:g}",
+        "the run ends with version {}: {} evaluations in a row have not improved the best {} {} "
+        "by more than {:g}",
         last.value(), run_.plan.job.early_stop_patience, run_.plan.job.evaluated_on(),
+        EvaluatedValues(run_.plan.job).has_accuracy ? "accuracy" : "loss",
         run_.plan.job.early_stop_min_delta);
   }
   const Step next = StepReading(history.evaluated());

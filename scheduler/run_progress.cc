@@ -148,7 +148,11 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
   }
   // An earlier life of the scheduler knows the rows below the first, or they are lost with a
   // server.
-  if (!progress.rows.empty()) next_row_ = std::max(next_row_, progress.rows.front().step);
+  if (!progress.rows.empty()) {
+    next_row_ = std::max(next_row_, progress.rows.front().step);
+    made_ = std::min(run_.plan.steps.final_version(),
+                     std::max(progress.committed, VersionMadeBy(progress.rows.back().step)));
+  }
   for (const StepMetrics& row : progress.rows) {
     if (row.step != next_row_ || row.step.value() >= run_.plan.steps.step_count()) continue;
     run_.observer.OnStepMetrics(now, row);

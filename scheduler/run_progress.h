@@ -72,9 +72,10 @@ template <>
 inline constexpr auto kEnumNames<SchedulerPhase> =
     std::to_array({"gathering", "training", "collecting weights", "stopping", "finished"});
 
-struct RunTimes {
+struct RunTimes {        // and how far the run is
   Micros training{0};    // RunPhase::TrainingTime
   Micros evaluation{0};  // of all evaluations that are done, beside steps or not
+  Version made;          // RunProgress::made
 };
 
 class RunPhase {
@@ -203,6 +204,8 @@ class RunProgress {
   Micros UsualStep() const { return pace_.UsualStep(); }
   // Metric rows below it are with the observer.
   Step next_row() const { return next_row_; }
+  // The newest version that the lane of the last metric rows has committed: rows come in parts.
+  Version made() const { return made_; }
 
  private:
   bool LearnCommitted(Micros now);
@@ -212,6 +215,7 @@ class RunProgress {
   std::set<PeerId> primary_lanes_;            // of the view
   std::map<PeerId, Version> lane_committed_;  // of the lanes that have reported under the view
   Version committed_;
+  Version made_;
   StepPace pace_;
   Step next_row_;
   Step step_at_start_;  // about where the scheduler's last life ended

@@ -87,7 +87,7 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
   Version final_version() const { return run_.history.final_version(); }
   RunTimes Times(Micros now) const {
-    return {run_.phase.TrainingTime(now), run_.phase.evaluation_time()};
+    return {run_.phase.TrainingTime(now), run_.phase.evaluation_time(), run_.progress.made()};
   }
   // Whether a GPU worker measures engines, which may take minutes (P39).
   bool IsMeasuring() const { return engines_.IsMeasuring(); }

@@ -247,17 +247,19 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     }
     const SnapshotManifest manifest = ledger_.Complete(*ripe);
     const EvaluationHistory& history = run_.history;
-    ledger_.Prune(history.NextDue(),
-                  run_.plan.job.snapshot_best ? BestFirst(history.all()) : std::vector<Version>());
+    ledger_.Prune(history.NextDue(), run_.plan.job.snapshot_best
+                                         ? BestFirst(run_.plan.job, history.all())
+                                         : std::vector<Version>());
     if (!run_.outbox.Commit()) return;
     run_.observer.OnSnapshot(now, manifest);
     const uint32_t failed = std::exchange(failed_count_, 0);
-    const std::string text = fmt::format("version {} is stored, in generation {}", ripe->value(),
-                                         run_.view().generation);
+    const std::string text = fmt::format("the snapshot of version {} is stored (generation {})",
+                                         ripe->value(), run_.view().generation);
     if (failed == 0) {
       run_.outbox.Tell(now, "snapshot", "", "{}", text);
     } else {
-      run_.outbox.TellNotable(now, "snapshot", "", "{}, after {} that could not be", text, failed);
+      run_.outbox.TellNotable(now, "snapshot", "", "{}; {} before it could not be stored", text,
+                              failed);
     }
   }
 }

@@ -313,7 +313,7 @@ std::optional<Stall> StallWatch::FindBusyWorker(Micros now) const {
                      "it reads its data set: a slow disk or network");
   }
   if (heartbeat.activity == Activity::kEvaluating)
-    return ForMember(*busy, "an evaluation", since, "no step is made beside it");
+    return ForMember(*busy, "an evaluation", since, "the workers make no steps until it is done");
   const char* why =
       IsExternal(run_.plan.job) ? "its script computes, or does something else" : "it computes";
   return ForMember(*busy, fmt::format("gradients of step {}", heartbeat.step.value()), since, why);

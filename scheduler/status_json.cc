@@ -91,6 +91,8 @@ void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& me
   entry["micro_batches"] =
       std::ranges::count(run.view().owners, member.peer.node, &MicroBatchOwner::worker);
   entry["micro_batch_us"] = owners.micro_batch_us(member.peer.node);
+  if (heartbeat.activity == Activity::kComputing && heartbeat.samples_wait_ms > 0)
+    entry["activity"] = "waiting for samples";
   entry["data_stall_us"] = heartbeat.data_stall_us;
   entry["exposed_sync_us"] = heartbeat.exposed_sync_us;
   if (heartbeat.gpu_memory_bytes == 0) return;
@@ -178,10 +180,12 @@ void AddResults(const RunFacts& run, const VerificationState& verification,
   const std::vector<EvaluationSummary>& evaluations = run.history.all();
   if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
     const EvaluationSummary& newest = evaluations.back();
+    const EvaluatedValues values(run.plan.job);
     status["evaluation"] = {{"version", newest.version.value()},
                             {"evaluated_on", run.plan.job.evaluated_on()},
-                            {"accuracy", newest.accuracy()},
-                            {"top5_accuracy", newest.top5_accuracy()}};
+                            {"accuracy", values.Accuracy(newest)},
+                            {"top5_accuracy", values.Top5Accuracy(newest)},
+                            {"text", EvaluationText(run.plan.job, newest)}};
   }
   status["snapshots"] = Json::array();
   for (const SnapshotManifest& manifest : snapshots) {

@@ -1,5 +1,7 @@
 #include "server/reporting.h"
 
+#include "plan/unlogged_metric.h"
+
 namespace pando {
 namespace {
 
@@ -74,7 +76,7 @@ void ProgressReport::NoteMetrics(const Shard& shard) {
   const Step step(record.version.value() - 1);
   if (step < known_row_) return;
   const float* metrics = record.parameters->data() + plan_.metric_offset();
-  rows_.push_back({step, metrics[kMetricLoss], metrics[kMetricCorrect]});
+  rows_.push_back({step, LoggedMean(metrics[kMetricLoss]), LoggedMean(metrics[kMetricCorrect])});
 }
 
 // Progress counts for its view only.

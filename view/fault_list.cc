@@ -88,7 +88,8 @@ std::optional<double> FaultList::Add(const Json& told) {
   }
   if (!kept.facts.detected_ms || !kept.facts.recovered_ms) return std::nullopt;
   if (std::exchange(kept.is_recovery_told, true)) return std::nullopt;
-  return std::max(0.0, *kept.facts.recovered_ms - *kept.facts.detected_ms);
+  return std::max(
+      0.0, *kept.facts.recovered_ms - kept.facts.injected_ms.value_or(*kept.facts.detected_ms));
 }
 
 FaultList::Entry& FaultList::AddEntry() {

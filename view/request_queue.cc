@@ -1,11 +1,18 @@
 #include "view/request_queue.h"
 
+#include <system_error>
 #include <utility>
+
+#include "common/out_of_memory.h"
 
 namespace pando {
 
 RequestQueue::RequestQueue() {
-  for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error&) {
+    EndOutOfMemory(0, "another thread");
+  }
 }
 
 void RequestQueue::enqueue(std::function<void()> task) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,23 +13,38 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kCells = kStepCells + 2;  // and those of an evaluation: accuracy and loss
+constexpr size_t kCellsMax = kCells + 64;  // and the means of a program's sums
 
-// Empty cells are NaN. Returns nothing if the text is no row.
-std::optional<std::array<double, kCells>> ParseCells(std::string_view text) {
-  std::array<double, kCells> cells;
-  for (size_t i = 0; i < kCells; ++i) {
+std::vector<std::string_view> Split(std::string_view text) {
+  std::vector<std::string_view> cells;
+  while (cells.size() <= kCellsMax) {
     const size_t end = std::min(text.find(','), text.size());
-    const std::string_view cell = text.substr(0, end);
-    cells[i] = NAN;
-    if (!cell.empty()) {
-      const auto parsed = std::from_chars(cell.data(), cell.data() + cell.size(), cells[i]);
-      if (parsed.ec != std::errc{} || parsed.ptr != cell.data() + cell.size()) return std::nullopt;
-    }
-    const bool is_last = i + 1 == kCells;
-    if (is_last != (end == text.size())) return std::nullopt;
-    text.remove_prefix(std::min(end + 1, text.size()));
+    cells.push_back(text.substr(0, end));
+    if (end == text.size()) break;
+    text.remove_prefix(end + 1);
   }
   return cells;
+}
+
+// Empty cells are NaN. Returns nothing if the text is no row.
+std::optional<std::vector<double>> ParseCells(const std::vector<std::string_view>& texts) {
+  if (texts.size() < kCells || texts.size() > kCellsMax) return std::nullopt;
+  std::vector<double> cells;
+  for (const std::string_view text : texts) {
+    double& cell = cells.emplace_back(NAN);
+    if (text.empty()) continue;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), cell);
+    if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  }
+  return cells;
+}
+
+// The heading names the samples before each result: "test_loss".
+std::vector<std::string> MeanNames(const std::vector<std::string_view>& heading) {
+  std::vector<std::string> names;
+  for (const std::string_view name : std::span(heading).subspan(kCells))
+    names.emplace_back(name.substr(name.find('_') + 1));
+  return names;
 }
 
 // JSON has no NaN and no infinity: a loss that is none becomes null.
@@ -72,22 +88,25 @@ void TellRows(const Thinned<Row>& rows, const char* key, uint64_t* mark, Json* u
 }  // namespace
 
 CsvRow ParseCsvRow(std::string_view text) {
-  const auto cells = ParseCells(text);
+  const std::vector<std::string_view> texts = Split(text);
+  if (texts.size() >= kCells && texts.size() <= kCellsMax && texts[0] == kStepColumns[0])
+    return {.step = {}, .evaluation = {}, .means = MeanNames(texts)};
+  const auto cells = ParseCells(texts);
   if (!cells || std::isnan((*cells)[kCellStep])) return {};
-  const double accuracy = (*cells)[kStepCells], loss = (*cells)[kStepCells + 1];
   if (!std::isnan((*cells)[kCellStepMs])) {
     StepRow row;
     std::copy_n(cells->begin(), row.size(), row.begin());
-    return {.step = row, .evaluation = {}};
+    return {.step = row, .evaluation = {}, .means = {}};
   }
-  return {.step = {},
-          .evaluation = EvaluatedRow{(*cells)[kCellStep], (*cells)[kCellEpoch],
-                                     (*cells)[kCellElapsed], accuracy, loss}};
+  EvaluatedRow row{(*cells)[kCellStep], (*cells)[kCellEpoch], (*cells)[kCellElapsed]};
+  row.insert(row.end(), cells->begin() + kStepCells, cells->end());
+  return {.step = {}, .evaluation = row, .means = {}};
 }
 
 void RunHistory::Add(const CsvRow& row) {
   if (row.step) rows_.Add(*row.step);
   if (row.evaluation) evaluations_.Add(*row.evaluation);
+  if (row.means) means_ = *row.means;
 }
 
 void RunHistory::AddEvent(Json event) {
@@ -99,6 +118,7 @@ void RunHistory::AddEvent(Json event) {
 void RunHistory::Tell(Mark* mark, Json* update) const {
   TellRows(rows_, "rows", &mark->rows, update);
   TellRows(evaluations_, "evaluations", &mark->evaluations, update);
+  if (update->contains("evaluations")) (*update)["means"] = means_;
   if (event_count_ > mark->events) {
     const uint64_t unread = std::min<uint64_t>(event_count_ - mark->events, events_.size());
     (*update)["events"] =

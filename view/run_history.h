@@ -8,7 +8,9 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "view/thinned.h"
 
@@ -48,14 +50,14 @@ inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
 inline constexpr std::array kPageCells{kCellStep, kCellEpoch, kCellLoss,    kCellAccuracy,
                                        kCellLr,   kCellSpeed, kCellElapsed, kCellStepMs};
 using StepRow = std::array<double, kStepCells>;
-// step, epoch, elapsed_seconds, accuracy, loss
-using EvaluatedRow = std::array<double, 5>;
+// step, epoch, elapsed_seconds, accuracy, loss, and the means of a program's further sums
+using EvaluatedRow = std::vector<double>;
 
 struct CsvRow {
-  std::optional<StepRow> step;  // one of the two
+  std::optional<StepRow> step;  // one of the three, or none for what is no row
   std::optional<EvaluatedRow> evaluation;
+  std::optional<std::vector<std::string>> means;  // the heading: the names of the means above
 };
-// Neither for the heading, and for what is no row.
 CsvRow ParseCsvRow(std::string_view text);
 
 // Threads: none.
@@ -76,12 +78,13 @@ class RunHistory {
     uint64_t events = 0;
   };
   // Adds "rows", "evaluations" and "events" behind the mark to `update`, where there are any, and
-  // moves the mark.
+  // moves the mark. With evaluations come the names of their "means".
   void Tell(Mark* mark, nlohmann::json* update) const;
 
  private:
   Thinned<StepRow> rows_{kRowsMax};
   Thinned<EvaluatedRow> evaluations_{kEvaluationsMax};
+  std::vector<std::string> means_;
   std::deque<nlohmann::json> events_;
   uint64_t event_count_ = 0;  // with those that were dropped
 };

@@ -16,7 +16,7 @@ const Histogram::BucketBoundaries kStepBuckets{0.001, 0.0025, 0.005, 0.01, 0.025
                                                0.25,  0.5,    1,     2.5,  5,     10,   30};
 const Histogram::BucketBoundaries kRecoveryBuckets{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 constexpr double kMs = 1e-3;
-// The most steps of one row in the histogram: rows are run.log_every steps apart.
+// The most steps of one row that are looked at: rows are run.log_every steps apart.
 constexpr double kStepsOfRowMax = 10'000;
 
 prometheus::Counter& MakeCounter(prometheus::Registry& registry, const char* name, const char* help,
@@ -35,6 +35,15 @@ Histogram& MakeHistogram(prometheus::Registry& registry, const char* name, const
                                                                                    buckets);
 }
 
+// Those of an epoch's last steps may be fewer.
+double CountSamples(const StepPlan& plan, double first, double steps) {
+  const double counted = std::min(steps, kStepsOfRowMax);
+  uint64_t samples = 0;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(counted); ++i)
+    samples += plan.SampleCount(Step(static_cast<uint64_t>(first) + i));
+  return static_cast<double>(samples) * (steps / counted);
+}
+
 }  // namespace
 
 RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
@@ -48,14 +57,12 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       faults_(MakeCounter(r, "pando_faults_total", "Faults that were noticed.", run)),
       rollbacks_(MakeCounter(r, "pando_rollbacks_total", "Returns to a snapshot.", run)),
       recovery_seconds_(MakeHistogram(r, "pando_recovery_seconds",
-                                      "From the detection of a fault to the next step.", run,
+                                      "From a fault, or from its detection, to the next step.", run,
                                       kRecoveryBuckets)),
       exposed_ratio_(MakeGauge(r, "pando_exposed_sync_ratio",
                                "Share of a step that a computing thread waits for parameters.",
                                {{"run", run}})),
-      loss_(MakeGauge(r, "pando_train_loss", "Mean loss of the newest step.", {{"run", run}})),
-      accuracy_(MakeGauge(r, "pando_evaluation_accuracy", "Of the last evaluation, 0 to 1.",
-                          {{"run", run}})),
+      learning_{.registry = r, .run = run},
       versions_behind_(MakeGauge(r, "pando_shard_versions_behind",
                                  "Versions that the slowest server is behind the run's step.",
                                  {{"run", run}})),
@@ -80,25 +87,36 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       .Set(1);
 }
 
-void RunMetrics::OnRow(const CsvRow& row, uint64_t global_batch) {
-  if (row.evaluation && std::isfinite(row.evaluation->at(3))) accuracy_.Set(row.evaluation->at(3));
+void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
+  if (row.evaluation) {
+    Show("pando_evaluation_accuracy", "Of the last evaluation, 0 to 1.", row.evaluation->at(3),
+         &learning_.accuracy);
+  }
   if (!row.step) return;
   const StepRow& cells = *row.step;
   const double steps = cells[kCellStep] - last_step_;
   const double seconds = cells[kCellElapsed] - last_elapsed_;
-  const bool is_first = last_step_ == 0;  // its time has the start in it
+  const double first = last_step_;
+  const bool is_first = first == 0;  // its time has the start in it
   last_step_ = std::max(last_step_, cells[kCellStep]);
   last_elapsed_ = cells[kCellElapsed];
-  loss_.Set(cells[kCellLoss]);
+  Show("pando_train_loss", "Mean loss of the newest step.", cells[kCellLoss], &learning_.loss);
   if (cells[kCellStepMs] > 0)
     exposed_ratio_.Set(std::min(1.0, cells[kCellExposedSyncMs] / cells[kCellStepMs]));
   if (steps <= 0) return;
   steps_.Increment(steps);
-  samples_.Increment(steps * static_cast<double>(global_batch));
+  samples_.Increment(CountSamples(plan, first, steps));
   stall_seconds_.Increment(std::max(0.0, cells[kCellDataStallMs]) * kMs * steps);
   if (is_first || seconds < 0) return;
   for (double i = 0; i < std::min(steps, kStepsOfRowMax); ++i)
     step_seconds_.Observe(seconds / steps);
+}
+
+void RunMetrics::Show(const char* name, const char* help, double value, prometheus::Gauge** gauge) {
+  if (std::isnan(value)) return;
+  if (*gauge == nullptr)
+    *gauge = &MakeGauge(learning_.registry, name, help, {{"run", learning_.run}});
+  (*gauge)->Set(value);
 }
 
 void RunMetrics::OnEvent(const nlohmann::json& event) {

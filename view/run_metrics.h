@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "plan/step_plan.h"
 #include "view/run_history.h"
 #include "view/wire_metrics.h"
 
@@ -25,7 +26,8 @@ class RunMetrics {
   // `run`: the value of the label "run" of each. The registry outlives this.
   RunMetrics(prometheus::Registry& registry, const std::string& run);
 
-  void OnRow(const CsvRow& row, uint64_t global_batch);
+  // `plan`: how many samples a step has.
+  void OnRow(const CsvRow& row, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
   // How many faults were noticed. A count that was too high may fall; the counter waits then.
   void OnFaults(uint64_t noticed_count);
@@ -42,6 +44,8 @@ class RunMetrics {
   static constexpr std::array<const char*, 5> kStates{"starting", "ready", "draining", "leaving",
                                                       "suspect"};
 
+  void Show(const char* name, const char* help, double value, prometheus::Gauge** gauge);
+
   prometheus::Counter& steps_;
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& samples_;
@@ -50,8 +54,14 @@ class RunMetrics {
   prometheus::Counter& rollbacks_;
   prometheus::Histogram& recovery_seconds_;
   prometheus::Gauge& exposed_ratio_;
-  prometheus::Gauge& loss_;
-  prometheus::Gauge& accuracy_;
+  struct Learning {
+    prometheus::Registry& registry;
+    std::string run;
+    // Null until there is a value: a program may give none.
+    prometheus::Gauge* loss = nullptr;
+    prometheus::Gauge* accuracy = nullptr;
+  };
+  Learning learning_;
   prometheus::Gauge& versions_behind_;
   struct Answer {  // of the scheduler
     prometheus::Gauge& waiting;

@@ -11,6 +11,7 @@
 
 #include "common/system.h"
 #include "job/job_file.h"
+#include "plan/job_plan.h"
 #include "view/json_members.h"
 #include "view/run_status.h"
 
@@ -23,7 +24,8 @@ using Json = nlohmann::json;
 constexpr std::chrono::seconds kSilenceMax{2};  // then the page says that nothing answers
 constexpr std::chrono::seconds kOrderMax{60};
 constexpr std::chrono::seconds kFirstWordsMax{10};
-constexpr size_t kFileBytesMax = 16 << 20;  // of a summary, of a job
+constexpr uint64_t kUnknownSamples = uint64_t{1} << 40;  // then each step has the global batch
+constexpr size_t kFileBytesMax = 16 << 20;               // of a summary, of a job
 
 std::string ReadText(const std::string& path) {
   std::error_code error;
@@ -58,6 +60,7 @@ RunWatch::RunWatch(RunSource source, RunMetrics metrics)
       rows_(folder_.MetricsPath()),
       events_(folder_.EventsPath()),
       job_(folder_.JobPath()),
+      identity_(folder_.IdentityPath()),
       summary_(folder_.SummaryPath()),
       logs_(LogsFolder(folder_)),
       metrics_(std::move(metrics)) {}
@@ -162,7 +165,8 @@ void RunWatch::Run() {
 
 void RunWatch::ReadFiles() {
   if (source_.run_dir.empty()) return;
-  if (job_.HasChanged()) ReadJob();
+  const bool has_new_identity = identity_.HasChanged();  // it has the number of samples
+  if (job_.HasChanged() || has_new_identity) ReadJob();
   const auto restart = [&] {
     shown_.history = {};
     shown_.faults = {};
@@ -175,7 +179,7 @@ void RunWatch::ReadFiles() {
       ++shown_.changes;
       const CsvRow row = ParseCsvRow(text);
       shown_.history.Add(row);
-      metrics_.OnRow(row, global_batch_);
+      metrics_.OnRow(row, steps_);
     });
     events_.Read([] {},
                  [&](std::string_view text) {
@@ -192,7 +196,9 @@ void RunWatch::ReadJob() {
   const std::lock_guard lock(mutex_);
   shown_.job["job"] = text;
   if (!job.ok()) return;
-  global_batch_ = job->global_batch;
+  steps_ = JobPlan(*job, {.train_samples = ReadTrainSamples(folder_).value_or(kUnknownSamples)},
+                   TensorLayout({MetricTensorSpec()}))
+               .steps;
   shown_.job["model"] = job->model;
   shown_.job["dataset"] = job->dataset;
   shown_.job["evaluated_on"] = job->evaluated_on();

@@ -106,11 +106,11 @@ class RunWatch {
   StopFlag stop_;
   // The thread's own:
   RowTail rows_, events_;
-  FileWatch job_, summary_, logs_;
+  FileWatch job_, identity_, summary_, logs_;
   RunMetrics metrics_;
   std::string endpoint_;
   std::optional<StatusLine> line_;  // none: there is no endpoint yet, or no key
-  uint64_t global_batch_ = 0;
+  StepPlan steps_{{}};
 
   mutable std::mutex mutex_;
   Shown shown_;  // guarded by mutex_

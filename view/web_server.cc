@@ -95,6 +95,7 @@ class WebServer::Impl {
   };
 
   void SetLimits();
+  void Get(const std::string& path, const httplib::Server::Handler& handler);
   void AddPages();
   void AddCommand(const char* path, CommandKind kind);
   // Whether a request shows the token. Else it is answered.
@@ -103,12 +104,14 @@ class WebServer::Impl {
   void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
   void OnLog(const httplib::Request& request, httplib::Response& response);
   void OnStream(httplib::Response& response);
-  std::string NextEvents(Reader* reader);
+  // False: the reader has gone.
+  bool WriteEvents(Reader* reader, httplib::DataSink& sink);
   void WaitForNext();
 
   std::vector<std::unique_ptr<RunWatch>>& runs_;
   const prometheus::Registry& registry_;
   std::string token_;
+  std::string base_path_;
   std::string cookie_;  // its name has the port: a host's cookies are of all its ports
   BoundedServer server_;
   std::atomic<int> streams_ = 0;
@@ -138,6 +141,7 @@ WebServer::Impl::~Impl() {
 
 Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
   token_ = options.token;
+  base_path_ = options.base_path;
   SetLimits();
   AddPages();
   AddCommand("/api/drain", CommandKind::kDrain);
@@ -153,7 +157,7 @@ Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
   }
   cookie_ = fmt::format("pando-{}", port);
   thread_ = std::thread([this] { server_.listen_after_bind(); });
-  return fmt::format("http://{}:{}/?token={}", Bracketed(options.host), port, token_);
+  return fmt::format("http://{}:{}{}/?token={}", Bracketed(options.host), port, base_path_, token_);
 }
 
 void WebServer::Impl::SetLimits() {
@@ -202,11 +206,13 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
   const std::string in_query = request.get_param_value("token");
   const std::string in_header = request.get_header_value("Authorization");
   if (AreEqualSecrets(in_query, token_)) {
-    if (request.path != "/" || request.method != "GET") return true;
+    const bool is_page =
+        request.path == "/" || request.path == base_path_ || request.path == base_path_ + "/";
+    if (!is_page || request.method != "GET") return true;
     // "Lax": a link from another site shows the page. Its POST requests come without the cookie.
-    response.set_header("Set-Cookie",
-                        fmt::format("{}={}; HttpOnly; SameSite=Lax; Path=/", cookie_, token_));
-    response.set_redirect("/", 303);  // the token leaves the address
+    response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Lax; Path={}", cookie_,
+                                                  token_, base_path_.empty() ? "/" : base_path_));
+    response.set_redirect(base_path_ + "/", 303);  // the token leaves the address
     return false;
   }
   if (AreEqualSecrets(in_header, "Bearer " + token_)) return true;
@@ -217,22 +223,31 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
   return false;
 }
 
+void WebServer::Impl::Get(const std::string& path, const httplib::Server::Handler& handler) {
+  server_.Get(path, handler);
+  if (!base_path_.empty()) server_.Get(base_path_ + path, handler);
+}
+
 void WebServer::Impl::AddPages() {
   for (const PageFile& file : PageFiles()) {
-    server_.Get(std::string(file.path),
-                [&file](const httplib::Request&, httplib::Response& response) {
-                  response.set_content(file.text.data(), file.text.size(), std::string(file.type));
-                });
+    Get(std::string(file.path), [&file](const httplib::Request&, httplib::Response& response) {
+      response.set_content(file.text.data(), file.text.size(), std::string(file.type));
+    });
   }
-  server_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+  if (!base_path_.empty()) {
+    server_.Get(base_path_, [this](const httplib::Request&, httplib::Response& response) {
+      response.set_redirect(base_path_ + "/", 303);  // the page's links are relative
+    });
+  }
+  Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
     const prometheus::TextSerializer serializer;
     response.set_content(serializer.Serialize(registry_.Collect()), "text/plain; version=0.0.4");
   });
-  server_.Get("/api/log", [this](const httplib::Request& request, httplib::Response& response) {
+  Get("/api/log", [this](const httplib::Request& request, httplib::Response& response) {
     OnLog(request, response);
   });
-  server_.Get("/api/stream",
-              [this](const httplib::Request&, httplib::Response& response) { OnStream(response); });
+  Get("/api/stream",
+      [this](const httplib::Request&, httplib::Response& response) { OnStream(response); });
 }
 
 RunWatch* WebServer::Impl::FindRun(const std::string& number) {
@@ -249,9 +264,11 @@ void WebServer::Impl::OnLog(const httplib::Request& request, httplib::Response& 
 }
 
 void WebServer::Impl::AddCommand(const char* path, CommandKind kind) {
-  server_.Post(path, [this, kind](const httplib::Request& request, httplib::Response& response) {
+  const auto answer = [this, kind](const httplib::Request& request, httplib::Response& response) {
     OnCommand(kind, request, response);
-  });
+  };
+  server_.Post(path, answer);
+  if (!base_path_.empty()) server_.Post(base_path_ + path, answer);
 }
 
 void WebServer::Impl::OnCommand(CommandKind kind, const httplib::Request& request,
@@ -286,8 +303,7 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
   response.set_chunked_content_provider(
       "text/event-stream",
       [this, reader](size_t, httplib::DataSink& sink) {
-        const std::string events = NextEvents(reader.get());
-        if (!sink.write(events.data(), events.size())) return false;
+        if (!WriteEvents(reader.get(), sink)) return false;
         WaitForNext();
         const std::lock_guard lock(mutex_);
         return !is_stopped_;
@@ -295,8 +311,14 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
       [this](bool) { --streams_; });
 }
 
-std::string WebServer::Impl::NextEvents(Reader* reader) {
-  std::string text;
+// The events of one run at a time: all of them together may be large.
+bool WebServer::Impl::WriteEvents(Reader* reader, httplib::DataSink& sink) {
+  bool is_read = true;
+  bool has_written = false;
+  const auto write = [&](std::string_view text) {
+    has_written = true;
+    is_read = is_read && sink.write(text.data(), text.size());
+  };
   if (std::exchange(reader->is_first, false)) {
     Json hello{{"version", PandoVersion()}, {"columns", Json::array()}, {"runs", Json::array()}};
     for (const StepCell cell : kPageCells) hello["columns"].push_back(kStepColumns[cell]);
@@ -304,15 +326,16 @@ std::string WebServer::Impl::NextEvents(Reader* reader) {
       hello["runs"].push_back(runs_[i]->Hello());
       hello["runs"].back()["run"] = i;
     }
-    text += EventText("hello", hello);
+    write(EventText("hello", hello));
   }
-  for (size_t i = 0; i < runs_.size(); ++i) {
+  for (size_t i = 0; is_read && i < runs_.size(); ++i) {
     std::optional<Json> update = runs_[i]->Update(&reader->marks[i]);
     if (!update) continue;
     (*update)["run"] = i;
-    text += EventText("update", *update);
+    write(EventText("update", *update));
   }
-  return text.empty() ? std::string(kNothingNew) : text;
+  if (!has_written) write(kNothingNew);
+  return is_read;
 }
 
 void WebServer::Impl::WaitForNext() {

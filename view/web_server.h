@@ -18,6 +18,8 @@ struct WebOptions {
   std::string host;
   int port = 0;       // 0: a free one
   std::string token;  // what requests show
+  // "/runs/x": where a proxy shows the page, whether it leaves that in its requests or not.
+  std::string base_path = "";
 };
 
 // Threads: Start begins some; they end with it.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace pando {
 namespace {
@@ -102,8 +103,9 @@ std::string TopScreen::ProgressText() const {
 
 std::string TopScreen::LearningText() const {
   if (!row_) return status_->evaluated;
-  std::string text = fmt::format("loss {:.4g}, ", row_->loss);
-  if (row_->accuracy > 0) text += fmt::format("accuracy {:.2f} %, ", 100 * row_->accuracy);
+  std::string text;
+  if (!std::isnan(row_->loss)) text += fmt::format("loss {:.4g}, ", row_->loss);
+  if (!std::isnan(row_->accuracy)) text += fmt::format("accuracy {:.2f} %, ", 100 * row_->accuracy);
   text += fmt::format("{:.0f} images/s", row_->images_per_second);
   return status_->evaluated.empty() ? text : text + "; " + status_->evaluated;
 }

@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <prometheus/registry.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -21,6 +24,7 @@
 #include "common/hash.h"
 #include "common/output.h"
 #include "common/system.h"
+#include "common/text.h"
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "view/run_names.h"
@@ -34,11 +38,13 @@ struct ViewOptions {
   std::string join;
   std::string keys;
   std::string http = "127.0.0.1:0";
+  std::string base_path;
   std::string token_file;
   bool is_insecure = false;
   int report_fd = -1;  // of `pando train`, which started it
 };
 
+constexpr size_t kRunsMax = 1'000;  // each takes a thread and a few MB
 constexpr const char* kNotes =
     "Prints the page's address. Other users of this machine lack its token, and cannot read the "
     "run.\n"
@@ -72,6 +78,18 @@ Result<std::string> FindToken(const std::string& path) {
       path, kTokenMin));
 }
 
+// "/runs/x"; "" for "/".
+Result<std::string> ParseBasePath(const std::string& text) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
+  };
+  if ((text.empty() || text.starts_with('/')) && std::ranges::all_of(text, is_plain))
+    return text.substr(0, text.find_last_not_of('/') + 1);
+  return InvalidArgument(fmt::format(
+      "--base-path {}: expected a path such as /runs/x, of letters, digits, '-', '.', '_' and '~'",
+      Printable(text)));
+}
+
 Result<RunSource> MakeSource(const RunAddress& address) {
   RunSource source{
       .name = address.join, .run_dir = address.run_dir, .endpoint = address.join, .find_keys = {}};
@@ -90,6 +108,12 @@ Result<RunSource> MakeSource(const RunAddress& address) {
 Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   if (options.run_dirs.empty() == options.join.empty())
     return InvalidArgument("give run folders, or --join ENDPOINT, and not both");
+  if (options.run_dirs.size() > kRunsMax) {
+    return InvalidArgument(
+        fmt::format("{} runs are given, and a viewer shows up to {}; give fewer, or the rest to "
+                    "another pando view",
+                    options.run_dirs.size(), kRunsMax));
+  }
   std::vector<RunAddress> addresses;
   for (const std::string& run_dir : options.run_dirs)
     addresses.push_back({.run_dir = run_dir, .join = "", .keys = options.keys});
@@ -107,13 +131,21 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// The viewer is not worth the run's memory, also when something goes wrong in it.
-void LimitMemory() {
-  constexpr rlim_t kBytesMax = rlim_t{1} << 30;  // a quarter of it for stacks that are not used
+// The viewer is not worth the run's memory, also when something goes wrong in it. Each run has a
+// thread, and a stack counts whole.
+void LimitMemory(size_t run_count) {
+  constexpr rlim_t kBytesMax = rlim_t{1} << 30;
+  constexpr rlim_t kRunBytes = 4 << 20;
+  constexpr size_t kStackBytes = 512 << 10;
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
-  limit.rlim_cur = std::min(limit.rlim_max, kBytesMax);
+  limit.rlim_cur = std::min(limit.rlim_max, kBytesMax + run_count * kRunBytes);
   setrlimit(RLIMIT_DATA, &limit);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
 }
 
 // The page's address, or why there is none, for the process that started this one.
@@ -127,10 +159,11 @@ Result<int> ServeView(const ViewOptions& options) {
   Result<WebOptions> parsed = ParseHttp(options.http, options.is_insecure);
   if (!parsed.ok()) return InvalidArgument("--http: " + parsed.status().message());
   WebOptions web = *std::move(parsed);
+  PANDO_ASSIGN_OR_RETURN(web.base_path, ParseBasePath(options.base_path));
   PANDO_ASSIGN_OR_RETURN(std::vector<RunSource> sources, MakeSources(options));
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
-  LimitMemory();
+  LimitMemory(sources.size());
   ShutdownSignal shutdown;  // before threads, which inherit the blocked signals
   prometheus::Registry registry;
   std::vector<std::unique_ptr<RunWatch>> runs;
@@ -168,6 +201,8 @@ Subcommand AddViewCommand(CLI::App& app) {
   AddKeysOption(command, &options->keys);
   AddOption(command, "--http HOST:PORT", &options->http,
             fmt::format("where the page is [{}: a free port]", options->http));
+  AddOption(command, "--base-path PATH", &options->base_path,
+            "the page's path behind a proxy, such as /runs/x [/]");
   AddOption(command, "--token-file FILE", &options->token_file,
             "a file with the token that requests show; it is made if it does not exist [a new one "
             "each time]");

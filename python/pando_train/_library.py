@@ -5,6 +5,7 @@ handles its signals.
 """
 import ctypes
 import os
+import sys
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -17,6 +18,7 @@ PARAMETER, STATISTIC = range(2)
 TRAIN, EVALUATE = range(2)
 NOT_ENDED, COMPLETED, FAILED, INTERRUPTED, DRAINED = range(5)
 ANY_RANK = 2**32 - 1
+NOT_LOGGED = -sys.float_info.max  # PANDO_NOT_LOGGED
 WAIT_MS = 100
 FAIL_TIMEOUT_MS = 5000
 NAME = "libpando_worker.so"
@@ -53,6 +55,7 @@ FUNCTIONS = {
     "pando_describe": (c_uint32, [c_void_p, POINTER(RunStruct)]),
     "pando_next_work": (c_uint32, [c_void_p, POINTER(WorkStruct), c_uint32]),
     "pando_peek_work": (c_uint32, [c_void_p, c_uint32, POINTER(WorkStruct)]),
+    "pando_end_reading": (c_uint32, [c_void_p]),
     "pando_load_tensor": (c_uint32, [c_void_p, c_uint32, c_void_p, POINTER(c_uint64), c_uint32]),
     "pando_give_gradient": (c_uint32, [c_void_p, c_uint32, c_void_p, c_double]),
     "pando_finish_work": (c_uint32, [c_void_p, POINTER(c_double), c_uint32]),
@@ -172,6 +175,10 @@ class Worker:
         """A guess of later work, or None if there is no guess."""
         work = WorkStruct()
         return read_work(work) if self._library.pando_peek_work(self._handle, ahead, byref(work)) == OK else None
+
+    def end_reading(self) -> None:
+        """The program has the samples of its work: until now it waited for them."""
+        self._check(self._library.pando_end_reading(self._handle))
 
     def load_tensor(self, index: int, address: int, holds) -> None:
         """Waits for the tensor and copies it to `address`. `holds` is a pointer to a c_uint64."""

@@ -1,12 +1,12 @@
 """One micro-batch of training: the with block of a training loop."""
 import traceback
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import torch
 
 from ._exchange import Exchange
 from ._hooks import Hooks
-from ._library import Work, Worker
+from ._library import NOT_LOGGED, Work, Worker
 from ._random import derive, seed_generators
 from .errors import Abandoned
 
@@ -24,15 +24,19 @@ class MicroBatch:
         self.step, self.index, self.samples = work.step, work.micro_batch, len(work.samples)
         self._is_weighted = weight is not None
         self._weight = float(self.samples if weight is None else weight)
-        self._loss: Any = None
-        self._correct: Any = None
+        self._logged: Dict[str, Any] = {}
 
     def log(self, loss: Any = None, correct: Any = None) -> None:
-        """For metrics.csv: the mean loss, as backward had it, and how many answers were right."""
-        self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
-        self._correct = correct.detach() if isinstance(correct, torch.Tensor) else correct
+        """For metrics.csv: the mean loss, as backward had it, and how many answers were right.
+
+        A step has no value of what one of its micro-batches has not logged.
+        """
+        for name, value in (("loss", loss), ("correct", correct)):
+            if value is not None:
+                self._logged[name] = value.detach() if isinstance(value, torch.Tensor) else value
 
     def __enter__(self) -> "MicroBatch":
+        self._run.worker.end_reading()
         exchange: Exchange = self._run.exchange
         exchange.begin(True, self.step, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
@@ -77,10 +81,10 @@ class MicroBatch:
 
     def _finish(self, hooks: Hooks, worker: Worker) -> None:
         hooks.finish()
-        loss, correct = (0.0 if value is None else float(value) for value in (self._loss, self._correct))
-        # A mean over nothing is not a number, and counts nothing.
-        loss_sum = loss * self._weight if self._weight > 0 else 0.0
-        worker.finish_work([loss_sum, correct] + ([self._weight] if self._is_weighted else []))
+        sums = [float(self._logged.get(name, NOT_LOGGED)) for name in ("loss", "correct")]
+        if "loss" in self._logged:  # a mean over nothing is not a number, and counts nothing
+            sums[0] = sums[0] * self._weight if self._weight > 0 else 0.0
+        worker.finish_work(sums + ([self._weight] if self._is_weighted else []))
 
     def _fail(self, error: BaseException) -> None:
         self._run.fail("".join(traceback.format_exception(type(error), error, error.__traceback__)))

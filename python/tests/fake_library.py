@@ -131,6 +131,9 @@ class FakeRun:
         self._peeked = fill_work(work.contents, guesses[ahead])
         return lib.OK
 
+    def end_reading(self, handle):
+        return lib.OK
+
     def load_tensor(self, handle, index, to, holds, timeout_ms):
         if self._delay():
             return lib.AGAIN

@@ -143,6 +143,28 @@ class DataTest(FakeCase):
 
 
 class EvaluationTest(FakeCase):
+    def test_what_is_not_logged_is_said_to_be_missing(self):
+        def log_in_parts(mb, loss):
+            mb.log(loss=loss)
+            mb.log(correct=3)
+
+        missing = pando._library.NOT_LOGGED
+        for log, has_loss, correct in ((lambda mb, loss: None, False, missing),
+                                       (lambda mb, loss: mb.log(), False, missing),
+                                       (lambda mb, loss: mb.log(loss=loss), True, missing), (log_in_parts, True, 3),
+                                       (lambda mb, loss: mb.log(correct=0), False, 0)):
+            self.new_fake()
+            model = make_mlp()
+            for x, y in self.join(model, steps=1, micro_batches=1).loader():
+                with self.run_.micro_batch() as mb:
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    log(mb, loss)
+            (_, _, sums), = self.fake.losses
+            self.assertEqual(sums[0] > 0, has_loss)
+            self.assertEqual(sums[0] == missing, not has_loss)
+            self.assertEqual(sums[1], correct)
+
     def test_sums_are_those_of_the_pinned_version_in_eval(self):
         models = []
 

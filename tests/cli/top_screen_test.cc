@@ -132,7 +132,7 @@ TEST_CASE("faults are below the processes, and those that last are marked") {
   REQUIRE(screen.TakeStatus(StatusJson(1, 9, NodeJson("worker 0"), faults)));
   CHECK(Contains(Text(screen),
                  "server 0     stop at step 8, not noticed yet\nworker 1     kill at "
-                 "step 7, noticed by exit, recovered after 30 ms\n"));
+                 "step 7, noticed by exit, recovered 30 ms after its detection\n"));
   const std::vector<TopLine> lines = screen.Draw({24, 80});
   CHECK(std::ranges::count(lines, TopStyle::kWarning, &TopLine::style) == 1);
 }

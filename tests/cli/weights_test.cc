@@ -494,7 +494,7 @@ TEST_CASE("a resumed run keeps what decides its weights") {
 
 TEST_CASE("a run whose folder was changed is not resumed, and stays as it is") {
   RunByHand run;
-  REQUIRE(run.folder.KeepIdentity(run.job, run.opened.plan.data.fingerprint).ok());
+  REQUIRE(run.folder.KeepIdentity(run.job, run.opened.plan.data).ok());
   Outcome outcome = Pando({"resume", run.path});
   CHECK(outcome.exit_code == kExitUsage);
   CHECK(Contains(outcome.output, "scheduler.db is missing"));

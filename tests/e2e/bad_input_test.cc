@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -275,9 +276,51 @@ TEST_CASE("a process that gets no memory says how much it wanted for what, and i
     CHECK(train.exit_code() != kExitCompleted);
     CHECK(Contains(train.err(), "out of memory: no "));
     CHECK(Contains(train.err(), "of the 700.0 MB that ulimit -v allows"));
+    CHECK(Contains(train.err(), "Less is taken with more --micro-batches"));
     CHECK_FALSE(Contains(train.err(), "internal error"));
     CHECK_FALSE(Contains(train.err(), "restart"));
   }
+}
+
+// Folders of runs whose processes are all gone.
+Args RunFolders(const TempFolder& temp, int count) {
+  Args folders;
+  for (int i = 0; i < count; ++i) {
+    folders.push_back(temp.File("run-" + std::to_string(i)));
+    std::filesystem::create_directory(folders.back());
+    std::ofstream(folders.back() + "/job.toml") << "[model]\nname = \"mlp\"\n";
+  }
+  return folders;
+}
+
+TEST_CASE("a viewer shows 150 runs, and an error names how many it shows at most") {
+  TempFolder temp;
+  const Args folders = RunFolders(temp, 150);
+  Process view(temp.path(), "view", Args{"view", "--http", "127.0.0.1:0"} + folders);
+  REQUIRE(Becomes([&] { return Contains(view.out(), "/?token=") || !view.is_running(); }));
+  INFO(view.err());
+  CHECK(view.is_running());
+  view.Signal(SIGTERM);
+  view.Await();
+  CHECK(view.exit_code() == kExitCompleted);
+
+  Args many{"view"};
+  for (int i = 0; i < 1'001; ++i) many.push_back(folders[0]);
+  Process refused(temp.path(), "refused", many);
+  refused.Await();
+  CHECK(refused.exit_code() == kExitUsage);
+  CHECK(Contains(refused.err(), "1001 runs are given, and a viewer shows up to 1000"));
+}
+
+TEST_CASE("a viewer that gets no memory does not speak of micro-batches") {
+  TempFolder temp;
+  Process view(temp.path(), "view", Args{"view", "--http", "127.0.0.1:0"} + RunFolders(temp, 50),
+               {"prlimit", "--as=150000000"});
+  view.Await();
+  INFO(view.err());
+  CHECK(view.exit_code() == kExitOutOfMemory);
+  CHECK(Contains(view.err(), "out of memory: no "));
+  CHECK(Contains(view.err(), "Fewer runs take less"));
 }
 
 // A scheduler that waits for a server and a worker, and where it listens.

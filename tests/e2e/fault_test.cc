@@ -33,6 +33,21 @@ void CheckFaults(const Summary& summary, size_t injected_count) {
   CHECK(injected == injected_count);
 }
 
+// A row's speed is that of the time in which its steps were made, also where they were reported
+// together after the scheduler's restart.
+void CheckSpeeds(const std::vector<std::string>& rows) {
+  constexpr double kRatioMax = 20;  // machines that are busy otherwise vary
+  std::vector<double> speeds;
+  for (const std::string& row : rows) {
+    size_t at = 0;
+    for (int column = 0; column < 5; ++column) at = row.find(',', at) + 1;  // images_per_second
+    speeds.push_back(std::stod(row.substr(at)));
+  }
+  std::ranges::sort(speeds);
+  CHECK(speeds.front() > 0);
+  CHECK(speeds.back() < kRatioMax * speeds[speeds.size() / 2]);
+}
+
 // Runs `pando train` under chaos, to its end: each step once.
 Summary CompleteUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps) {
   CAPTURE(chaos);
@@ -48,6 +63,7 @@ Summary CompleteUnder(const std::string& chaos, const Args& job, uint64_t steps 
   const std::vector<std::string> rows = RowsIn(household.run_dir());
   REQUIRE(rows.size() == steps);
   for (size_t i = 0; i < rows.size(); ++i) CHECK(std::stoull(rows[i]) == i + 1);
+  CheckSpeeds(rows);
   return summary;
 }
 

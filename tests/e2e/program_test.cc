@@ -134,9 +134,26 @@ TEST_CASE("flags that are none of pando run, and programs that are none, are one
   CHECK(Contains(node.err(), "unknown flag '--wrokers'"));
 }
 
-TEST_CASE("only the program can compute with its model") {
+TEST_CASE("only the program can compute with its model, and any command exports it") {
   TempFolder temp;
-  TrainedHash(temp, "run", {"--workers", "1", "--servers", "1"}, "300");
+  const Args flags{"--workers",        "1",   "--servers",       "1",
+                   "--snapshot-every", "100", "--snapshot-best", "true"};
+  const std::string hash = TrainedHash(temp, "run", flags, "300");
+  const auto exported = [&](const Args& choice) {
+    Process command(temp.path(), "export",
+                    Args{"export", temp.File("run"), temp.File("out.safetensors")} + choice);
+    command.Await();
+    return command.out() + command.err();
+  };
+  CHECK(Contains(exported({}), "final weights after 300 steps, weights_hash " + hash));
+  CHECK(Contains(exported({"--step", "300"}), hash));
+  CHECK(Contains(exported({"--best"}), "best weights after "));
+  CHECK(Contains(exported({"--ema"}), "has no averaged weights"));
+  const Summary summary = SummaryIn(temp.File("run"));
+  CHECK_FALSE(summary.test_accuracy);  // it gives its loss alone
+  CHECK_FALSE(summary.best_step);
+  CHECK(summary.best_weights_step);
+  CHECK(Contains(ReadBytes(temp.File("run/metrics.csv")), "\n300,"));
   Process evaluate(temp.path(), "evaluate", {"evaluate", temp.File("run")});
   evaluate.Await();
   CHECK(evaluate.exit_code() == kExitUsage);

@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "embed/pando_worker.h"
+#include "plan/unlogged_metric.h"
 #include "tests/contains.h"
 #include "tests/embed/embed_fixture.h"
 
@@ -83,6 +85,21 @@ struct ComputerFixture {
       }
     }
     return sums;
+  }
+  Heartbeat Times() const {
+    Heartbeat heartbeat;
+    computer.AddTimes(&heartbeat);
+    return heartbeat;
+  }
+  // The metric tensor of the sum that has it.
+  std::vector<float> Metrics(const std::vector<ComputeEvent>& from) {
+    const auto last = std::ranges::find_if(from, [&](const ComputeEvent& event) {
+      const auto* ready = std::get_if<GradientReady>(&event);
+      return ready != nullptr && ready->shard.value() + 1 == plan.shards.shard_count();
+    });
+    REQUIRE(last != from.end());
+    const std::span<const float> floats = std::get<GradientReady>(*last).payload.floats();
+    return {floats.end() - TensorLayout::kAlignFloats, floats.end()};
   }
 };
 
@@ -309,19 +326,32 @@ TEST_CASE("a weighted micro-batch gives its weight, a number from 0 on, and othe
     CHECK(Contains(refused(wrong), "expected a number from 0 on"));
   }
   CHECK(*f.computer.Finish(sums) == Outcome::kDone);
-  const std::vector<ComputeEvent> events = f.TakeEvents();
-  const auto last = std::ranges::find_if(events, [&](const ComputeEvent& event) {
-    const auto* ready = std::get_if<GradientReady>(&event);
-    return ready != nullptr && ready->shard.value() + 1 == f.plan.shards.shard_count();
-  });
-  REQUIRE(last != events.end());
-  const std::span<const float> floats = std::get<GradientReady>(*last).payload.floats();
-  CHECK(floats[floats.size() - TensorLayout::kAlignFloats + kMetricWeight] == 7);
+  CHECK(f.Metrics(f.TakeEvents())[kMetricWeight] == 7);
 
   ComputerFixture plain;
   plain.computer.Compute(Step(0), {MicroBatch(0)});
   plain.Next();
   CHECK(Contains(plain.computer.Finish(sums).status().message(), "gave 3 sums"));
+}
+
+TEST_CASE("a step has no mean of what a micro-batch has not logged") {
+  const double logged[] = {2.5, 3, 7};
+  const double unlogged[] = {PANDO_NOT_LOGGED, PANDO_NOT_LOGGED, 7};
+  for (const bool is_weighted : {false, true}) {
+    for (const std::span<const double> sums : {std::span(logged), std::span(unlogged)}) {
+      ComputerFixture f(/*verify_every=*/0, is_weighted);
+      f.computer.Compute(Step(0), {MicroBatch(0)});
+      f.Next();
+      for (size_t tensor = 0; tensor < 4; ++tensor) f.Give(tensor, 1);
+      CHECK(*f.computer.Finish(sums.first(is_weighted ? 3 : 2)) == Outcome::kDone);
+      const std::vector<float> metrics = f.Metrics(f.TakeEvents());
+      // The step's mean is over a million times as much.
+      const bool is_logged = sums[0] > 0;
+      CHECK(std::isnan(LoggedMean(metrics[kMetricLoss] / 7e6F)) != is_logged);
+      CHECK(std::isnan(LoggedMean(metrics[kMetricCorrect] / 7e6F)) != is_logged);
+      CHECK(metrics[kMetricWeight] == (is_weighted ? 7 : 0));
+    }
+  }
 }
 
 TEST_CASE("a divergence of abandoned work ends no run") {
@@ -333,6 +363,32 @@ TEST_CASE("a divergence of abandoned work ends no run") {
   f.computer.Abandon(Step(0));  // it is computed to its end, for its hash
   CHECK(f.Give(2, NAN) == Outcome::kAbandoned);
   CHECK(Count<ComputeFailed>(f.TakeEvents()) == 0);
+}
+
+TEST_CASE("the time from a micro-batch's hand-out to the first call is a wait for samples") {
+  ComputerFixture f;
+  f.computer.EvaluateSlice({Version(0), 0, 0, 5});
+  f.Arrive(0, 4, /*is_evaluation=*/true);
+  f.Next();
+  CHECK(f.Times().data_stall_us == 0);  // of evaluations it is not counted
+  CHECK(f.Times().samples_wait_ms == 0);
+  const double sums[] = {1, 1, 1};
+  REQUIRE(f.computer.Finish(sums).ok());
+  f.computer.Compute(Step(0), {MicroBatch(0), MicroBatch(1)});
+  f.Next();
+  while (f.Times().samples_wait_ms < 2) std::this_thread::yield();
+  SUBCASE("as the program says") { f.computer.EndReading(); }
+  SUBCASE("a parameter") { f.Load(0); }
+  SUBCASE("a gradient") { f.Give(0, 1); }
+  SUBCASE("work that is not done") {
+    f.Next();
+    f.computer.EndReading();
+  }
+  const uint64_t waited = f.Times().data_stall_us;
+  CHECK(waited >= 2000);
+  CHECK(f.Times().samples_wait_ms == 0);
+  f.Give(1, 1);
+  CHECK(f.Times().data_stall_us == waited);
 }
 
 TEST_CASE("a failure of the program outlives a rollback") {

@@ -53,18 +53,21 @@ TEST_CASE("a run goes on with the job and the data that it began with, wherever 
   Job job = JobIn(temp.path() + "/run");
   const RunFolder folder = *RunFolder::Create(job, /*is_forced=*/false);
   CHECK(folder.CheckIdentity(job, kFingerprint).ok());  // of an earlier release
-  REQUIRE(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK_FALSE(ReadTrainSamples(folder));
+  const DataFacts data{.train_samples = 48, .fingerprint = kFingerprint};
+  REQUIRE(folder.KeepIdentity(job, data).ok());
+  CHECK(ReadTrainSamples(folder) == 48);
   job.data_path = "/moved";
   job.workers = 7;
-  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK(folder.KeepIdentity(job, data).ok());
   CheckMessage(
       folder.CheckIdentity(job, 0x4321), StatusCode::kInvalidArgument,
       {"mnist at /moved is not the data", "0000000000004321", "0000000000001234", "--data"});
   job.optimizer.lr = 0.5;
-  CheckMessage(folder.KeepIdentity(job, kFingerprint), StatusCode::kInvalidArgument,
+  CheckMessage(folder.KeepIdentity(job, data), StatusCode::kInvalidArgument,
                {folder.JobPath() + " was changed", "optimizer.lr is 0.5", "and was 0.01"});
   REQUIRE(RunFolder::Create(job, /*is_forced=*/true).ok());
-  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
+  CHECK(folder.KeepIdentity(job, data).ok());
 }
 
 TEST_CASE("an existing run folder is refused, and forced only its own files go") {
@@ -180,6 +183,43 @@ TEST_CASE("metrics are rows under their heading, there at once") {
   CHECK(last.row->step == 12);
   CHECK(last.row->images_per_second_mean == 30100);
   CHECK(last.evaluated_step == 12);
+}
+
+TEST_CASE("what a program did not log leaves its cell empty, and its own sums have columns") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  Job job;
+  job.model = job.dataset = "external";
+  job.eval_sums = {"loss_sum", "mae_sum", "correct", "a,b", "accuracy", "mae"};
+  const EvaluationColumns columns = EvaluationColumns::For(job);
+  Result<MetricsFile> metrics = MetricsFile::Create(folder, columns);
+  REQUIRE(metrics.ok());
+  REQUIRE(metrics->Append(MetricsRow{.step = 1, .loss = NAN, .accuracy = NAN}).ok());
+  MetricsFile::Last last;
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  REQUIRE(metrics.ok());
+  CHECK(last.row->step == 1);
+  CHECK(std::isnan(last.row->accuracy));
+  EvaluationRow evaluation{.step = 1, .test_accuracy = NAN, .test_loss = NAN};
+  evaluation.means = {0.5, 2, NAN, 3};
+  REQUIRE(metrics->Append(evaluation).ok());
+  const std::string heading = kHeading.substr(0, kHeading.size() - 1);
+  const std::string rows = "\n1,0,,,0,0,0,0.000,0.000,0.000,0.000,0.0,0.0";
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        heading + ",test_mae_sum_mean,test_a_b,test_accuracy_mean,test_mae" + rows +
+            ",,,,,,\n1,0,,,,,,0.000,,,,,,,,0.5,2,,3\n");
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  CHECK(last.row->step == 1);
+  CHECK(last.evaluated_step == 1);
+  CHECK(ReadNewestRow(folder)->step == 1);
+
+  // A file of an earlier release goes on as it was.
+  std::ofstream(folder.MetricsPath()) << heading + rows + ",,\n";
+  metrics = MetricsFile::Reopen(folder, &last, columns);
+  REQUIRE(metrics.ok());
+  CHECK(last.row->step == 1);
+  REQUIRE(metrics->Append(evaluation).ok());
+  CHECK(*ReadTextFile(folder.MetricsPath()) == heading + rows + ",,\n1,0,,,,,,0.000,,,,,,,\n");
 }
 
 TEST_CASE("events are one JSON object per line") {
@@ -433,6 +473,23 @@ TEST_CASE("the summary has every promised key and survives reading") {
   Result<Summary> read = folder.ReadSummary();
   REQUIRE(read.ok());
   CHECK(ToJson(*read) == ToJson(summary));
+}
+
+TEST_CASE("results of validation samples are named so, and read from any release's summary") {
+  Summary summary;
+  summary.evaluated_on = "validation";
+  summary.test_accuracy = 0.5;
+  summary.best_test_accuracy = 0.75;
+  summary.test_loss = 2;
+  const auto json = nlohmann::json::parse(ToJson(summary));
+  CHECK(json.at("validation_accuracy") == 0.5);
+  CHECK(json.at("best_validation_accuracy") == 0.75);
+  CHECK(json.at("validation_loss") == 2);
+  CHECK(json.at("test_accuracy").is_null());
+  CHECK(SummaryFromJson(ToJson(summary), "new")->best_test_accuracy == 0.75);
+  const auto old = SummaryFromJson(
+      R"({"status": "completed", "evaluated_on": "validation", "test_accuracy": 0.25})", "old");
+  CHECK(old->test_accuracy == 0.25);
 }
 
 TEST_CASE("a summary with numbers that JSON cannot hold is read back") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@ namespace pando {
 namespace {
 
 // 10 steps of 100 samples.
+using Rates = std::pair<double, double>;
 struct RecordedRun {
   TempFolder temp;
   RunFolder folder = RunFolder::Open(temp.path());
@@ -38,6 +40,12 @@ struct RecordedRun {
     REQUIRE_MESSAGE(recorder.ok(), recorder.status().message());
     return *std::move(recorder);
   }
+  // Of the last row: images per second, and ms per step.
+  std::pair<double, double> LastRates() const {
+    MetricsFile::Last last;
+    REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+    return {last.row->images_per_second, last.row->step_ms};
+  }
   uint64_t RowCount() const {
     std::ifstream file(folder.MetricsPath());
     uint64_t count = 0;
@@ -58,6 +66,12 @@ struct RecordedRun {
 
 StepMetrics RowAt(uint64_t step, float loss) { return {.step = Step(step), .loss = loss}; }
 
+// All steps up to this one are made, 100 samples each, at this mean speed.
+TrainingReach ReachAt(uint64_t step, double images_per_second) {
+  const Version made = VersionMadeBy(Step(step));
+  return {made, 100 * static_cast<double>(made.value()) / images_per_second};
+}
+
 SchedulerState StateOfEarlierLife() {
   SchedulerState state;
   state.view.generation = 2;
@@ -72,15 +86,15 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   RecordedRun run;
   {
     RunRecorder first = run.Create();
-    for (uint64_t step = 0; step < 5; ++step) first.OnStep(RowAt(step, 1.0f), 0.1, 1000);
+    for (uint64_t step = 0; step < 5; ++step)
+      first.OnStep(RowAt(step, 1), 0.1, ReachAt(step, 1000));
     first.OnEvent("rollback", "", "the run begins again");
   }  // killed: no summary
   const SchedulerState state = StateOfEarlierLife();
   RunRecorder second = run.Reopen(state);
   CHECK(second.next_row() == Step(5));
-  CHECK(second.past().sample_count == 500);
-  CHECK(second.past().training_seconds >= 0.5);
-  second.OnStep(RowAt(5, 0.5f), 0.1, 1000);
+  CHECK(second.speed().past_seconds() >= 0.5);
+  second.OnStep(RowAt(5, 0.5f), 0.1, ReachAt(5, 1000));
   FaultRecord fault = state.faults[0];
   fault.recovered_ms = 9;
   second.OnFault(fault);
@@ -116,8 +130,8 @@ TEST_CASE("a recorder without rows begins at the first, for any journal") {
   RecordedRun run;
   RunRecorder recorder = run.Reopen(SchedulerState{});
   CHECK(recorder.next_row() == Step(0));
-  CHECK(recorder.past().sample_count == 0);
-  recorder.OnStep(RowAt(0, 1), 0.1, 0);
+  CHECK(recorder.speed().past_seconds() == 0);
+  recorder.OnStep(RowAt(0, 1), 0.1, {});
   CHECK(run.RowCount() == 1);
 }
 
@@ -125,12 +139,9 @@ TEST_CASE("rates are of the last second of training, however its steps were repo
   RecordedRun run;
   RunRecorder recorder = run.Create();
   const auto window = [&](uint64_t step, double mean) {
-    recorder.OnStep(RowAt(step, 1), 0.1, mean);
-    MetricsFile::Last last;
-    REQUIRE(MetricsFile::Reopen(run.folder, &last).ok());
-    return std::pair(last.row->images_per_second, last.row->step_ms);
+    recorder.OnStep(RowAt(step, 1), 0.1, ReachAt(step, mean));
+    return run.LastRates();
   };
-  using Rates = std::pair<double, double>;
   CHECK(window(0, 400) == Rates{400, 250});      // 100 samples in 0.25 s
   CHECK(window(1, 800) == Rates{800, 125});      // in the same report
   CHECK(window(2, 300) == Rates{300, 333.333});  // a whole window: 1 s
@@ -138,11 +149,80 @@ TEST_CASE("rates are of the last second of training, however its steps were repo
   CHECK(window(4, 250) == Rates{200, 500});      // two steps in another second
 }
 
+TEST_CASE("steps that come together after the scheduler was away have the speed of that time") {
+  RecordedRun run;
+  {
+    RunRecorder first = run.Create();
+    for (uint64_t step = 0; step < 3; ++step) first.OnStep(RowAt(step, 1), 0.1, ReachAt(step, 250));
+    CHECK(run.LastRates() == Rates{250, 400});
+  }  // killed at 1.2 s
+  RunRecorder second = run.Reopen(SchedulerState());
+  const double before = second.speed().past_seconds() - 1.2;
+  CHECK(before >= 0);  // the time between the two lives
+  // In a hurry: what follows is not enough for a window.
+  second.OnStep(RowAt(3, 1), 0.1, {Version(4), 1.7});
+  CHECK(run.LastRates() == Rates{250, 400});
+  // Steps 4 to 8 were made in 2 s, and come in two parts.
+  for (uint64_t step = 4; step < 6; ++step) {
+    second.OnStep(RowAt(step, 1), 0.1, {Version(8), 3.2});
+    CHECK(run.LastRates() == Rates{250, 400});
+  }
+  for (uint64_t step = 6; step < 9; ++step) {
+    second.OnStep(RowAt(step, 1), 0.1, {Version(9), 3.3});
+    CHECK(run.LastRates() == Rates{250, 400});
+  }
+  second.OnStep(RowAt(9, 1), 0.1, {Version(10), 4.2});
+  CHECK(run.LastRates() == Rates{200, 500});
+  second.speed().OnEnd(second.speed().past_seconds() + 4);
+  second.Conclude(kStatusCompleted, Status());
+  CHECK(second.summary().images_per_second == doctest::Approx(1000 / (5.2 + before)));
+}
+
 TEST_CASE("a version that is evaluated again is listed once") {
   RecordedRun run;
   RunRecorder recorder = run.Reopen(StateOfEarlierLife());
   recorder.OnEvaluation({Version(4), 100, 80, 30});
   CHECK(recorder.summary().evaluations.size() == 2);
+}
+
+TEST_CASE("what a program does not give is null, and its own sums are kept") {
+  RecordedRun run;
+  run.plan.job.model = run.plan.job.dataset = "external";
+  run.plan.job.eval_sums = {"loss_sum", "mae"};
+  RunRecorder recorder = run.Create();
+  StepMetrics row = RowAt(0, NAN);
+  row.accuracy = NAN;
+  recorder.OnStep(row, 0.1, ReachAt(0, 1000));
+  EvaluationSummary evaluation{Version(1), 100, 0, 20, 0, {{100, 100}}, {100}, {20, 5}};
+  recorder.OnEvaluation(evaluation);
+  evaluation.version = Version(2);
+  evaluation.loss_sum = 30;
+  recorder.OnEvaluation(evaluation);
+  CHECK(BestFirst(run.plan.job, recorder.summary().evaluations).front() == Version(1));
+  recorder.Conclude(kStatusCompleted, Status());
+  const auto json = nlohmann::json::parse(*ReadTextFile(run.folder.SummaryPath()));
+  for (const char* name : {"test_accuracy", "test_top5_accuracy", "best_test_accuracy", "best_step",
+                           "best_weights_step", "train_loss"}) {
+    CAPTURE(name);
+    CHECK(json.at(name).is_null());
+  }
+  CHECK(json.at("test_loss") == 0.3);
+  CHECK(json.at("test_sums") == "loss 0.2000, mae 0.0500");
+  CHECK(json.at("classes").empty());
+  CHECK(json.at("confusion_matrix").empty());
+  const nlohmann::json& first = json.at("evaluations").at(0);
+  CHECK(first.at("correct").is_null());
+  CHECK(first.at("top5_correct").is_null());
+  CHECK(first.at("loss_sum") == 20);
+  const Result<Summary> read = run.folder.ReadSummary();
+  REQUIRE(read.ok());
+  CHECK(ToJson(*read) == *ReadTextFile(run.folder.SummaryPath()));
+  const std::string rows = *ReadTextFile(run.folder.MetricsPath());
+  CHECK(rows.find("\n1,0.1,,,0.1,") != std::string::npos);
+  CHECK(rows.find(",,0.2,0.05\n2,") != std::string::npos);
+  const std::string events = *ReadTextFile(run.folder.EventsPath());
+  CHECK(events.find(R"("accuracy":null,"loss":0.2,"step":1,"text":"loss 0.2000, mae 0.0500")") !=
+        std::string::npos);
 }
 
 TEST_CASE("results that are withdrawn are neither the last nor the best") {
@@ -184,14 +264,15 @@ TEST_CASE("a run that ended before its summary was written names its weights") {
 TEST_CASE("rows that a full disk does not take are held, and cost the run nothing") {
   RecordedRun run;
   RunRecorder recorder = run.Create();
-  recorder.OnStep(RowAt(0, 1), 0.1, 1000);
+  recorder.OnStep(RowAt(0, 1), 0.1, ReachAt(0, 1000));
   {
     const FileSizeLimit limit(80);  // the heading and a piece of a row
-    for (uint64_t step = 1; step < 4; ++step) recorder.OnStep(RowAt(step, 1), 0.1, 1000);
+    for (uint64_t step = 1; step < 4; ++step)
+      recorder.OnStep(RowAt(step, 1), 0.1, ReachAt(step, 1000));
     recorder.OnEvent("snapshot-failed", "", "no space left on device");
     recorder.SyncRows();
   }
-  recorder.OnStep(RowAt(4, 1), 0.1, 1000);
+  recorder.OnStep(RowAt(4, 1), 0.1, ReachAt(4, 1000));
   CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
   CHECK(run.RowCount() == 5);
   CHECK(run.folder.ReadSummary()->missing_rows == 0);

@@ -168,6 +168,18 @@ TEST_CASE("a worker's exposed synchronisation is a counter: waits for parameters
   CHECK(counters[0].at("args").at("ms").get<double>() == doctest::Approx(2.0));  // of three threads
   CHECK(counters[1].at("ts").get<double>() == doctest::Approx(10'000));
   CHECK(counters[2].at("args").at("ms").get<double>() == 0);
+
+  const Result<std::vector<TimelineSum>> sums = SumTimeline({run.folder()});
+  REQUIRE(sums.ok());
+  REQUIRE(sums->size() == 3);
+  CHECK((*sums)[0].name == "conv1 forward");
+  CHECK((*sums)[0].category == "compute");
+  CHECK((*sums)[0].role == "worker");
+  CHECK((*sums)[0].seconds == doctest::Approx(0.021));
+  CHECK((*sums)[0].span_count == 5);
+  CHECK((*sums)[1].name == "wait for parameters");
+  CHECK((*sums)[1].seconds == doctest::Approx(0.020));
+  CHECK((*sums)[2].seconds == doctest::Approx(0.004));
 }
 
 TEST_CASE("processes stand by role and rank, and one that was started again has several lives") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace pando {
 namespace {
 
@@ -89,9 +91,41 @@ TEST_CASE("without a test set there is nothing to stop by") {
 }
 
 TEST_CASE("the best version is the first of those with the best accuracy") {
-  CHECK(BestFirst({}).empty());
+  CHECK(BestFirst(Job(), {}).empty());
   const auto evaluations = Evaluations({3, 7, 5, 7});
-  CHECK(BestFirst(evaluations) == std::vector{Version(20), Version(40), Version(30), Version(10)});
+  CHECK(BestFirst(Job(), evaluations) ==
+        std::vector{Version(20), Version(40), Version(30), Version(10)});
+}
+
+Job ProgramJob(std::vector<std::string> sums) {
+  Job job;
+  job.model = job.dataset = "external";
+  job.eval_sums = std::move(sums);
+  return job;
+}
+
+TEST_CASE("without an accuracy the lowest loss is the best, and one that is no number the worst") {
+  Job job = ProgramJob({"mae", "loss_sum"});
+  auto evaluations = Evaluations({9, 0, 0, 0, 0});
+  const double losses[] = {300, NAN, 200, 250, 200};
+  for (size_t i = 0; i < 5; ++i) evaluations[i].loss_sum = losses[i];
+  CHECK(BestFirst(job, evaluations) ==
+        std::vector{Version(30), Version(50), Version(40), Version(10), Version(20)});
+  job.early_stop_patience = 2;
+  CHECK(StopVersion(job, evaluations) == Version(50));
+  job.early_stop_min_delta = 1.5;
+  CHECK(StopVersion(job, evaluations) == Version(30));
+  job.eval_sums.push_back("correct");
+  CHECK(BestFirst(job, evaluations).front() == Version(10));
+}
+
+TEST_CASE("the text of an evaluation has all that was measured, under names that differ") {
+  EvaluationSummary evaluation{Version(1), 10, 5, 20};
+  CHECK(EvaluationText(Job(), evaluation) == "test accuracy 50.00 %, test loss 2.0000");
+  evaluation.sums = {20, 5, 1, 2, 3};
+  CHECK(EvaluationText(ProgramJob({"loss_sum", "correct", "mae_sum", "mae", "a_summary"}),
+                       evaluation) ==
+        "loss 2.0000, correct 0.5000, mae_sum_mean 0.1000, mae 0.2000, a_summary 0.3000");
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ TEST_CASE("each row is reported once, in order") {
   f.run.progress.OnProgress(f.now, envelope, {Version(3), {{.step = Step(1)}, {.step = Step(2)}}});
   CHECK(f.recorder.rows == std::vector{Step(0), Step(1), Step(2)});
   CHECK(f.run.progress.next_row() == Step(3));
+  CHECK(f.run.progress.made() == Version(3));
+  f.run.progress.OnProgress(f.now, envelope, {Version(9), {{.step = Step(3)}}});
+  CHECK(f.run.progress.made() == Version(9));  // the others follow
 }
 
 TEST_CASE("with early stopping no scalars are sent beyond the next evaluation (P32)") {

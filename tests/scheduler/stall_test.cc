@@ -126,6 +126,8 @@ TEST_CASE("a worker that waits for samples is the cause, and else one that compu
   f.Say(milliseconds(100), all);
   CHECK(f.Stalled()["what"] == "samples of step 20");
   CHECK(f.Stalled()["since_ms"] == 1400);
+  const std::string status = f.scheduler->StatusJson(f.now);
+  CHECK(status.find("waiting for samples") != std::string::npos);
 }
 
 TEST_CASE("a server that the scheduler hears and a worker waits for is the cause") {

@@ -72,7 +72,6 @@ TEST_CASE("steps and evaluations are reported in order, with means over samples"
   CHECK(std::abs(steps[0].metrics.loss - std::log(10.0f)) < 0.7f);  // an untrained net guesses
   CHECK(steps.back().metrics.loss < steps[0].metrics.loss);
   CHECK(steps.back().metrics.accuracy <= 1.0f);
-  CHECK(steps.back().sample_count == 3000);
   REQUIRE(evaluations.size() == 2);
   CHECK(evaluations[0].version == Version(64));
   CHECK(evaluations[1].version == Version(96));
@@ -101,7 +100,7 @@ TEST_CASE("an early stop ends with the version that decides, and the best one is
   CHECK(result->version == *stop);
   CHECK(*stop < Version(40));
   CHECK(evaluations.back().version == *stop);
-  CHECK(result->best_version == BestFirst(evaluations).front());
+  CHECK(result->best_version == BestFirst(job, evaluations).front());
   for (const auto& [version, parameters] :
        {std::pair(result->version, result->parameters),
         std::pair(result->best_version, result->best_parameters)}) {

@@ -33,7 +33,7 @@ TEST_CASE("a killed scheduler's rows are one fault, in any order, and its recove
         const std::optional<double> recovery_ms = faults.Add(rows[static_cast<size_t>(row)]);
         if (!recovery_ms) continue;
         ++recovery_count;
-        CHECK(*recovery_ms == doctest::Approx(4844.4));
+        CHECK(*recovery_ms == doctest::Approx(5047.6));
       }
     }
     CHECK(recovery_count == 1);

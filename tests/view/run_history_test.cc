@@ -29,12 +29,28 @@ TEST_CASE("rows of steps differ from those of evaluations") {
 
 TEST_CASE("what is no row gives none") {
   for (const char* text : {"", "step,epoch,loss", "1,2,3", "x,0.5,2,0,0,0,0,0,1,0,0,0,0,,",
-                           "1,0.5,2,0,0,0,0,0,1,0,0,0,0,,,", ",,,,,,,,,,,,,,"}) {
+                           "1,0.5,2,0,0,0,0,0,1,0,0,0,0,", ",,,,,,,,,,,,,,"}) {
     CAPTURE(text);
     const CsvRow row = ParseCsvRow(text);
     CHECK_FALSE(row.step);
     CHECK_FALSE(row.evaluation);
   }
+}
+
+TEST_CASE("the means of a program's sums come with their names, and what it did not log is null") {
+  RunHistory history;
+  std::string heading;
+  for (const char* column : kStepColumns) heading.append(column).append(",");
+  history.Add(ParseCsvRow(heading + "test_accuracy,test_loss,test_mae,test_top_1"));
+  history.Add(ParseCsvRow("8,1.5,,,0.1,900,800,9.25,2,0,0,0,0,,,,"));
+  history.Add(ParseCsvRow("8,1.5,,,,,,9.5,,,,,,,0.5,0.125,3"));
+  RunHistory::Mark mark;
+  Json update;
+  history.Tell(&mark, &update);
+  CHECK(update["means"] == Json{"mae", "top_1"});
+  CHECK(update["evaluations"].dump() == "[[8.0,1.5,9.5,null,0.5,0.125,3.0]]");
+  CHECK(update["rows"][0][kCellLoss].is_null());
+  CHECK(update["rows"][0][kCellAccuracy].is_null());
 }
 
 TEST_CASE("a reader gets each row once, and a loss that is no number as null") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <prometheus/text_serializer.h>
 
+#include <cmath>
 #include <string>
 
 #include "tests/contains.h"
@@ -25,8 +26,9 @@ StepRow RowAt(double step, double elapsed) {
 
 struct Metrics {
   void Add(double step, double elapsed) {
-    run.OnRow({.step = RowAt(step, elapsed), .evaluation = {}}, 64);
+    run.OnRow({.step = RowAt(step, elapsed), .evaluation = {}, .means = {}}, plan);
   }
+  StepPlan plan{{.sample_count = 6400, .global_batch = 64}};
   std::string Text() const { return prometheus::TextSerializer().Serialize(registry.Collect()); }
   prometheus::Registry registry;
   RunMetrics run{registry, "first"};
@@ -45,6 +47,34 @@ TEST_CASE("counters count each step once, also those between two rows") {
   CHECK(Contains(text, "pando_step_duration_seconds_count{run=\"first\"} 10\n"));
   CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.025\"} 10\n"));
   CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.01\"} 0\n"));
+}
+
+TEST_CASE("what a program does not give is no gauge") {
+  Metrics metrics;
+  StepRow row = RowAt(1, 1);
+  row[kCellLoss] = NAN;
+  metrics.run.OnRow({.step = row, .evaluation = {}, .means = {}}, metrics.plan);
+  metrics.run.OnRow({.step = {}, .evaluation = EvaluatedRow{1, 1, 1, NAN, 0.5}, .means = {}},
+                    metrics.plan);
+  CHECK_FALSE(Contains(metrics.Text(), "pando_train_loss"));
+  CHECK_FALSE(Contains(metrics.Text(), "pando_evaluation_accuracy"));
+  metrics.Add(2, 2);
+  CHECK(Contains(metrics.Text(), "pando_train_loss{run=\"first\"} 0.5\n"));
+}
+
+TEST_CASE(
+    "samples are those that steps had: data that fill no batch, and an epoch's short last step") {
+  Metrics small;
+  small.plan = StepPlan({.sample_count = 48, .global_batch = 128});
+  small.Add(1, 1);
+  small.Add(30, 2);
+  CHECK(Contains(small.Text(), "pando_samples_total{run=\"first\"} 1440\n"));
+  Metrics uneven;
+  uneven.plan = StepPlan({.sample_count = 100, .global_batch = 64});
+  uneven.Add(3, 1);
+  CHECK(Contains(uneven.Text(), "pando_samples_total{run=\"first\"} 164\n"));
+  uneven.Add(4, 2);
+  CHECK(Contains(uneven.Text(), "pando_samples_total{run=\"first\"} 200\n"));
 }
 
 TEST_CASE("the counter of faults does not fall, and counts on behind the highest count") {

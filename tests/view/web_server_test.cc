@@ -25,7 +25,7 @@ Result<Keys> FindReaderKeys(KeyRole role) {
 
 // A viewer of a run folder whose run has no scheduler.
 struct Viewer {
-  Viewer() {
+  explicit Viewer(const std::string& base_path = "") {
     std::filesystem::create_directory(folder.File("logs"));
     std::ofstream(folder.File("logs/worker-0.log")) << "a line\xff\n";
     std::ofstream(folder.File("job.toml")) << "[model]\nname = \"mlp\"\n";
@@ -37,8 +37,9 @@ struct Viewer {
     runs[0]->Start();
     server = std::make_unique<WebServer>(runs, registry);
     const Result<std::string> address =
-        server->Start({.host = "127.0.0.1", .port = 0, .token = kToken});
+        server->Start({.host = "127.0.0.1", .port = 0, .token = kToken, .base_path = base_path});
     REQUIRE_MESSAGE(address.ok(), address.status().message());
+    CHECK(Contains(*address, base_path + "/?token="));
     const size_t colon = address->rfind(':');
     port = std::stoi(address->substr(colon + 1));
   }
@@ -133,6 +134,30 @@ TEST_CASE("packed bodies are refused, and so are chunks that are too long togeth
   };
   CHECK(client.Post("/api/stop", {{"X-Pando", "1"}}, send_spaces, "application/json")->status ==
         413);
+}
+
+TEST_CASE("behind a proxy the page has its path, whether the proxy leaves it in requests or not") {
+  const Viewer viewer("/runs/x");
+  for (const std::string base : {"/runs/x", "/runs/x/", "/"}) {
+    const auto first = viewer.Connect("").Get(base + "?token=" + kToken);
+    CHECK(first->status == 303);
+    CHECK(first->get_header_value("Location") == "/runs/x/");
+    CHECK(Contains(first->get_header_value("Set-Cookie"), "Path=/runs/x"));
+  }
+  CHECK(viewer.Connect().Get("/runs/x")->get_header_value("Location") == "/runs/x/");
+  for (const char* path : {"/", "/page.js", "/metrics", "/api/log?run=0&name=worker-0"}) {
+    CAPTURE(path);
+    CHECK(viewer.StatusFor(path) == 200);
+    CHECK(viewer.StatusFor("/runs/x" + std::string(path)) == 200);
+    CHECK(viewer.Connect("").Get("/runs/x" + std::string(path))->status == 401);
+  }
+  const httplib::Headers own{{"X-Pando", "1"}};
+  CHECK(viewer.Connect().Post("/runs/x/api/stop", own, "{\"run\":0}", "application/json")->status ==
+        409);  // there is no admin key
+  CHECK(viewer.StatusFor("/runs/y/") == 404);
+  const auto page = viewer.Connect().Get("/runs/x/");
+  CHECK_FALSE(Contains(page->body, "href=\"/"));
+  CHECK_FALSE(Contains(page->body, "src=\"/"));
 }
 
 TEST_CASE("the printed address becomes a cookie, and the page needs nothing else") {

@@ -1,4 +1,5 @@
 // The charts: one uPlot each, with the curves of one run, or of several over each other.
+import { find, make } from "./dom.js";
 import * as format from "./format.js";
 import { ROWS_MAX, recoveredText, thin } from "./run.js";
 
@@ -21,6 +22,17 @@ const SPECS = [
 // `view`, of all charts: byTime, isLog, isSmooth, and zoom: [from, to] of the x axis, or null.
 export function makeCharts(view, redraw) {
   return SPECS.map((spec) => new Chart(document.getElementById(spec.id), spec, view, redraw));
+}
+
+// Adds a chart for each of the programs' own results.
+export function addCharts(charts, runs, view, redraw) {
+  for (const name of new Set(runs.flatMap((run) => run.means))) {
+    if (charts.some(({ spec }) => spec.mean === name)) continue;
+    const element = make("section", { class: "card chart", "data-mean": name }, make("h2", {}, name),
+      make("p", { class: "readout" }), make("div", { class: "plot" }, make("p", { class: "note" })));
+    find("charts").append(element);
+    charts.push(new Chart(element, { mean: name, text: format.significant }, view, redraw));
+  }
 }
 
 // ---- colors ---------------------------------------------------------------------------------------
@@ -58,24 +70,24 @@ function runCurves(run, spec, view, place, rowsMax) {
   const columns = run.columns;
   const rows = thin(run.rows, rowsMax);
   const xs = rows.map((row) => row[columns.indexOf(view.byTime ? "elapsed_seconds" : "step")] ?? row[0]);
-  const raw = rows.map((row) => row[columns.indexOf(spec.column)] ?? null);
-  const ys = run.isUnreported(raw) ? raw.map(() => null) : raw.map((v) => scaled(v, spec, view));
+  const ys = rows.map((row) => scaled(row[columns.indexOf(spec.column)], spec, view));
+  const evaluated = spec.mean ? 5 + run.means.indexOf(spec.mean) : spec.evaluated;
   const style = { color: `--c${(place ?? 0) % COLORS + 1}`, width: 1.75,
     dash: DASHES[Math.floor((place ?? 0) / COLORS) % DASHES.length] };
   const name = place === null ? "" : `${run.name} `;
-  const label = place === null ? (spec.evaluated ? "training" : "") : run.name;
+  const label = place === null ? (evaluated ? "training" : "") : run.name;
   const isSmoothed = Boolean(spec.isSmooth && view.isSmooth);
   const curves = [];
-  if (!isSmoothed || place === null) {
+  if (!spec.mean && (!isSmoothed || place === null)) {
     curves.push({ ...style, label: isSmoothed ? null : label, alpha: isSmoothed ? 0.35 : 1,
       width: isSmoothed ? 1 : style.width, xs, ys });
   }
   if (isSmoothed) curves.push({ ...style, label, xs, ys: smooth(ys) });
-  if (spec.evaluated) {
+  if (evaluated) {
     const own = place === null ? { color: "--c2" } : {};
     curves.push({ ...style, ...own, label: `${name}${run.evaluatedOn}`, hasDots: true,
       xs: run.evaluations.map((row) => (view.byTime ? row[2] ?? 0 : row[0])),
-      ys: run.evaluations.map((row) => scaled(row[spec.evaluated], spec, view)) });
+      ys: run.evaluations.map((row) => scaled(row[evaluated], spec, view)) });
   }
   return curves;
 }
@@ -123,9 +135,11 @@ class Chart {
   }
 
   show(runs) {
-    this.runs = runs;
+    this.runs = runs.filter((run) => !this.spec.mean || run.means.includes(this.spec.mean));
+    this.element.hidden = this.runs.length === 0 ? Boolean(this.spec.mean)
+      : this.spec.column === "accuracy" && !runs.some((run) => run.hasAccuracy);
     this.element.dataset.points = runs.reduce((sum, run) => sum + run.rows.length, 0);
-    const stamp = runs.map((run) => `${run.id}:${run.version}`).join();
+    const stamp = this.runs.map((run) => `${run.id}:${run.version}`).join();
     this.isDirty ||= stamp !== this.stamp;
     this.stamp = stamp;
     this.draw();

@@ -30,7 +30,8 @@ export function renderHeader(run) {
   };
   for (const [id, text] of Object.entries(figures)) setText(find(`figure-${id}`), text);
   setText(find("speed-of"), run.isEnded ? "images/s, mean" : "images/s");
-  setText(find("accuracy-of"), evaluated === undefined ? "training accuracy" : `${run.evaluatedOn} accuracy`);
+  find("accuracy-card").hidden = !run.hasAccuracy;
+  setText(find("accuracy-of"), evaluated == null ? "training accuracy" : `${run.evaluatedOn} accuracy`);
   renderStall(run);
   for (const id of ["snapshot", "stop"]) find(id).hidden = !run.info.can_control || !run.status;
 }

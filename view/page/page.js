@@ -1,5 +1,5 @@
 // The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
-import { forgetColors, makeCharts } from "./charts.js";
+import { addCharts, forgetColors, makeCharts } from "./charts.js";
 import { confirmFirst, find, keyed, make, setText } from "./dom.js";
 import { renderComparison, renderHeader, renderStalls, renderTabs } from "./header.js";
 import { renderPanels } from "./panels.js";
@@ -19,7 +19,7 @@ const charts = makeCharts(view, redraw);
 
 // ---- the stream -----------------------------------------------------------------------------------
 function connect() {
-  const stream = new EventSource("/api/stream");
+  const stream = new EventSource("api/stream");
   stream.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
   stream.addEventListener("update", (event) => onUpdate(JSON.parse(event.data)));
   stream.onopen = () => { connection = "live"; renderSoon(); };
@@ -82,7 +82,9 @@ function renderNow() {
     renderComparison(runs, select);
     document.title = "pando";
   }
-  for (const chart of charts) chart.show(selected ? [selected] : runs);
+  const shown = selected ? [selected] : runs;
+  addCharts(charts, shown, view, redraw);
+  for (const chart of charts) chart.show(shown);
 }
 
 // After a change of how the charts look.
@@ -143,7 +145,7 @@ function stop(run) {
 
 async function control(path, body) {
   try {
-    const answer = await fetch(`/api/${path}`, { method: "POST", body: JSON.stringify(body),
+    const answer = await fetch(`api/${path}`, { method: "POST", body: JSON.stringify(body),
       headers: { "Content-Type": "application/json", "X-Pando": "1" } });
     const reply = await answer.json().catch(() => ({}));
     notice(reply.text ?? reply.error ?? `The answer has status ${answer.status}.`, answer.ok);
@@ -180,7 +182,7 @@ async function loadLog() {
   let text;
   try {
     const query = new URLSearchParams({ run: own.id, name });
-    const answer = await fetch(`/api/log?${query}`);
+    const answer = await fetch(`api/log?${query}`);
     text = await answer.text();
   } catch {
     text = "The log cannot be read: the connection is lost.";

@@ -12,7 +12,6 @@ const ACTIVITIES = [["computing", /comput/, "--computing"], ["waiting for sample
 const NODE_LABELS = ["process", "host", "health", "activity", "step", "waiting for", "micro-batch",
   "primaries / backups / syncing", "connections", "silent", ""];
 const FAULT_LABELS = ["process", "fault", "at step", "noticed", "recovered"];
-const EVALUATION_LABELS = ["step", "epoch", "elapsed", "accuracy", "loss"];
 
 // `actions`: openLog(run, name), drain(run, node). The panels stay as they are where nothing is new.
 export function renderPanels(run, actions) {
@@ -164,17 +163,24 @@ function fillFault(row, run, fault) {
 // ---- evaluations ----------------------------------------------------------------------------------
 function renderEvaluations(run) {
   const rows = run.evaluations.slice(-ROWS_SHOWN).reverse();
-  const best = Math.max(0, ...run.evaluations.map((row) => row[3] ?? 0));
+  const { results } = run;
+  const [at, sign] = results.some(([name]) => name === "accuracy") ? [3, 1] : [4, -1];
+  const best = run.evaluations.filter((row) => row[at] != null)
+    .reduce((known, row) => (known && sign * known[at] >= sign * row[at] ? known : row), null);
   find("evaluations").hidden = rows.length === 0;
   setText(find("evaluations-note"), rows.length === 0 ? "No evaluation so far." :
-    `${format.plural(run.evaluations.length, "evaluation")} on the ${run.evaluatedOn} set · ` +
-    `best accuracy ${format.share(best)}`);
+    `${format.plural(run.evaluations.length, "evaluation")} on the ${run.evaluatedOn} set` +
+    (best === null ? "" : at === 3 ? ` · best accuracy ${format.share(best[at])}`
+      : ` · lowest loss ${format.significant(best[at])}`));
   if (!hasChanged(find("evaluations"), run.id, rows.length, rows[0], best)) return;
+  const labels = ["step", "epoch", "elapsed", ...results.map(([name]) => name)];
+  find("evaluations").tHead.replaceChildren(
+    make("tr", {}, ...labels.map((label) => make("th", { class: "n" }, label))));
   find("evaluations").tBodies[0].replaceChildren(...rows.map((cells) => {
-    const [step, epoch, elapsed, accuracy, loss] = cells;
-    const row = makeRow(EVALUATION_LABELS, { class: accuracy === best && best > 0 ? "best" : null });
+    const [step, epoch, elapsed] = cells;
+    const row = makeRow(labels, { class: cells === best ? "best" : null });
     fillRow(row, [format.count(step), epoch === null ? "–" : epoch.toFixed(2), format.duration(elapsed),
-      format.share(accuracy), format.significant(loss)]);
+      ...results.map(([, at]) => (at === 3 ? format.share : format.significant)(cells[at]))]);
     return row;
   }));
 }

@@ -55,7 +55,8 @@ export class Run {
 
   clear() {
     this.rows = [];
-    this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss]
+    this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss, ...means]
+    this.means = [];  // names of a program's further results
     this.events = [];
     this.faultsById = new Map();
     this.strips = new Map();  // name -> [[from, to, activity], ...], in seconds of the viewer
@@ -74,6 +75,7 @@ export class Run {
     this.addStrips(update.strips ?? {});
     if (update.logs) this.logs = update.logs;
     this.addRows(update.rows ?? []);
+    if (update.means) this.means = update.means;
     this.addEvaluations(update.evaluations ?? []);
     this.addEvents(update.events ?? []);
     this.addFaults(update.faults ?? []);
@@ -182,9 +184,17 @@ export class Run {
     return Math.max(0, this.stepCount - this.step) * stepMs / 1000;
   }
 
-  // The values of a column are zero where a program's model does not report it.
-  isUnreported(values) {
-    return this.model === "external" && values.every((value) => !value);
+  // Whether a program's model reports any: other networks always do.
+  get hasAccuracy() {
+    const at = this.columns.indexOf("accuracy");
+    return this.rows.length === 0 || this.rows.some((row) => row[at] != null) ||
+      this.evaluations.some((row) => row[3] != null);
+  }
+
+  // Of evaluations: the names of the results that the run has, and where they are in its rows.
+  get results() {
+    return [["accuracy", 3], ["loss", 4], ...this.means.map((name, i) => [name, 5 + i])]
+      .filter(([, at]) => at > 4 || this.evaluations.some((row) => row[at] != null));
   }
 }
 
@@ -192,10 +202,11 @@ export class Run {
 export const logName = (process) => String(process ?? "").replaceAll(" ", "-");
 
 // ---- faults ---------------------------------------------------------------------------------------
-// From the detection until the run had recovered; null: not yet.
+// From the fault until the run had recovered, from the detection if no more is known; null: not yet.
 export function recoveryMs(fault) {
   const isKnown = finite(fault.recovered_ms) !== null && finite(fault.detected_ms) !== null;
-  return isKnown ? Math.max(0, fault.recovered_ms - fault.detected_ms) : null;
+  const began = finite(fault.injected_ms) ?? fault.detected_ms;
+  return isKnown ? Math.max(0, fault.recovered_ms - began) : null;
 }
 
 export function noticedText(fault) {
@@ -207,5 +218,6 @@ export function noticedText(fault) {
 
 export function recoveredText(fault) {
   const ms = recoveryMs(fault);
-  return ms === null ? "not recovered yet" : `after ${milliseconds(ms)}`;
+  if (ms === null) return "not recovered yet";
+  return finite(fault.injected_ms) === null ? `${milliseconds(ms)} after detection` : `after ${milliseconds(ms)}`;
 }

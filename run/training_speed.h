@@ -1,0 +1,61 @@
+// TrainingSpeed: how fast a run trains, over the last second and on average. Used by RunRecorder.
+#pragma once
+
+#include <cstdint>
+
+#include "common/ids.h"
+#include "plan/step_plan.h"
+#include "run/run_folder.h"
+
+namespace pando {
+
+// How far training is when a step is reported. Steps are reported in batches, and hundreds together
+// after the scheduler was away.
+struct TrainingReach {
+  Version made;        // with steps that are not reported yet
+  double seconds = 0;  // of training, in all lives of the scheduler
+};
+
+// Threads: none.
+class TrainingSpeed {
+ public:
+  explicit TrainingSpeed(const StepPlan& steps) : steps_(steps) {}
+
+  // Goes on after `last`, the newest row, `gap_seconds` after it: the run has trained meanwhile.
+  void TakeOver(const MetricsRow& last, double gap_seconds);
+  // The waits are sums since this life began: of all threads for samples, of one for parameters.
+  void OnStep(const TrainingReach& reach, double data_seconds, double sync_seconds);
+  // No further step comes, after `seconds` of training in all lives.
+  void OnEnd(double seconds) { seconds_ = seconds; }
+
+  bool has_trained() const { return seconds_ > past_seconds_; }  // in this life
+  double past_seconds() const { return past_seconds_; }
+  double own_seconds() const { return seconds_ - past_seconds_; }
+  double images_per_second() const {  // the mean over the run
+    return seconds_ <= 0 ? 0 : static_cast<double>(sample_count_) / seconds_;
+  }
+  // What rows say of the window: its last second or more of training.
+  const MetricsRow& window() const { return window_; }
+
+ private:
+  struct Totals {
+    uint64_t steps = 0;
+    uint64_t samples = 0;
+    double training_seconds = 0;
+    double data_seconds = 0;
+    double sync_seconds = 0;
+  };
+  void CountSamples(Version made);
+  void MoveWindow(const Totals& now);
+
+  const StepPlan steps_;
+  Version counted_;  // its steps are in:
+  uint64_t sample_count_ = 0;
+  double past_seconds_ = 0;
+  double seconds_ = 0;
+  Totals window_start_;
+  bool has_whole_window_ = false;
+  MetricsRow window_;
+};
+
+}  // namespace pando
