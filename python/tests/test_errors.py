@@ -511,6 +511,15 @@ class JoinErrorTest(FakeCase):
             train(run)
             break
 
+        def make():
+            nonlocal remade
+            self.new_fake()
+            remade = self.join(model)
+        remade = None
+        for _ in range(2):
+            make()
+            train(remade)
+
     def test_late_calls(self):
         run = self.join(make_mlp())
         with self.assertRaisesRegex(pando.PandoError, "without a new batch"):
