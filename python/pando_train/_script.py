@@ -25,7 +25,11 @@ def find_loop_around(run: Any) -> Optional[int]:
     frame = sys._getframe(2)
     while frame is not None:
         names = {name for name, value in frame.f_locals.items() if value is run}
-        for node in ast.walk(read_tree(frame.f_code.co_filename)) if names else ():
+        nodes = list(ast.walk(read_tree(frame.f_code.co_filename))) if names else []
+        for node in nodes:
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                names -= set(node.names)  # a function that the loop calls may make another run
+        for node in nodes if names else ():
             if isinstance(node, (ast.For, ast.While)) and node.body[0].lineno <= frame.f_lineno <= node.end_lineno:
                 parts = list(ast.walk(node))
                 stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}

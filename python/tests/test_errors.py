@@ -288,8 +288,7 @@ class LoopErrorTest(FakeCase):
 
     def test_other_ways_to_change_the_parameters(self):
         changes = ((nn.utils.weight_norm, "0.weight_g .and 2 more. appeared"),
-                   (lambda layer: torch.nn.utils.prune.random_unstructured(layer, "weight", 0.5),
-                    "0.weight was replaced"),
+                   (lambda layer: nn.utils.prune.random_unstructured(layer, "weight", 0.5), "0.weight was replaced"),
                    (lambda layer: layer.weight.detach().numpy().fill(0.5), "0.weight was changed by the program"),
                    (lambda layer: layer.weight.detach().mul_(0.5), "0.weight was changed by the program"),
                    (lambda layer: layer.share_memory(), "memory of parameter 0.weight was replaced"),
@@ -511,6 +510,15 @@ class JoinErrorTest(FakeCase):
         while True:
             train(run)
             break
+
+        def make():
+            nonlocal remade
+            self.new_fake()
+            remade = self.join(model)
+        remade = None
+        for _ in range(2):
+            make()
+            train(remade)
 
     def test_late_calls(self):
         run = self.join(make_mlp())
