@@ -1,6 +1,12 @@
 #include "run/training_speed.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace pando {
+
+// Reports that a lane sent while the scheduler was away come first, together.
+constexpr double kSettleSeconds = 0.5;
 
 // The next window begins at the last row, since the run went on without a scheduler. Until it is
 // whole, its speed is the last that is known.
@@ -17,11 +23,14 @@ void TrainingSpeed::TakeOver(const MetricsRow& last, double gap_seconds) {
              .data_stall_ms = last.data_stall_ms,
              .exposed_sync_ms = last.exposed_sync_ms};
   has_whole_window_ = last.images_per_second > 0;
+  settled_at_ = std::numeric_limits<double>::infinity();  // known at the first report
 }
 
 void TrainingSpeed::OnStep(const TrainingReach& reach, double data_seconds, double sync_seconds) {
   CountSamples(reach.made);
   seconds_ = reach.seconds;
+  settled_at_ = std::min(settled_at_, seconds_ + kSettleSeconds);
+  if (seconds_ < settled_at_ && has_whole_window_) return;
   MoveWindow({.steps = counted_.value(),
               .samples = sample_count_,
               .training_seconds = seconds_,

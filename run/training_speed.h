@@ -55,6 +55,8 @@ class TrainingSpeed {
   double seconds_ = 0;
   Totals window_start_;
   bool has_whole_window_ = false;
+  // In seconds of training; before it, reports of the time without a scheduler may still come.
+  double settled_at_ = 0;
   MetricsRow window_;
 };
 

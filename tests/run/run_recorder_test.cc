@@ -159,20 +159,18 @@ TEST_CASE("steps that come together after the scheduler was away have the speed 
   RunRecorder second = run.Reopen(SchedulerState());
   const double before = second.speed().past_seconds() - 1.2;
   CHECK(before >= 0);  // the time between the two lives
-  // In a hurry: what follows is not enough for a window.
-  second.OnStep(RowAt(3, 1), 0.1, {Version(4), 1.7});
+  // Reports that waited for the scheduler: how old they are is not known.
+  second.OnStep(RowAt(3, 1), 0.1, {Version(4), 3.2});
   CHECK(run.LastRates() == Rates{250, 400});
-  // Steps 4 to 8 were made in 2 s, and come in two parts.
-  for (uint64_t step = 4; step < 6; ++step) {
-    second.OnStep(RowAt(step, 1), 0.1, {Version(8), 3.2});
-    CHECK(run.LastRates() == Rates{250, 400});
+  second.OnStep(RowAt(4, 1), 0.1, {Version(7), 3.3});
+  CHECK(run.LastRates() == Rates{250, 400});
+  // Steps 3 to 8 were made in 3 s, and come in parts.
+  for (uint64_t step = 5; step < 9; ++step) {
+    second.OnStep(RowAt(step, 1), 0.1, {Version(9), 4.2});
+    CHECK(run.LastRates() == Rates{200, 500});
   }
-  for (uint64_t step = 6; step < 9; ++step) {
-    second.OnStep(RowAt(step, 1), 0.1, {Version(9), 3.3});
-    CHECK(run.LastRates() == Rates{250, 400});
-  }
-  second.OnStep(RowAt(9, 1), 0.1, {Version(10), 4.2});
-  CHECK(run.LastRates() == Rates{200, 500});
+  second.OnStep(RowAt(9, 1), 0.1, {Version(10), 5.2});
+  CHECK(run.LastRates() == Rates{100, 1000});
   second.speed().OnEnd(second.speed().past_seconds() + 4);
   second.Conclude(kStatusCompleted, Status());
   CHECK(second.summary().images_per_second == doctest::Approx(1000 / (5.2 + before)));
