@@ -242,6 +242,6 @@ int main(int argc, char** argv) {
     return pando::Report(output);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) throw;
-    pando::EndOutOfMemory(0, "another thread");
+    pando::EndOutOfMemory(0, "room for another thread");
   }
 }

@@ -11,7 +11,7 @@ RequestQueue::RequestQueue() {
   try {
     for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
   } catch (const std::system_error&) {
-    EndOutOfMemory(0, "another thread");
+    EndOutOfMemory(0, "room for another thread");
   }
 }
 

@@ -314,8 +314,8 @@ TEST_CASE("a viewer shows 150 runs, and an error names how many it shows at most
 
 TEST_CASE("a viewer that gets no memory does not speak of micro-batches") {
   TempFolder temp;
-  Process view(temp.path(), "view", Args{"view", "--http", "127.0.0.1:0"} + RunFolders(temp, 50),
-               {"prlimit", "--as=150000000"});
+  Process view(temp.path(), "view", Args{"view", "--http", "127.0.0.1:0"} + RunFolders(temp, 60),
+               {"prlimit", "--data=20000000"});
   view.Await();
   INFO(view.err());
   CHECK(view.exit_code() == kExitOutOfMemory);
