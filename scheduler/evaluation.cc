@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +11,10 @@
 
 namespace pando {
 namespace {
+
+bool IsAsciiLetterOrDigit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 // "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
 std::string AccuracyText(const EvaluationSummary& evaluation) {
@@ -41,7 +44,7 @@ std::vector<std::string> MeanNames(const Job& job) {
     const bool is_other = name != sum && std::ranges::count(job.eval_sums, name) > 0;
     if (is_reserved || is_other) name = sum + "_mean";
     std::ranges::replace_if(
-        name, [](char c) { return c >= 0 && c != '_' && std::isalnum(c) == 0; }, '_');
+        name, [](char c) { return c >= 0 && c != '_' && !IsAsciiLetterOrDigit(c); }, '_');
     names.push_back(std::move(name));
   }
   return names;

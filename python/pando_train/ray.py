@@ -167,7 +167,8 @@ class Run:
             self._leave_draining_nodes()
             row = read_last_row(self._folder / "run" / "metrics.csv")
             for column in self._gauges.keys() & row.keys():
-                self._gauges[column].set(float(row[column]), {"run": self._folder.name})
+                if row[column]:  # a loop need not log its loss
+                    self._gauges[column].set(float(row[column]), {"run": self._folder.name})
 
     def _await_loops(self) -> None:
         """Waits until the loops have returned. Raises PandoError if one fails after the end of the run."""
@@ -383,9 +384,12 @@ def read_last_row(path: Path) -> Dict[str, str]:
     """The newest step in metrics.csv; nothing before the first one."""
     with open(path if path.exists() else os.devnull, "rb") as file:
         names = file.readline().decode()
-        file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
+        first = file.tell()
+        start = file.seek(max(first, file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode().split("\n")[-2::-1]
-    return next((row for row in csv.DictReader([names, *lines]) if row["loss"]), {})
+    if start > first:
+        lines.pop()  # a part of a row
+    return next((row for row in csv.DictReader([names, *lines]) if row["lr"]), {})
 
 
 def make_result(folder: Path) -> Result:

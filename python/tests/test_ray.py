@@ -110,9 +110,9 @@ class PartsTest(RayCase):
     def test_last_row(self):
         path = self.folder / "metrics.csv"
         self.assertEqual(self.module.read_last_row(path), {})
-        for text, step in (("step,loss\n", None), ("step,loss\n1,0.5\n", "1"), ("step,loss\n1,0.5\n1,\n", "1"),
-                           ("step,loss\n1,0.5\n2,0.", "1"), ("step,loss\n" + "7,0.5\n" * 5000, "7")):
-            path.write_text(text)
+        for text, step in (("", None), ("1,0.5,0.1\n", "1"), ("1,,0.1\n", "1"), ("1,0.5,0.1\n1,,\n", "1"),
+                           ("1,0.5,0.1\n2,0.", "1"), ("7,,0.1\n" * 5000, "7"), ("7,,0.1\n" + "61.96,,\n" * 900, None)):
+            path.write_text("step,loss,lr\n" + text)
             self.assertEqual(self.module.read_last_row(path).get("step"), step, text[:40])
 
     def test_options_of_an_actor(self):

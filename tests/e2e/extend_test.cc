@@ -195,7 +195,7 @@ TEST_CASE("a run that cannot be extended says why, and nothing is made") {
   refuse(Args{run} + into, "give --steps or --epochs too");
   refuse(Args{run, "--steps", "20", "--set", "train.seed=2"} + into, "train.seed is part of");
   refuse(Args{run, "--steps", "20", "--run-dir", run}, run + " exists already; --run-dir NEW");
-  refuse({run, "--steps", "20", "--run-dir", temp.File("\xff")}, "run.dir must be UTF-8 text");
+  refuse({run, "--steps", "20", "--run-dir", temp.File("\xff")}, "argument 6 must be UTF-8 text");
   refuse(Args{temp.File("serial"), "--epochs", "2"} + into, "--serial keeps none");
   const RunFolder early = RunFolder::Open(temp.File("early"));
   const Args longer = Args{early.path(), "--epochs", "10"} + into;

@@ -211,7 +211,7 @@ TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one 
 }
 
 TEST_CASE("a resumed scheduler leaves a run alone whose processes still answer") {
-  JobByHand job(2, 1, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  JobByHand job(2, 1, LongJob(kFaultSteps, Args{"--snapshot-every", "50"} + TransportOfFaults()));
   job.AwaitSteps(20);
   job.scheduler->Signal(SIGKILL);
   job.scheduler->Await();
