@@ -238,7 +238,7 @@ TEST_CASE("a group by hand: no other worker joins, none is drained, a stopped wo
   CHECK(failure.starts_with(stopped + process));
   CHECK(Contains(failure, "is gone"));
   job.workers[0]->Await();
-  CHECK(job.workers[0]->exit_code() == kExitCompleted);  // the scheduler told it to stop
+  CHECK(job.workers[0]->exit_code() == kExitFailed);  // as the run
 }
 
 TEST_CASE("what only servers do is refused with what to do instead") {
