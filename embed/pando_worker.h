@@ -48,7 +48,7 @@ extern "C" {
 #define PANDO_API __attribute__((visibility("default")))
 
 /* Changes with every change of this header that an older program would not survive. */
-#define PANDO_WORKER_ABI 1
+#define PANDO_WORKER_ABI 2
 PANDO_API uint32_t pando_abi(void);
 /* "0.9.0", of the library. */
 PANDO_API const char* pando_version(void);

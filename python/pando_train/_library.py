@@ -12,7 +12,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import Abandoned, PandoError
 
-ABI = 1
+ABI = 2
 OK, AGAIN, ABANDONED, END, ERROR = range(5)
 PARAMETER, STATISTIC = range(2)
 TRAIN, EVALUATE = range(2)
@@ -114,13 +114,13 @@ def load_library():
         searched = "; ".join([*places, "the loader's path (LD_LIBRARY_PATH)"])
         raise PandoError(f"cannot load {path or NAME}: {error}. Searched: {searched}. Build it with "
                          "`ninja -C build`, or set PANDO_LIBRARY to its path") from error
+    if library.pando_abi() != ABI:
+        raise PandoError(f"{path or NAME} has interface {library.pando_abi()}, and this package needs {ABI}: "
+                         "install the package and the library of one release")
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
-    if library.pando_abi() != ABI:
-        raise PandoError(f"{path or NAME} has interface {library.pando_abi()}, and this package needs {ABI}: "
-                         "install the package and the library of one release")
     return library
 
 
