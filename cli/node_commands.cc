@@ -237,8 +237,9 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
 // Whether the run in the folder is completed, and only scripts go on after their loop. Asks the
 // process that waits for them to end them.
 bool StopScripts(const std::string& run_dir) {
+  if (run_dir.empty()) return false;  // --join
   const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
-  if (run_dir.empty() || !summary.ok() || summary->status != kStatusCompleted) return false;
+  if (!summary.ok() || summary->status != kStatusCompleted) return false;
   const std::optional<pid_t> holder = RunLock::FindHolder(run_dir);
   if (!holder || kill(*holder, SIGINT) != 0) return false;
   Say("the run is completed; ending the scripts that go on after their loop\n");
@@ -247,15 +248,13 @@ bool StopScripts(const std::string& run_dir) {
 
 // Shows each thing that the scheduler says until it has done it.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
-  if (kind == CommandKind::kStop && StopScripts(options.run.run_dir)) {
-    const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
-    return AwaitEnd(options.run.run_dir, SteadyNow() + timeout);
-  }
+  const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const Micros deadline = SteadyNow() + timeout;
+  if (kind == CommandKind::kStop && StopScripts(options.run.run_dir))
+    return AwaitEnd(options.run.run_dir, deadline);
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindRunKeys(options.run, KeyRole::kAdmin));
   ZmqContext context(std::move(keys));
-  const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
-  const Micros deadline = SteadyNow() + timeout;
   const bool is_given = options.timeout_seconds != kTimeoutDefaultSeconds;
   PANDO_ASSIGN_OR_RETURN(const std::string done,
                          RequestCommand(context, endpoint, {.kind = kind, .target = options.target},

@@ -223,7 +223,7 @@ class SchedulerProcess : public RunObserver {
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
   void AwaitLastFiles();
-  double TrainingSeconds(Micros now);
+  double TrainingSeconds(const RunTimes& times);
 
   const SchedulerArgs& args_;
   const JobPlan& plan_;
@@ -337,7 +337,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
-  recorder_.speed().OnEnd(TrainingSeconds(SteadyNow()));
+  recorder_.speed().OnEnd(TrainingSeconds(scheduler_->Times(SteadyNow())));
   recorder_.summary().evaluation_seconds =
       std::chrono::duration<double>(scheduler_->Times(SteadyNow()).evaluation).count();
   const Stop& stop = scheduler_->stop();
@@ -458,9 +458,8 @@ void SchedulerProcess::AwaitLastFiles() {
     files_->AwaitQuiet(shutdown_.fd());
 }
 
-double SchedulerProcess::TrainingSeconds(Micros now) {
-  return recorder_.speed().past_seconds() +
-         std::chrono::duration<double>(scheduler_->Times(now).training).count();
+double SchedulerProcess::TrainingSeconds(const RunTimes& times) {
+  return recorder_.speed().past_seconds() + std::chrono::duration<double>(times.training).count();
 }
 
 void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
@@ -478,8 +477,9 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   recorder_.OnExposedSync(static_cast<double>(workers.exposed_sync_us()) * 1e-6);
   const GpuUse gpus = SumGpuUse(scheduler_->membership().members());
   recorder_.OnGpuUse(gpus.memory_bytes, gpus.percent);
+  const RunTimes times = scheduler_->Times(now);
   recorder_.OnStep(metrics, schedule_.At(metrics.step).lr,
-                   {.made = scheduler_->Times(now).made, .seconds = TrainingSeconds(now)});
+                   {.made = times.made, .seconds = TrainingSeconds(times)});
 }
 
 void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {

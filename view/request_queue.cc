@@ -1,42 +1,17 @@
 #include "view/request_queue.h"
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <system_error>
 #include <utility>
 
 #include "common/out_of_memory.h"
+#include "view/stack_size.h"
 
 namespace pando {
-namespace {
-
-// httplib reads ranges with regular expressions, which recurse for each letter: with the small
-// stacks of the viewer's other threads a long header would end it.
-class LargeStacks {
- public:
-  LargeStacks() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t large;
-    pthread_attr_init(&large);
-    pthread_attr_setstacksize(&large, size_t{8} << 20);
-    pthread_setattr_default_np(&large);
-    pthread_attr_destroy(&large);
-  }
-  ~LargeStacks() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-  LargeStacks(const LargeStacks&) = delete;
-
- private:
-  pthread_attr_t before_;
-};
-
-}  // namespace
-
 RequestQueue::RequestQueue() {
-  const LargeStacks for_requests;
+  // httplib reads ranges with regular expressions, which recurse for each letter: with the small
+  // stacks of the viewer's other threads a long header would end it.
+  const ScopedStackSize large(size_t{8} << 20);
   try {
     for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
   } catch (const std::system_error&) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <prometheus/registry.h>
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +27,7 @@
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "view/run_names.h"
+#include "view/stack_size.h"
 #include "view/web_server.h"
 
 namespace pando {
@@ -131,21 +131,17 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// The viewer is not worth the run's memory, also when something goes wrong in it. Each run has a
-// thread, and a stack counts whole.
+// Each run has a thread, and a stack counts whole in the limit below.
+constexpr size_t kStackBytes = 512 << 10;
+
+// The viewer is not worth the run's memory, also when something goes wrong in it.
 void LimitMemory(size_t run_count) {
   constexpr rlim_t kBytesMax = rlim_t{1} << 30;
   constexpr rlim_t kRunBytes = 4 << 20;
-  constexpr size_t kStackBytes = 512 << 10;
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
   limit.rlim_cur = std::min(limit.rlim_max, kBytesMax + run_count * kRunBytes);
   setrlimit(RLIMIT_DATA, &limit);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  pthread_setattr_default_np(&attributes);
-  pthread_attr_destroy(&attributes);
 }
 
 // The page's address, or why there is none, for the process that started this one.
@@ -164,6 +160,7 @@ Result<int> ServeView(const ViewOptions& options) {
   PANDO_ASSIGN_OR_RETURN(web.token, FindToken(options.token_file));
   SetUpLog({.process = "view"});
   LimitMemory(sources.size());
+  const ScopedStackSize small(kStackBytes);
   ShutdownSignal shutdown;  // before threads, which inherit the blocked signals
   prometheus::Registry registry;
   std::vector<std::unique_ptr<RunWatch>> runs;

@@ -113,8 +113,7 @@ Status Scripts::RestartDead() {
 std::optional<int> Scripts::Conclude() const {
   if (failure_) {
     Say("\n{}pando: the run is completed, and its weights are in {}; after its loop the script of "
-        "{} "
-        "ended with {}\n",
+        "{} ended with {}\n",
         RootCauseText(*failure_), run_dir_, failure_->spec.title, ExitText(*failure_));
     return failure_->signal == 0 ? failure_->exit_code : kExitFailed;
   }

@@ -56,4 +56,5 @@ class Scripts {
   std::optional<ProcessExit> failure_;  // the first end after the run that is not clean
   bool is_cut_short_ = false;           // on request
 };
+
 }  // namespace pando

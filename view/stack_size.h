@@ -1,0 +1,32 @@
+// ScopedStackSize: the stacks of the threads that a viewer starts meanwhile. Used by `pando view`
+// and by RequestQueue.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+
+namespace pando {
+
+// Sets the process's default, which threads take that start while it lives. Threads: one at a time.
+class ScopedStackSize {
+ public:
+  explicit ScopedStackSize(size_t bytes) {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, bytes);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+  }
+  ~ScopedStackSize() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  ScopedStackSize(const ScopedStackSize&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+}  // namespace pando
