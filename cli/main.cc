@@ -99,7 +99,7 @@ constexpr auto kComputingCommands =
     std::to_array({"train", "run", "server", "worker", "node", "resume", "evaluate", "predict",
                    "verify", "doctor"});
 
-// What takes less memory in a command that trains, or that shows runs.
+// Says how a command that trains, or that shows runs, takes less memory.
 const char* ChooseMemoryAdvice(const std::string& command) {
   constexpr auto kTrainingCommands = std::to_array<std::string_view>(
       {"train", "run", "scheduler", "server", "worker", "node", "resume", "verify"});

@@ -11,7 +11,7 @@ namespace pando {
 // any.
 [[noreturn]] void EndOutOfMemory(size_t bytes, const char* what);
 
-// What takes less memory, a literal; none until then. Called by main, which knows the command.
+// Sets the advice, a literal, on how to take less memory. main, which knows the command, calls it.
 void SetMemoryAdvice(const char* advice);
 
 // From now on `new` and FloatBuffer end the process so, on every thread. Called by main.

@@ -29,7 +29,7 @@ class ByteStream {
 
   bool is_open() const { return file_.is_open(); }
   bool is_gzip() const { return stream_ != nullptr; }
-  // What is wrong besides an early end; empty if nothing is.
+  // Why the bytes cannot be read or unpacked; empty if they can.
   const std::string& damage() const { return damage_; }
   // A gzip file ends with the check sum of its last member.
   bool IsCutOff() const { return stream_ != nullptr && !has_ended_; }

@@ -442,7 +442,7 @@ struct UnlabelledInputs {
     return Status();
   }
 
-  // What was assumed, and the pictures among the first ones that seem to be otherwise.
+  // Says what was assumed of the pictures, and names the first ones that look different.
   std::vector<std::string> Notices(std::span<const std::string> paths) const {
     constexpr size_t kReadMax = 64;
     constexpr float kMiddle = 0.5f;

@@ -22,7 +22,7 @@ struct Kind {
   std::string_view advice = "";  // pandas' reader, kConvert, or what to do for each use
 };
 
-// Of several marks the first one counts.
+// If several marks fit, the first one counts.
 constexpr auto kBinaryKinds = std::to_array<Kind>(
     {{0, "PAR1", "a Parquet file", "read_parquet"},
      {0, "ARROW1", "an Arrow or Feather file", "read_feather"},

@@ -1,5 +1,5 @@
 // How a process of a run says that the run has ended for it, and how its Supervisor receives that.
-// What the process does afterwards is no part of the run: a program's script may go on after its
+// The process may go on afterwards, outside of the run: a program's script may go on after its
 // loop for hours, and its exit code is then the script's, not that of a death.
 #pragma once
 

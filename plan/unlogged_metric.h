@@ -7,7 +7,7 @@
 
 namespace pando {
 
-// Of a micro-batch whose samples weigh so much in the step's mean.
+// `weight`: the weight of the micro-batch in the step's mean.
 inline float UnloggedSum(double weight) { return static_cast<float>(-1e25 * weight); }
 
 // The step's mean; not a number if it lacks a micro-batch, of which a step has up to 65,536.

@@ -75,7 +75,7 @@ static void from_json(const Json& json, EvaluationSummary& evaluation) {
                                             : sum.get<double>());
 }
 
-// What a program's model has not evaluated.
+// Writes null for values that the program has not evaluated.
 static void DropMissing(const EvaluatedValues& evaluated, Json* evaluation) {
   if (!evaluated.has_accuracy) (*evaluation)["correct"] = nullptr;
   if (!evaluated.has_classes) (*evaluation)["top5_correct"] = nullptr;

@@ -42,7 +42,7 @@ struct TraceSummary {
 // written whole or not at all.  kNotFound without any timeline; kCorrupt as ReadTimelineFile.
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path);
 
-// What all processes of a role did together: spans of threads, added by name.
+// The spans of all processes of a role, added by name.
 struct TimelineSum {
   std::string role;      // "worker"
   std::string category;  // "wait"

@@ -34,7 +34,7 @@ class TrainingSpeed {
   double images_per_second() const {  // the mean over the run
     return seconds_ <= 0 ? 0 : static_cast<double>(sample_count_) / seconds_;
   }
-  // What rows say of the window: its last second or more of training.
+  // The row's values of the window: of its last second or more of training.
   const MetricsRow& window() const { return window_; }
 
  private:

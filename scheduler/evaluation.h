@@ -63,7 +63,7 @@ struct EvaluatedValues {
   double Loss(const EvaluationSummary& e) const {  // mean of a sample
     return has_loss ? e.loss_sum / static_cast<double>(e.sample_count) : NAN;
   }
-  // Of two versions the better one has the higher score: by the accuracy, else by the loss.
+  // A better version has a higher score: by the accuracy, or by the loss where there is none.
   double Score(const EvaluationSummary& evaluation) const;
 
   bool has_accuracy = true;

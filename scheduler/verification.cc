@@ -22,7 +22,7 @@ std::string PlaceText(const Dispute& dispute) {
                      dispute.step.value());
 }
 
-// What to do about workers of one kind that compute different gradients.
+// Says how to treat workers of one kind that compute different gradients.
 std::string RemedyText(const Job& job) {
   return IsExternal(job) ? "test this machine, and look for state that the program keeps between "
                            "micro-batches (docs/pytorch.md)"

@@ -3,7 +3,7 @@ import ast
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-# Of these some part may not run.
+# A part of these may not run.
 MAYBE = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXITS = {"exit", "_exit", "quit", "abort"}
 

@@ -69,7 +69,7 @@ class Writes:
 
 
 def sum_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Of whole numbers of 8 bytes, row by row: 0.6 ns per parameter, and those of 4 bytes take 10."""
+    """Adds the bytes as whole numbers of 8 bytes: 0.6 ns per parameter. Numbers of 4 bytes take 10 ns."""
     words = tensor.detach().contiguous().view(-1).view(torch.int32)
     if words.storage_offset() % 2:
         words = words.clone()

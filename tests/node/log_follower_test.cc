@@ -17,7 +17,7 @@
 namespace pando {
 namespace {
 
-// What is said while `write` runs, and a follower of the file.
+// The text that a follower of the file shows while `write_lines` runs.
 std::string Shown(const TempFolder& temp, const std::string& path, const auto& write_lines) {
   const std::string captured = temp.File("shown");
   const UniqueFd before(dup(STDERR_FILENO));

@@ -40,7 +40,7 @@ struct RecordedRun {
     REQUIRE_MESSAGE(recorder.ok(), recorder.status().message());
     return *std::move(recorder);
   }
-  // Of the last row: images per second, and ms per step.
+  // Images per second, and ms per step, in the last row.
   std::pair<double, double> LastRates() const {
     MetricsFile::Last last;
     REQUIRE(MetricsFile::Reopen(folder, &last).ok());
