@@ -15,6 +15,7 @@ enum class Mutation {
   kGiveOnce,             // P6a: only the host's relay pushes what it was given
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
+  kAnyView,              // P44: lanes and workers enter views whatever their signature
   // In the scheduler:
   kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
   kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
@@ -30,6 +31,7 @@ enum class Mutation {
   kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
   kKeepSupplier,                  // P43: no worker takes a dead supplier's place
   kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
+  kAnyNews,                       // P26: a view counts as lost whatever its signature
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -105,6 +105,7 @@ void Visit(auto io, Welcome& m) {
   io(PANDO_WIRE(Data, m.data));
   io(PANDO_WIRE(SnapshotDir, m.snapshot_dir, Limit{"bytes of a snapshot folder", kPathBytesMax}));
   io(PANDO_WIRE(FilesEndpoint, m.files_endpoint, kEndpointBytes));
+  io(PANDO_WIRE(ViewKey, m.view_key, kPublicKeyBytes));
 }
 
 void Visit(auto io, Refused& m) {
@@ -186,7 +187,10 @@ void Visit(auto io, View& m) {
   io(PANDO_WIRE(Owners, m.owners, Limit{"micro-batch count", kMicroBatchesMax}));
 }
 
-void Visit(auto io, ViewUpdate& m) { io(PANDO_WIRE(View, m.view)); }
+void Visit(auto io, ViewUpdate& m) {
+  io(PANDO_WIRE(View, m.view));
+  io(PANDO_WIRE(Signature, m.signature, Limit{"bytes of a signature", kSignatureBytesMax}));
+}
 
 void Visit(auto io, ViewAck& m) { io(PANDO_WIRE(Id, m.id), PANDO_WIRE(Generation, m.generation)); }
 

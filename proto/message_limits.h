@@ -36,6 +36,7 @@ constexpr bool IsBelievable(uint64_t told, uint64_t known) {
 inline constexpr size_t kLogLineBytesMax = 256;
 inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
 inline constexpr size_t kPublicKeyBytesMax = 40;       // in Z85
+inline constexpr size_t kSignatureBytesMax = 80;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports

@@ -82,7 +82,8 @@ struct MessageRow {
   X(Ready, READY, kScheduler, kNodes, kAny, kSmall) \
   X(Heartbeat, HEARTBEAT, kScheduler, kNodes, kAny, kSmall, kHeartbeat) \
   X(HeartbeatAck, HEARTBEAT_ACK, kNone, kOnlyScheduler, kAny, kSmall, kHeartbeat) \
-  X(ViewUpdate, VIEW_UPDATE, kLane | kWorker | kGroup, kNodes, kAny, kList) \
+  X(ViewUpdate, VIEW_UPDATE, kScheduler | kLane | kWorker | kGroup, kNodes, kAny, kList) \
+  X(ViewWanted, VIEW_WANTED, kLane | kWorker, kOnlyScheduler, kAny, kSmall) \
   X(ViewAck, VIEW_ACK, kScheduler, kNodes, kAny, kSmall) \
   X(Push, PUSH, kLane | kWorker, kWorkers, kOne, kPayloads) \
   X(Pull, PULL, kLane, kWorkers, kOne, kList) \

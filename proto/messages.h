@@ -73,6 +73,7 @@ struct Welcome {
   // Of the scheduler's file store, at the host where the node reaches it; empty: servers read and
   // write snapshot_dir themselves (P45).
   std::string files_endpoint;
+  std::string view_key;  // the public key that signs views, where the run has keys (P44)
 };
 
 // P43. Scheduler -> worker whose program declares the run, instead of Welcome: the first bytes of
@@ -208,10 +209,14 @@ struct View {
   std::vector<MicroBatchOwner> owners;
 };
 
-// Scheduler -> node, repeated until acknowledged.
+// Scheduler -> node, repeated until acknowledged. Node -> peer with an older view (P13), and the
+// scheduler that wants it.
 struct ViewUpdate {
   View view;
+  std::string signature;  // of the scheduler over the view (P44); empty without keys
 };
+// Scheduler -> node that names a view which the scheduler does not know (P26).
+struct ViewWanted {};
 struct ViewAck {
   ViewId id;  // the node's newest view, which may be newer than the acknowledged one (P26)
   uint32_t generation = 0;

@@ -89,6 +89,7 @@ struct Envelope {
     filePart @61 :FilePart;
     listFiles @62 :ListFiles;
     fileNames @63 :FileNames;
+    viewWanted @64 :ViewWanted;
   }
 }
 
@@ -120,6 +121,7 @@ struct Welcome {                   # scheduler -> node; every field set by the s
   data @3 :DataFacts;              # as the scheduler read it from the data set
   snapshotDir @4 :Text;            # absolute, of the scheduler's machine (P29)
   filesEndpoint @5 :Text;          # of the file store; empty: servers use snapshotDir (P45)
+  viewKey @6 :Text;                # public key of the views' signatures, in Z85; empty without keys (P44)
 }
 
 struct DataFacts {                 # set by the process that opened the data set
@@ -250,7 +252,10 @@ struct View {                      # P17; set by the scheduler
 
 struct ViewUpdate {                # scheduler -> node, or any node -> a peer with an older one (P13)
   view @0 :View;
+  signature @1 :Text;              # of the scheduler over the view, in Z85; empty without keys (P44)
 }
+
+struct ViewWanted {}               # scheduler -> node that names a view which it does not know (P26)
 
 struct ViewAck {                   # node -> scheduler
   id @0 :ViewId;                   # the newest view the node has

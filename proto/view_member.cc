@@ -21,7 +21,8 @@ bool ViewMember::Admit(Micros now, const Envelope& envelope) {
 
 bool ViewMember::WillEnter(const Envelope& envelope) const {
   const auto* update = std::get_if<ViewUpdate>(&envelope.message);
-  return update != nullptr && IsHeard(envelope) && IsOfOurTime(envelope) && IsNewer(update->view);
+  return update != nullptr && IsHeard(envelope) && IsOfOurTime(envelope) && IsNewer(update->view) &&
+         IsGenuine(update->view, update->signature);
 }
 
 // Addressed to this incarnation, from a peer that may send this message.
@@ -44,10 +45,11 @@ bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
          IsBelievable(id.term, view_.id.term) && IsBelievable(id.number, view_.id.number);
 }
 
-// A scheduler incarnation that is not known yet may send three messages: a view; that it no longer
-// has this node in a view; and, unless it is an earlier one, that the run is over.
+// A scheduler incarnation that is not known yet may send four messages: a view; that it wants ours;
+// that it no longer has this node in a view; and, unless it is an earlier one, that the run is
+// over.
 bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
-  if (HoldsAny<ViewUpdate, Refused>(envelope.message)) return true;
+  if (HoldsAny<ViewUpdate, ViewWanted, Refused>(envelope.message)) return true;
   const bool is_end = HoldsAny<Stop>(envelope.message);
   if (envelope.sender.incarnation != identity_.scheduler.incarnation)
     return is_end && envelope.view >= view_.id;
@@ -59,6 +61,11 @@ bool ViewMember::IsNewer(const View& view) const {
   return view.id > view_.id && view.generation >= view_.generation;
 }
 
+bool ViewMember::IsGenuine(const View& view, const std::string& signature) const {
+  if (identity_.seal == nullptr || Mutated(Mutation::kAnyView)) return true;
+  return identity_.seal->IsGenuine(SealedText(identity_.job, view), signature);
+}
+
 // A view that is not older than ours; or an older one of our view's term, if its scheduler has not
 // shown us a view of that term yet, because a member brought us the view.
 bool ViewMember::IsByOurScheduler(const View& view) const {
@@ -66,15 +73,20 @@ bool ViewMember::IsByOurScheduler(const View& view) const {
   return view.id.term == view_.id.term && scheduler_term_ < view.id.term;
 }
 
-bool ViewMember::Enter(const PeerId& from, const View& view) {
+bool ViewMember::Enter(const PeerId& from, const View& view, const std::string& signature) {
   const bool is_scheduler = from.node == kSchedulerNode;
+  const bool is_newer = IsNewer(view);
+  if (is_newer && !IsGenuine(view, signature)) {
+    identity_.seal->OnForged(from);
+    return false;
+  }
   if (is_scheduler && IsByOurScheduler(view)) {
     identity_.scheduler = from;
     scheduler_term_ = view.id.term;
   }
-  const bool is_newer = IsNewer(view);
   if (is_newer) {
     view_ = view;
+    signature_ = signature;
     members_.clear();
     for (const NodeInfo& node : view_.nodes) members_.emplace(node.incarnation, node.role);
     std::erase_if(hint_at_, [&](const auto& hint) { return !members_.contains(hint.first); });
@@ -87,7 +99,7 @@ void ViewMember::HintView(Micros now, const PeerId& peer) {
   Micros& at = hint_at_.try_emplace(peer.incarnation, now).first->second;
   if (now < at) return;
   at = now + kHintInterval;
-  Send(peer, ViewUpdate{view_});
+  SendView(peer);
 }
 
 }  // namespace pando

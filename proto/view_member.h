@@ -5,9 +5,11 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <utility>
 
 #include "proto/outbox.h"
+#include "proto/view_seal.h"
 
 namespace pando {
 
@@ -17,6 +19,7 @@ class ViewMember {
     PeerId self;
     PeerId scheduler;  // sent the Welcome; later incarnations announce themselves by views (P26)
     JobId job;
+    ViewSeal* seal = nullptr;  // outlives the member; null: the run has no keys, all are believed
   };
   // `outbox` outlives the member.
   ViewMember(const Identity& identity, Outbox& outbox) : identity_(identity), outbox_(outbox) {}
@@ -42,30 +45,33 @@ class ViewMember {
   // Messages that only the scheduler may send are accepted from the scheduler alone. A member that
   // shows an older view is sent ours (P13). Views of a newer generation and views of any scheduler
   // incarnation are accepted, and so are the scheduler's messages that this node was given up or
-  // that the run is over. net checks that a message of the scheduler came from the endpoint that we
-  // dialed.
+  // that the run is over, and its question for our view. net checks that a message of the scheduler
+  // came from the endpoint that we dialed.
   bool Admit(Micros now, const Envelope& envelope);
 
   // Whether it brings a view that Admit accepts and Enter takes.
   bool WillEnter(const Envelope& envelope) const;
-  // True if the view is newer than ours, which it then replaces: the caller discards what it holds
-  // of another generation (P21). A scheduler becomes ours if its view is not older than ours, or if
-  // it is of our view's term and we only know an earlier scheduler. Every scheduler gets an
-  // acknowledgement with our newest view (P26).
-  bool Enter(const PeerId& from, const View& view);
+  // True if the view is newer than ours and genuine. It then replaces ours: the caller discards
+  // what it holds of another generation (P21). A scheduler becomes ours if its view is not older
+  // than ours, or if it is of our view's term and we only know an earlier scheduler. Every
+  // scheduler gets an acknowledgement with our newest view (P26).
+  bool Enter(const PeerId& from, const View& view, const std::string& signature = "");
   // Sends a peer our view, rate-limited.
   void HintView(Micros now, const PeerId& peer);
+  void SendView(const PeerId& to) { Send(to, ViewUpdate{view_, signature_}); }
 
  private:
   bool IsHeard(const Envelope& envelope) const;
   bool IsOfOurTime(const Envelope& envelope) const;
   bool IsOfOurScheduler(const Envelope& envelope) const;
   bool IsNewer(const View& view) const;
+  bool IsGenuine(const View& view, const std::string& signature) const;
   bool IsByOurScheduler(const View& view) const;
 
   Identity identity_;
   Outbox& outbox_;
   View view_;
+  std::string signature_;        // over the view
   uint64_t scheduler_term_ = 0;  // of the newest view that it sent us itself
   std::map<Incarnation, Role> members_;
   std::map<Incarnation, Micros> hint_at_;  // when a member may get the next hint

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "proto/view_seal.h"
 #include "scheduler/evaluation.h"
 #include "scheduler/journaled_outbox.h"
 #include "scheduler/ledgers/fault_ledger.h"
 #include "scheduler/ledgers/view_ledger.h"
 #include "scheduler/members/membership.h"
 #include "scheduler/run_progress.h"
+#include "scheduler/view_claims.h"
 
 namespace pando {
 
@@ -32,6 +34,7 @@ struct SchedulerOptions {
   std::vector<KindEngines> engines = {};  // of the run folder; the state's count before them (P39)
   CheckEngines check_engines = {};        // null: none is read here
   Micros stop_grace = std::chrono::milliseconds(500);
+  ViewSeal* seal = nullptr;  // outlives the scheduler; null: the run has no keys
 };
 
 struct RunFacts {
@@ -41,6 +44,7 @@ struct RunFacts {
            MembershipObserver& members_observer)
       : plan(plan_in),
         observer(observer_in),
+        seal(options.seal),
         views(options.state),
         outbox({options.self, options.job}, views.view(), state, journal, observer, outbox_in),
         phase(outbox, options.stop_grace, options.state && options.state->is_finished),
@@ -50,7 +54,8 @@ struct RunFacts {
                 options.state ? options.state->evaluations : std::vector<EvaluationSummary>()),
         progress(*this, options.next_row),
         membership(*this, options, members_observer),
-        rollback(*this) {}
+        rollback(*this),
+        claims(*this, options) {}
   RunFacts(const RunFacts&) = delete;
 
   const View& view() const { return views.view(); }
@@ -61,6 +66,7 @@ struct RunFacts {
 
   const JobPlan& plan;
   RunObserver& observer;
+  ViewSeal* const seal;  // null: the run has no keys
   ViewLedger views;
   JournaledOutbox outbox;
   RunPhase phase;
@@ -69,6 +75,7 @@ struct RunFacts {
   RunProgress progress;
   RunMembers membership;
   Rollback rollback;
+  ViewClaims claims;
 };
 
 }  // namespace pando

@@ -61,10 +61,10 @@ bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
     return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
   if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
-  const Member* member = run_.membership.OnHeard(now, envelope);
-  if (member == nullptr) return false;
+  if (run_.membership.OnHeard(now, envelope) == nullptr) return false;
   if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
-    run_.rollback.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
+    if (run_.seal != nullptr && HoldsAny<ViewUpdate>(envelope.message)) return true;
+    run_.claims.OnClaim(now, envelope.sender, envelope.view, envelope.generation);
     return false;
   }
   return row.generation == Generation::kAny || envelope.generation == view().generation;
@@ -91,6 +91,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       [&](const FaultNote& m) { failures_.OnFaultNote(now, from, m); },
       [&](const PeerSilent& m) { silences_.OnPeerSilent(now, from, m); },
       // Views.
+      [&](const ViewUpdate& m) { run_.claims.OnViewUpdate(now, from, m); },
       [&](const ViewAck& m) { view_maker_.OnViewAck(now, envelope, m); },
       [&](const Synced& m) { view_maker_.OnSynced(now, from, m); },
       [&](const Divergence& m) { run_.rollback.OnDivergence(now, from, m); },
@@ -184,6 +185,7 @@ SchedulerState Scheduler::State() const {
 }
 
 void Scheduler::OnForget(const Member& member) {
+  run_.claims.Forget(member);
   silences_.Forget(member.peer.node);
   commands_.Forget(member);
   evaluations_.Forget(member);

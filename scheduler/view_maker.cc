@@ -160,14 +160,15 @@ std::vector<PlacementServer> ViewMaker::RestoringServers(Micros now, const Snaps
 
 void ViewMaker::Tick(Micros now) {
   const bool has_servers = run_.rollback.IsPossible(now, run_.plan.job.servers);
-  if (run_.membership.HasHeardAll() && has_servers) RollBack(now);
+  const bool has_heard_all = run_.membership.HasHeardAll() && now >= run_.claims.open_until();
+  if (has_heard_all && has_servers) RollBack(now);
   if (now >= NextDeadline()) Make(now);
 }
 
 Micros ViewMaker::NextDeadline() const {
   const bool may_make =
       run_.phase.is_running() && !run_.rollback.is_pending() && run_.membership.HasHeardAll();
-  return may_make ? run_.views.due_at() : kNever;
+  return may_make ? std::max(run_.views.due_at(), run_.claims.open_until()) : kNever;
 }
 
 // Joiners and newcomers in sync come in groups: one view for all of them.
@@ -229,7 +230,9 @@ void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
 
 void ViewMaker::Publish(Micros now, View next) {
   const bool had_worker = run_.view().owners.empty() || WaitingText().empty();
-  run_.views.Publish(std::move(next));
+  std::string signature;
+  if (run_.seal) signature = run_.seal->Sign(SealedText(run_.outbox.job(), next));
+  run_.views.Publish(std::move(next), std::move(signature));
   run_.outbox.MarkChanged();
   parts_.final_weights.OnView(now);
   run_.progress.OnView();
@@ -252,14 +255,14 @@ void ViewMaker::Publish(Micros now, View next) {
 
 void ViewMaker::RepeatTo(const PeerId& lane) {
   const View& view = run_.view();
-  if (acked_.Newest(lane) < view.id) run_.outbox.Send(lane, ViewUpdate{view});
+  if (acked_.Newest(lane) < view.id)
+    run_.outbox.Send(lane, ViewUpdate{view, run_.views.signature()});
 }
 
 void ViewMaker::OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack) {
   const PeerId& from = envelope.sender;
-  const Member& member = run_.Sender(from);
   if (run_.phase.is_running() && !run_.views.IsOurs(ack.id, ack.generation))
-    return run_.rollback.OnNewsBeyond(now, member, ack.id, ack.generation);
+    return run_.claims.OnClaim(now, from, ack.id, ack.generation);
   // A member that answers an earlier life of the scheduler has the view from another member, and
   // does not know this life yet.
   if (envelope.receiver.incarnation != run_.outbox.self().incarnation) return;

@@ -33,6 +33,7 @@ void Lane::OnMessage(Micros now, const Envelope& envelope) {
 void Lane::Route(Micros now, const Envelope& from) {
   Dispatch<Core::kLane>(
       from.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+      [&](const ViewWanted&) { member_.SendView(from.sender); },
       [&](const Push& push) { steps_.OnPush(now, from, push); },
       [&](const Pull& pull) { replies_.OnPull(from, pull); },
       [&](const Question& question) { replies_.OnQuestion(now, from, question); },
@@ -71,7 +72,7 @@ void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
 
 void Lane::OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update) {
   steps_.MakeSealed();  // under the view that it was sealed in
-  if (member_.Enter(envelope.sender, update.view)) EnterView(now);
+  if (member_.Enter(envelope.sender, update.view, update.signature)) EnterView(now);
 }
 
 void Lane::EnterView(Micros now) {

@@ -13,6 +13,7 @@
 //                      |                | view: none, but our view if it is newer
 //   ViewUpdate         | all            | ViewAck; a newer view replaces ours, a newer generation
 //                      |                | all we hold (P21)
+//   ViewWanted         | ViewMember     | ViewUpdate
 //   Root               | Following      | RootAck, repeated for a repeated root; none between
 //                      |                | unequal views (P13)
 //   RootAck            | Replication    | none; the version is committed once every required

@@ -44,6 +44,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   lanes_.OnHeard(from);
   Dispatch<Core::kWorker>(
       envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+      [&](const ViewWanted&) { member_.SendView(from); },
       [&](const Push& push) {
         if (relay_.OnPush(from, push)) Advance(now);
       },
@@ -80,7 +81,7 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
 
 void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
   const uint32_t generation = member_.view().generation;
-  if (!HasShards(update.view) || !member_.Enter(from, update.view)) return;
+  if (!Fits(update.view) || !member_.Enter(from, update.view, update.signature)) return;
   const View& view = member_.view();
   if (view.generation != generation) Forget();
   lifecycle_.SetMember(member_.is_in_view());

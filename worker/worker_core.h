@@ -159,7 +159,7 @@ class WorkerCore : public ProtocolCore {
   const View& view() const { return member_.view(); }
   // Whether this message brings a view that the core will enter: its members are dialed first.
   bool WillEnter(const Envelope& envelope) const {
-    return member_.WillEnter(envelope) && HasShards(std::get<ViewUpdate>(envelope.message).view);
+    return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
   }
 
  protected:
@@ -171,8 +171,10 @@ class WorkerCore : public ProtocolCore {
         member_(identity, outbox),
         lifecycle_(ready, compute, member_) {}
 
-  bool HasShards(const View& view) const {
-    return view.shards.size() == plan_.shards.shard_count();
+  // Whether it is a view of this job's shards and micro-batches.
+  bool Fits(const View& view) const {
+    return view.shards.size() == plan_.shards.shard_count() &&
+           view.owners.size() == plan_.job.micro_batches;
   }
 
   const JobPlan& plan_;

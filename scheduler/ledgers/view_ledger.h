@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "proto/outbox.h"
 #include "scheduler/journal.h"
@@ -18,7 +20,11 @@ class ViewLedger {
   uint64_t term() const { return term_; }
   ViewId NextId() const { return {term_, view_.id.number + 1}; }
   uint32_t NextGeneration() const;
-  void Publish(View next) { view_ = std::move(next); }
+  void Publish(View next, std::string signature = "") {
+    view_ = std::move(next);
+    signature_ = std::move(signature);
+  }
+  const std::string& signature() const { return signature_; }  // over the view, of this life
   // Whether this life of the scheduler has published a view.
   bool HasAnnounced() const { return view_.id.number != 0 && view_.id.term == term_; }
 
@@ -39,6 +45,7 @@ class ViewLedger {
 
  private:
   View view_;
+  std::string signature_;
   uint64_t term_ = 1;
   uint64_t journal_term_ = 0;     // the first term of this life
   ViewId journal_view_;           // the newest view of earlier lives

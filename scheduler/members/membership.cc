@@ -193,7 +193,8 @@ void RunMembers::OnRegister(Micros now, const PeerId& from, const Register& regi
                                      .job_toml = job_toml_,
                                      .data = run_.plan.data,
                                      .snapshot_dir = snapshot_dir_,
-                                     .files_endpoint = files_endpoint_});
+                                     .files_endpoint = files_endpoint_,
+                                     .view_key = run_.seal ? run_.seal->public_key() : ""});
 }
 
 // Finds the member, or adds it. A new incarnation of a process is the death of its old one (P19).

@@ -129,7 +129,8 @@ std::string MessageText(const Register& m) {
               m.process_key, m.public_key, m.machine, m.rack);
 }
 std::string MessageText(const Welcome& m) {
-  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir, m.files_endpoint);
+  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir, m.files_endpoint,
+              m.view_key);
 }
 std::string MessageText(const Refused& m) { return Join("Refused", m.reason, m.kind); }
 std::string MessageText(const Ready& m) {
@@ -141,7 +142,8 @@ std::string MessageText(const Heartbeat& m) {
               m.ipc_lines, m.shm_lines);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
-std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
+std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view, m.signature); }
+std::string MessageText(const ViewWanted&) { return "ViewWanted"; }
 std::string MessageText(const ViewAck& m) { return Join("ViewAck", m.id, m.generation); }
 std::string MessageText(const Push& m) { return Join("Push", m.items); }
 std::string MessageText(const Pull& m) { return Join("Pull", m.items); }
@@ -266,7 +268,8 @@ std::vector<Message> MembershipSamples() {
                std::string(kPublicKeyBytesMax, 'k'), std::string(kNameBytesMax, 'm'), "rack 7"},
       Welcome{NodeId(0), 0, "", DataFacts{}, "", ""},
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
-              std::string(kPathBytesMax, '/'), "tcp://*:7071"},
+              std::string(kPathBytesMax, '/'), "tcp://*:7071",
+              std::string(kPublicKeyBytesMax, 'k')},
       Refused{"micro_batches = 8, which does not fit"},
       Refused{"the run is over", RefusalKind::kRunIsOver},
       Refused{"declared dead", RefusalKind::kGivenUp},
@@ -295,7 +298,8 @@ std::vector<Message> MembershipSamples() {
                 .shm_traffic = {19, UINT64_MAX}},
       HeartbeatAck{},
       ViewUpdate{},
-      ViewUpdate{SampleView()},
+      ViewUpdate{SampleView(), std::string(kSignatureBytesMax, 's')},
+      ViewWanted{},
       ViewAck{{1, 2}, UINT32_MAX},
   };
 }

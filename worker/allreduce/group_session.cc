@@ -53,7 +53,7 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
 }
 
 void GroupSession::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (!HasShards(update.view) || !member_.Enter(from, update.view)) return;
+  if (!Fits(update.view) || !member_.Enter(from, update.view, update.signature)) return;
   if (!group_) return JoinGroup(now);
   if (!IsSameGroup()) OnBroken(now, Unavailable("allreduce: the group of workers has changed"));
 }
