@@ -32,6 +32,18 @@ enum class Mutation {
   kKeepSupplier,                  // P43: no worker takes a dead supplier's place
   kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
   kAnyNews,                       // P26: a view counts as lost whatever its signature
+  // P46: believed of a member about
+  kAnyPrimary,          // shards that another lane leads
+  kAnyReplica,          // shards of which it has no replica
+  kAnyHolder,           // snapshots of shards that it never held
+  kAnySlice,            // slices of the test set that another worker has
+  kAnyHash,             // micro-batches that it neither owns nor verifies
+  kAnyRow,              // metric rows of shards and versions that are not its own
+  kAnySilence,          // a server that it needs no answers from
+  kAnySnapshotVersion,  // versions that no shard can have, or that no server was asked for
+  kAnyFailure,          // a failure of training that no other process has
+  kAnyStage,            // anything before it is ready, or when it has no work left
+  kLateRestore,         // a snapshot that was restored already
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -551,6 +551,7 @@ inline constexpr auto kMessageRows = [] {
   using enum Core;
   using enum Sender;
   using enum Generation;
+  using enum About;
   using enum Size;
   using enum Channel;
 #define PANDO_AS_ROW(Name, CONSTANT, ...) MessageRow{#Name, __VA_ARGS__},

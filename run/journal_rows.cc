@@ -366,9 +366,16 @@ Status ReadMetaRow(const SqlRow& row, SchedulerState& state) {
   return reader.status();
 }
 
+// Rows come in the order of their views: the newest stays.
+Status ReadViewRow(const SqlRow& row, SchedulerState& state) {
+  PANDO_RETURN_IF_ERROR(ReadRow(row, state.view));
+  state.holders.Add(state.view);
+  return Status();
+}
+
 Status ReadRow(const std::string& table, const SqlRow& row, SchedulerState& state) {
   if (table == "meta") return ReadMetaRow(row, state);
-  if (table == "views") return ReadRow(row, state.view);
+  if (table == "views") return ReadViewRow(row, state);
   if (table == "members") return ReadRow(row, state.members.emplace_back());
   if (table == "snapshots") return ReadRow(row, state.snapshots.emplace_back());
   if (table == "evaluations") return ReadRow(row, state.evaluations.emplace_back());

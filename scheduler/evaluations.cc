@@ -44,9 +44,19 @@ void EvaluationRounds::SendSlice(const PeerId& worker, const Slice& slice) {
                    Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
 }
 
+const EvaluationRounds::Slice* EvaluationRounds::FindSlice(const EvaluationResult& result) const {
+  const bool is_ours = running_ && result.version == running_->version;
+  return is_ours && result.slice < running_->slices.size() ? &running_->slices[result.slice]
+                                                           : nullptr;
+}
+
+bool EvaluationRounds::HasSlice(NodeId worker, const EvaluationResult& result) const {
+  const Slice* slice = FindSlice(result);
+  return slice != nullptr && slice->worker == worker;
+}
+
 bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& result) {
-  if (!running_ || result.version != running_->version) return false;
-  if (result.slice >= running_->slices.size()) return false;
+  if (FindSlice(result) == nullptr) return false;
   Slice& slice = running_->slices[result.slice];
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return false;
   if (!IsSound(result, run_.plan.data.class_count)) return false;

@@ -18,6 +18,8 @@ class EvaluationRounds {
   // is committed.
   bool StartDue(Micros now);
   void HandOutSlices();
+  // Whether this worker was given the slice of the result (P46).
+  bool HasSlice(NodeId worker, const EvaluationResult& result) const;
   // Returns true if it was the last result of the run's last evaluation.
   bool OnEvaluationResult(Micros now, const EvaluationResult& result);
   void OnPinReleased(const PeerId& from, const PinReleased& released) {
@@ -48,6 +50,8 @@ class EvaluationRounds {
     Version version;
     std::vector<Slice> slices;
   };
+  // Null if it is of no slice of the running evaluation.
+  const Slice* FindSlice(const EvaluationResult& result) const;
   void SendSlice(const PeerId& worker, const Slice& slice);
   bool Finish(Micros now);
   void TellDecision(Micros now);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/mutation.h"
+
 namespace pando {
 namespace {
 
@@ -21,16 +23,15 @@ void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& si
   if (peer == nullptr || !run_.phase.is_running() || run_.rollback.is_pending()) return;
   const std::string text = fmt::format("{} has received nothing from {} for {} ms", reporter.Name(),
                                        peer->Name(), silent.silent_ms);
-  const bool is_worker_silent = peer->role() == Role::kWorker;
-  const bool is_reporter_worker = reporter.role() == Role::kWorker;
-  const bool is_between_servers = !is_worker_silent && !is_reporter_worker;
+  // P46: no process waits for a worker's answers alone.
+  if (peer->role() == Role::kWorker || !Counts(reporter)) return;
+  const bool is_between_servers = reporter.role() == Role::kServer;
   const bool is_needed = is_between_servers && HasPartials(run_.plan.job.optimizer) &&
-                         LeadsShards(run_.view(), peer->peer.node);
+                         LeadsShards(run_.view(), peer->peer.node) &&
+                         LeadsShards(run_.view(), reporter.peer.node);
   if (is_between_servers && !is_needed) return OnSilentBackup(now, reporter, *peer, text);
   if (run_.membership.leases().IsUnheard(now, peer->peer.node)) return;
-  if (!is_needed && is_worker_silent == is_reporter_worker) return;
   run_.outbox.TellNotable(now, "silent", peer->Name(), "{}", text);
-  if (is_worker_silent) return OnSilentPair(now, *peer, reporter);
   OnSilentPair(now, reporter, *peer);
 }
 
@@ -47,6 +48,12 @@ void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& b
   run_.views.RequestView(now);
 }
 
+// P46. A worker without micro-batches needs no server's answers.
+bool Silences::Counts(const Member& reporter) const {
+  return reporter.role() == Role::kServer || Mutated(Mutation::kAnySilence) ||
+         HasWorkFor(run_.view(), reporter.peer.node, run_.progress.committed());
+}
+
 // The server goes if others do not hear it either, or if there are no others and it is not the
 // first time. Else the worker goes, and its process joins again over new connections. The report
 // came after two leases without an answer, so a lease noticed the death.
@@ -55,10 +62,12 @@ void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& se
   std::erase_if(silences, [&](const auto& entry) { return now - entry.second.at > Memory(); });
   Silence& silence = silences[ProcessFor(reporter.registration)];
   silence = {now, silence.count + 1};
-  const Role role = reporter.role();
-  const size_t reporters = run_.members().CountReady(role) - (role == Role::kServer ? 1 : 0);
-  const bool is_server = reporters <= 1 ? silence.count >= 2 || silences.size() >= 2
-                                        : silences.size() >= 2 && 2 * silences.size() >= reporters;
+  const auto peers = run_.members().TakingPart(reporter.role());
+  const auto reporters = std::ranges::count_if(
+      peers, [&](const Member* peer) { return peer != &server && Counts(*peer); });
+  const bool is_server = reporters <= 1
+                             ? silence.count >= 2 || silences.size() >= 2
+                             : silences.size() >= 2 && std::ssize(silences) * 2 >= reporters;
   const std::string cause =
       is_server ? fmt::format("{} of {} peers wait for its answers", silences.size(), reporters)
                 : fmt::format("it alone gets no answers from {}", server.Name());
@@ -117,31 +126,37 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
   // A newcomer is of no generation yet.
   const uint32_t generation = run_.view().generation;
   if (member.is_ready && envelope.generation != generation) return;
-  const bool is_running = run_.phase.is_running();
-  const bool is_machines = failure.kind == FailureKind::kMachine;
   const std::string text =
       fmt::format("{} on {}: {}", member.Name(), member.registration.host, failure.text);
-  if (is_running && !member.is_ready) {  // the run does not need a newcomer that cannot begin
-    run_.outbox.TellNotable(now, "failed", member.Name(), "{}", text);
-    return run_.membership.Forget(member.peer.node);
+  const bool is_over = run_.phase.is_ending() || last_snapshot_.is_pending();
+  if (is_over || EndsRun(member, failure)) {
+    if (!is_over) run_.outbox.Tell(now, "failed", member.Name(), "{}", failure.text);
+    return last_snapshot_.End(now, StopReason::kFailed, text);
   }
-  if (is_running && is_machines && !run_.IsGroup() && !ConcernsAll(member)) {
-    run_.outbox.TellNotable(now, "failed", member.Name(), "{}", text);
-    run_.outbox.Send(envelope.sender, Refused{"given up: " + failure.text});
-    return run_.membership.OnDeath(now, member.peer.node, "failure", "exit");
-  }
-  if (!run_.phase.is_ending() && !last_snapshot_.is_pending())
-    run_.outbox.Tell(now, "failed", member.Name(), "{}", failure.text);
-  last_snapshot_.End(now, StopReason::kFailed, text);
+  run_.outbox.TellNotable(now, "failed", member.Name(), "{}", text);
+  const bool is_program = member.is_ready && failure.kind == FailureKind::kTraining;
+  if (is_program || !run_.phase.is_running()) NoteFailed(ProcessFor(member.registration), text);
+  // The run does not need a newcomer that cannot begin.
+  if (!member.is_ready) return run_.membership.Forget(member.peer.node);
+  run_.outbox.Send(envelope.sender, Refused{"given up: " + failure.text});
+  run_.membership.OnDeath(now, member.peer.node, "failure", "exit");
 }
 
-// If the same failure occurs again on another machine before the run makes a step, the work causes
-// it and the run ends. With one machine the next process counts as another machine. The failure of
-// the last process ends the run too.
-bool Failures::ConcernsAll(const Member& member) {
+// Otherwise the failure costs its sender alone.
+bool Failures::EndsRun(const Member& member, const Failure& failure) {
+  if (!member.is_ready) return false;
+  if (!run_.phase.is_running() || run_.IsGroup() || Mutated(Mutation::kAnyFailure)) return true;
+  return ConcernsAll(member, failure.kind);
+}
+
+// If the same failure occurs again before the run makes a step, the work causes it and the run
+// ends: a failure of training in any second process, one of a machine on another machine. With one
+// machine the next process counts as another machine. The failure of the last process ends the run
+// too.
+bool Failures::ConcernsAll(const Member& member, FailureKind kind) {
   const std::string& host = member.registration.host;
-  const Version committed = run_.progress.committed();
-  const std::optional<Trouble> before = std::exchange(trouble_, Trouble{host, committed});
+  const Trouble trouble{kind, host, run_.progress.committed()};
+  const std::optional<Trouble> before = std::exchange(trouble_, trouble);
   bool has_others = false;
   bool has_others_elsewhere = false;
   for (const Member* other : run_.members().TakingPart(member.role())) {
@@ -149,8 +164,13 @@ bool Failures::ConcernsAll(const Member& member) {
     has_others_elsewhere |= other->registration.host != host;
   }
   if (!has_others) return true;
-  const bool is_repeated = before && before->committed == committed;
-  return is_repeated && (before->host != host || !has_others_elsewhere);
+  if (!before || before->kind != kind || before->committed != trouble.committed) return false;
+  return kind == FailureKind::kTraining || before->host != host || !has_others_elsewhere;
+}
+
+void Failures::NoteFailed(const ProcessName& process, const std::string& text) {
+  if (failed_.size() >= kFailedMax) failed_.erase(failed_.begin());
+  failed_[process] = text;
 }
 
 void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note) {
@@ -162,6 +182,10 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
   const std::string target = is_scheduler ? "scheduler" : member ? member->Name() : note.target;
   run_.faults.OnNote(now, {target, ProcessFor(note)}, note, run_.progress.StepReached());
   if (note.exited_us == 0) return;
+  // A program would fail again, and its supervisor may not start it again.
+  if (const auto failed = failed_.find(ProcessFor(note));
+      failed != failed_.end() && note.process_key != 0)
+    return last_snapshot_.End(now, StopReason::kFailed, failed->second);
   if (member != nullptr)
     return run_.membership.OnDeath(now, member->peer.node, note.action, "exit",
                                    note.action == "exit" ? note.text : "");

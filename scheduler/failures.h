@@ -45,6 +45,7 @@ class Silences {
     uint32_t count = 0;
   };
 
+  bool Counts(const Member& reporter) const;
   void OnSilentBackup(Micros now, const Member& primary, const Member& backup,
                       const std::string& text);
   void OnSilentPair(Micros now, const Member& reporter, const Member& server);
@@ -71,15 +72,22 @@ class Failures {
   void ReportFaults(Micros now);
 
  private:
-  struct Trouble {  // one machine's own
+  struct Trouble {
+    FailureKind kind;
     std::string host;
     Version committed;  // by then
   };
-  bool ConcernsAll(const Member& member);
+  static constexpr size_t kFailedMax = 64;
+
+  bool EndsRun(const Member& member, const Failure& failure);
+  bool ConcernsAll(const Member& member, FailureKind kind);
+  void NoteFailed(const ProcessName& process, const std::string& text);
 
   RunFacts& run_;
   LastSnapshot& last_snapshot_;
   std::optional<Trouble> trouble_;  // the last
+  // Processes that were removed because they cannot continue, and why.
+  std::map<ProcessName, std::string> failed_;
 };
 
 }  // namespace pando

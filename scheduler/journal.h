@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "proto/messages.h"
+#include "proto/ownership.h"
 #include "scheduler/evaluation.h"
 
 namespace pando {
@@ -90,6 +91,7 @@ struct SchedulerState {
   uint64_t term = 0;
   uint32_t next_node = 1;
   View view;  // the newest; its generation is the job's
+  ShardHolders holders;
   std::vector<MemberRecord> members;
   std::vector<SnapshotManifest> snapshots;  // ascending; those that are kept
   GivenUpSnapshots given_up;

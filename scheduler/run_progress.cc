@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "proto/ownership.h"
 #include "scheduler/run_facts.h"
 
 namespace pando {
@@ -139,6 +140,7 @@ RunProgress::RunProgress(RunFacts& run, Step next_row)
       next_row_(next_row) {}
 
 bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progress& progress) {
+  if (progress.committed > run_.plan.steps.final_version()) return false;
   const bool is_of_view = envelope.view == run_.view().id;
   bool have_all_reported = false;
   if (is_of_view && primary_lanes_.contains(envelope.sender)) {
@@ -146,22 +148,32 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
     committed = std::max(committed, progress.committed);
     have_all_reported = LearnCommitted(now);
   }
-  // An earlier life of the scheduler knows the rows below the first, or they are lost with a
-  // server.
-  if (!progress.rows.empty()) {
-    next_row_ = std::max(next_row_, progress.rows.front().step);
-    made_ = std::min(run_.plan.steps.final_version(),
-                     std::max(progress.committed, VersionMadeBy(progress.rows.back().step)));
-  }
-  for (const StepMetrics& row : progress.rows) {
-    if (row.step != next_row_ || row.step.value() >= run_.plan.steps.step_count()) continue;
-    run_.observer.OnStepMetrics(now, row);
-    next_row_ = NextStep(next_row_);
-  }
+  if (HasOwnRows(envelope.sender, progress)) TakeRows(now, progress);
   // A report of another view is not acknowledged: the lane repeats it under the next view.
   run_.outbox.Send(envelope.sender,
                    ProgressAck{is_of_view ? progress.committed : Version(0), next_row_});
   return have_all_reported;
+}
+
+// P46: rows come from the metric shard's primary, of versions that it says are committed.
+bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const {
+  if (progress.rows.empty()) return false;
+  if (Mutated(Mutation::kAnyRow)) return true;
+  const bool are_committed = std::ranges::all_of(progress.rows, [&](const StepMetrics& row) {
+    return row.step < StepReading(progress.committed);
+  });
+  return are_committed && IsPrimary(run_.view(), run_.plan.metric_shard(), from);
+}
+
+// An earlier life of the scheduler knows the rows below the first, or they are lost with a server.
+void RunProgress::TakeRows(Micros now, const Progress& progress) {
+  next_row_ = std::max(next_row_, progress.rows.front().step);
+  made_ = progress.committed;
+  for (const StepMetrics& row : progress.rows) {
+    if (row.step != next_row_) continue;
+    run_.observer.OnStepMetrics(now, row);
+    next_row_ = NextStep(next_row_);
+  }
 }
 
 bool RunProgress::LearnCommitted(Micros now) {

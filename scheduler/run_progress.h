@@ -208,6 +208,8 @@ class RunProgress {
   Version made() const { return made_; }
 
  private:
+  bool HasOwnRows(const PeerId& from, const Progress& progress) const;
+  void TakeRows(Micros now, const Progress& progress);
   bool LearnCommitted(Micros now);
 
   RunFacts& run_;

@@ -12,14 +12,15 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       silences_(run_),
       evaluations_(run_),
       snapshots_(run_, options),
-      verification_(run_, options.state, evaluations_, snapshots_),
+      ownership_(run_, evaluations_, options.state),
+      verification_(run_, options.state, {evaluations_, snapshots_, ownership_}),
       owners_(run_, silences_, verification_),
       requests_(run_, snapshots_),
       last_snapshot_(run_, snapshots_, requests_),
       commands_(run_, evaluations_, requests_, last_snapshot_),
       final_weights_(run_, verification_, snapshots_),
-      view_maker_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
-                         final_weights_}),
+      view_maker_(run_, {silences_, evaluations_, snapshots_, ownership_, requests_, verification_,
+                         owners_, final_weights_}),
       failures_(run_, last_snapshot_),
       engines_(run_, options),
       stalls_(run_) {
@@ -61,13 +62,15 @@ bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
     return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
   if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
-  if (run_.membership.OnHeard(now, envelope) == nullptr) return false;
+  const Member* member = run_.membership.OnHeard(now, envelope);
+  if (member == nullptr) return false;
   if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
     if (run_.seal != nullptr && HoldsAny<ViewUpdate>(envelope.message)) return true;
     run_.claims.OnClaim(now, envelope.sender, envelope.view, envelope.generation);
     return false;
   }
-  return row.generation == Generation::kAny || envelope.generation == view().generation;
+  if (row.generation == Generation::kOne && envelope.generation != view().generation) return false;
+  return ownership_.Admits(*member, envelope);
 }
 
 void Scheduler::Route(Micros now, const Envelope& envelope) {
@@ -174,6 +177,7 @@ SchedulerState Scheduler::State() const {
           .term = run_.views.term(),
           .next_node = run_.membership.next_node(),
           .view = view(),
+          .holders = ownership_.holders(),
           .members = run_.members().Records(),
           .snapshots = snapshots_.ledger().complete(),
           .given_up = snapshots_.ledger().given_up(),
@@ -189,6 +193,7 @@ void Scheduler::OnForget(const Member& member) {
   silences_.Forget(member.peer.node);
   commands_.Forget(member);
   evaluations_.Forget(member);
+  ownership_.Forget(member);
   owners_.Forget(member.peer.node);
   requests_.Forget(member);
   view_maker_.Forget(member);

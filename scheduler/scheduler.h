@@ -18,6 +18,7 @@
 //   Silences                                | pairs of members that do not hear each other
 //   EvaluationRounds                        | slices of the test set
 //   Snapshots                               | stored versions
+//   Ownership                               | what is believed of each member
 //   GradientComparison                      | gradients that are computed twice
 //   OwnerPlan                               | speeds, and the owners of micro-batches
 //   SnapshotRequests, LastSnapshot          | snapshots asked for; how the run ends early
@@ -43,6 +44,7 @@
 #include "scheduler/commands.h"
 #include "scheduler/engine_decisions.h"
 #include "scheduler/failures.h"
+#include "scheduler/ownership.h"
 #include "scheduler/stall_watch.h"
 #include "scheduler/view_maker.h"
 
@@ -117,6 +119,7 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Silences silences_;
   EvaluationRounds evaluations_;
   Snapshots snapshots_;
+  Ownership ownership_;
   GradientComparison verification_;
   OwnerPlan owners_;
   SnapshotRequests requests_;

@@ -35,6 +35,7 @@ Version SnapshotRequests::AskAfterFailure(Micros now) {
 
 Version SnapshotRequests::AskFor(Micros now, Version committed) {
   if (!request_) request_ = Request{committed, 0, now + kStoreTime};
+  snapshots_.Expect(request_->version);
   run_.outbox.RepeatAt(now);
   return request_->version;
 }
@@ -44,6 +45,7 @@ void SnapshotRequests::Ask(Micros now, uint32_t attempt) {
   const uint64_t ahead = run_.progress.committed().value() + 1 + run_.progress.StepsWithin(lead);
   const Version version(std::min(ahead, run_.progress.ScalarsEnd().value()));
   request_ = Request{version, attempt, now + 2 * lead + kStoreTime};
+  snapshots_.Expect(version);
   run_.outbox.RepeatAt(now);
 }
 

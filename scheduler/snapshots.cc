@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/mutation.h"
 
 namespace pando {
 namespace {
@@ -165,6 +166,10 @@ bool SnapshotLedger::IsGivenUp(Version version) const {
   });
 }
 
+bool SnapshotLedger::MayBegin(Version version) const {
+  return pending_.size() < kPendingMax || IsKnown(version);
+}
+
 bool SnapshotLedger::IsKnown(Version version) const {
   return pending_.contains(version) || IsGivenUp(version) || IsComplete(version);
 }
@@ -215,7 +220,11 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
   if (!run_.phase.is_running() || run_.rollback.is_pending()) return;
   SnapshotAck ack;
   for (const SnapshotStoredItem& item : stored.items) {
-    if (item.shard.value() >= run_.plan.shards.shard_count()) continue;
+    if (item.shard.value() >= run_.plan.shards.shard_count() || IsTooEarly(item.version)) continue;
+    if (!IsExpected(item)) {  // another life may have asked for it: the lane forgets it
+      ack.items.push_back({item.shard, item.version});
+      continue;
+    }
     const bool was_given_up = ledger_.IsGivenUp(item.version);
     const SnapshotLedger::Taken taken = ledger_.OnStored(item);
     if (taken == SnapshotLedger::Taken::kComplete || ledger_.IsGivenUpForGood(item.version))
@@ -224,6 +233,21 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
     TellFailed(now, run_.Sender(from).Name(), item.version, item.failure);
   }
   if (!ack.items.empty()) run_.outbox.Send(from, std::move(ack));
+}
+
+// P46. No shard can have stored it yet, as far as the scheduler knows. The lane reports it again.
+bool Snapshots::IsTooEarly(Version version) const {
+  const Version next(run_.progress.committed().value() + 1);
+  return version > std::min(next, run_.history.final_version()) &&
+         !Mutated(Mutation::kAnySnapshotVersion);
+}
+
+// P46. A server alone neither gives up a version that is not due and was not asked for, nor makes
+// many of them wait for other shards.
+bool Snapshots::IsExpected(const SnapshotStoredItem& item) const {
+  if (run_.plan.IsSnapshotDue(item.version) || asked_.contains(item.version)) return true;
+  if (Mutated(Mutation::kAnySnapshotVersion)) return true;
+  return item.failure.empty() && ledger_.MayBegin(item.version);
 }
 
 // A disk that stays full makes many fail in a row. Only the first makes an event.

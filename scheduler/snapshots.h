@@ -55,6 +55,8 @@ class SnapshotLedger {
   bool IsGivenUp(Version version) const;
   // Whether a shard has reported this version.
   bool IsKnown(Version version) const;
+  // Whether a version that was not expected may be reported: a few are kept.
+  bool MayBegin(Version version) const;
   // The snapshot to begin again from: the newest complete one that is not beyond `at_most`; version
   // 0 always is one.
   SnapshotRef RestorePoint(Version at_most) const;
@@ -86,6 +88,7 @@ class SnapshotLedger {
   std::map<Version, Pending> pending_;      // of this generation
   // Of this generation: the newest ones by name, and all below a mark.
   static constexpr size_t kGivenUpNamedMax = 64;
+  static constexpr size_t kPendingMax = 16;  // of versions that are not due
   std::set<Version> given_up_;
   Version given_up_below_;
   std::set<Version> unsaved_;              // given up, and the journal does not know
@@ -109,16 +112,26 @@ class Snapshots {
   // Tells the observer whose files are not needed any more.
   void ReportDropped(Micros now);
 
+  // All lanes are asked to store this version, beside the ones that are due.
+  void Expect(Version version) {
+    asked_.insert(version);
+    if (asked_.size() > kAskedMax) asked_.erase(asked_.begin());
+  }
   bool has_store() const { return has_store_; }
   SnapshotLedger& ledger() { return ledger_; }
   const SnapshotLedger& ledger() const { return ledger_; }
 
  private:
+  static constexpr size_t kAskedMax = 64;
+
+  bool IsTooEarly(Version version) const;
+  bool IsExpected(const SnapshotStoredItem& item) const;
   void TellFailed(Micros now, const std::string& node, Version version, const std::string& reason);
 
   RunFacts& run_;
   const bool has_store_;
   SnapshotLedger ledger_;
+  std::set<Version> asked_;
   uint32_t failed_count_ = 0;  // since the last that is complete
 };
 

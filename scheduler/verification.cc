@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/mutation.h"
 #include "plan/external_model.h"
 
 namespace pando {
@@ -135,8 +136,8 @@ void VerifyLedger::Resume(const VerificationState& state) {
 }
 
 GradientComparison::GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state,
-                                       EvaluationRounds& evaluations, Snapshots& snapshots)
-    : run_(run), evaluations_(evaluations), snapshots_(snapshots), ledger_(run.plan) {
+                                       const Parts& parts)
+    : run_(run), parts_(parts), ledger_(run.plan) {
   if (!state) return;
   ledger_.Resume(state->verification);
   dispute_ = state->verification.open_dispute;
@@ -150,6 +151,11 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
   for (const GradientHash& report : hashes.items) {
     if (!run_.phase.is_running() || run_.rollback.is_pending()) return;
     if (report.step >= StepReading(run_.history.final_version())) continue;
+    // P46. It is acknowledged all the same, so that it does not come again.
+    const bool is_own =
+        parts_.ownership.IsComputedBy(worker.peer.node, report.step, report.micro_batch) ||
+        Mutated(Mutation::kAnyHash);
+    if (!is_own) continue;
     if (IsJudgement(report)) {
       Judge(now, worker.peer.node, report);
     } else if (const auto dispute = ledger_.OnReport(report.step, report.micro_batch,
@@ -172,8 +178,8 @@ void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
   dispute_ = dispute;
   dispute_->generation = run_.view().generation;
   const Version last_good = VersionReadBy(dispute.step);
-  const size_t dropped = evaluations_.DropAfter(now, last_good);
-  snapshots_.ledger().DiscardAfter(last_good);
+  const size_t dropped = parts_.evaluations.DropAfter(now, last_good);
+  parts_.snapshots.ledger().DiscardAfter(last_good);
   if (!run_.outbox.Commit()) return;
   if (dropped > 0) run_.observer.OnEvaluationsDropped(now, last_good);
   run_.rollback.Plan(now, text);
@@ -239,7 +245,7 @@ void GradientComparison::Expel(Micros now, const Opinion& wrong, const Dispute& 
                           "{} had computed {} wrong: it {}; {}", wrong.name, PlaceText(dispute),
                           odd != nullptr ? "is drained" : "has left", RemedyText(run_.plan.job));
   if (odd == nullptr) return;
-  evaluations_.ReleaseSlices(wrong.worker);
+  parts_.evaluations.ReleaseSlices(wrong.worker);
   run_.membership.MarkDraining(wrong.worker);
   run_.membership.MarkLeaving(wrong.worker);
   run_.outbox.RepeatAt(now);

@@ -13,6 +13,7 @@
 #include "proto/outbox.h"
 #include "scheduler/evaluations.h"
 #include "scheduler/journal.h"
+#include "scheduler/ownership.h"
 #include "scheduler/snapshots.h"
 
 namespace pando {
@@ -77,9 +78,13 @@ class VerifyLedger {
 
 class GradientComparison {
  public:
+  struct Parts {
+    EvaluationRounds& evaluations;
+    Snapshots& snapshots;
+    const Ownership& ownership;
+  };
   // `state`: what the journal has, if there is one. The references outlive this.
-  GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state,
-                     EvaluationRounds& evaluations, Snapshots& snapshots);
+  GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state, const Parts& parts);
 
   void OnGradientHashes(Micros now, const PeerId& from, const GradientHashes& hashes);
   void Tick(Micros now);
@@ -109,8 +114,7 @@ class GradientComparison {
   void Expel(Micros now, const Opinion& wrong, const Dispute& dispute);
 
   RunFacts& run_;
-  EvaluationRounds& evaluations_;
-  Snapshots& snapshots_;
+  const Parts parts_;
   VerifyLedger ledger_;
   std::optional<Dispute> dispute_;
   uint32_t dispute_count_ = 0;

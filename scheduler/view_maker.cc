@@ -112,6 +112,8 @@ View ViewMaker::FirstView(Micros now) {
 void ViewMaker::OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed) {
   const SnapshotRef restore = run_.view().restore;
   if (!run_.phase.is_running() || failed.snapshot != restore || restore == SnapshotRef{}) return;
+  // P46: all shards were restored before the generation's first commit.
+  if (run_.progress.committed() > restore.version && !Mutated(Mutation::kLateRestore)) return;
   const Member& server = run_.Sender(from);
   if (unreadable_.snapshot != restore) unreadable_ = {.snapshot = restore};
   if (!unreadable_.servers.insert(server.peer.node).second) return;  // repeated
@@ -233,6 +235,7 @@ void ViewMaker::Publish(Micros now, View next) {
   std::string signature;
   if (run_.seal) signature = run_.seal->Sign(SealedText(run_.outbox.job(), next));
   run_.views.Publish(std::move(next), std::move(signature));
+  parts_.ownership.OnView();
   run_.outbox.MarkChanged();
   parts_.final_weights.OnView(now);
   run_.progress.OnView();

@@ -21,6 +21,7 @@ class ViewMaker {
     Silences& silences;
     EvaluationRounds& evaluations;
     Snapshots& snapshots;
+    Ownership& ownership;
     SnapshotRequests& requests;
     GradientComparison& verification;
     OwnerPlan& owners;

@@ -4,6 +4,7 @@
 
 #include "common/mutation.h"
 #include "proto/dispatch.h"
+#include "proto/ownership.h"
 
 namespace pando {
 
@@ -27,6 +28,7 @@ Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots,
 void Lane::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   if (early_.IsEarly(envelope)) return early_.Keep(envelope);
+  if (!IsAboutOwnShards(member_.view(), envelope)) return;
   Route(now, envelope);
 }
 

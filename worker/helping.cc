@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "proto/assignment.h"
 
 namespace pando {
 
@@ -64,9 +65,17 @@ std::vector<MicroBatch> Helping::Missing(Step step) const {
   std::vector<MicroBatch> missing = tree.PresentLeaves();
   std::erase_if(missing, [&](MicroBatch m) {
     return !questions_.answers().IsMissing(m, VersionReadBy(step), tree) ||
-           steps_.IsIssued(step, m);
+           steps_.IsIssued(step, m) || IsForItsVerifier(step, m);
   });
   return missing;
+}
+
+// P46: of a verified micro-batch only two workers' gradients are compared, so no third one's may
+// count.
+bool Helping::IsForItsVerifier(Step step, MicroBatch m) const {
+  if (!plan_.IsVerified(step, m) || m.value() >= member_.view().owners.size()) return false;
+  const NodeId verifier = FindVerifier(member_.view(), step, m);
+  return verifier != kUnknownNode && verifier != member_.self().node;
 }
 
 // Where this worker begins among `count` missing micro-batches: apart from other helpers.

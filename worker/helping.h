@@ -162,6 +162,7 @@ class Helping : SessionPart {
     help_at_ = kNever;
   }
   std::vector<MicroBatch> Missing(Step step) const;
+  bool IsForItsVerifier(Step step, MicroBatch m) const;
   size_t Offset(size_t count) const;
 
   const Lifecycle& lifecycle_;

@@ -4,6 +4,7 @@
 
 #include "common/mutation.h"
 #include "proto/dispatch.h"
+#include "proto/ownership.h"
 
 namespace pando {
 
@@ -42,6 +43,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
   lanes_.OnHeard(from);
+  if (!giver_.IsOurRelay(from) && !IsAboutOwnShards(member_.view(), envelope)) return;
   Dispatch<Core::kWorker>(
       envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const ViewWanted&) { member_.SendView(from); },

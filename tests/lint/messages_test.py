@@ -5,31 +5,31 @@ from fixture import LintTest
 import messages
 
 CODE = """#define PANDO_MESSAGES(X) \\
-  X(Push, PUSH, kLane | kWorker, kWorkers, kOne, kPayloads) \\
-  X(Ping, PING, kScheduler, kNodes, kAny, kSmall, kHeartbeat) \\
-  X(Ask, ASK, kScheduler, kNewcomer, kAny, kSmall) \\
-  X(Told, TOLD, kClient, kOnlyScheduler, kAny, kSmall) \\
-  X(Stop, STOP, kLane, kOnlyScheduler, kAny, kSmall) \\
-  X(Root, ROOT, kLane, kServers, kOne, kPayloads) \\
-  X(Reply, REPLY, kWorker, kNodes, kOne, kList) \\
-  X(Register, REGISTER, kScheduler, kNewcomer, kAny, kSmall) \\
-  X(StatusRequest, STATUS_REQUEST, kScheduler, kReader, kAny, kSmall) \\
-  X(Command, COMMAND, kScheduler, kAdmin, kAny, kSmall)
+  X(Push, PUSH, kLane | kWorker, kWorkers, kOne, kItself, kPayloads) \\
+  X(Ping, PING, kScheduler, kNodes, kAny, kItself, kSmall, kHeartbeat) \\
+  X(Ask, ASK, kScheduler, kNewcomer, kAny, kItself, kSmall) \\
+  X(Told, TOLD, kClient, kOnlyScheduler, kAny, kItself, kSmall) \\
+  X(Stop, STOP, kLane, kOnlyScheduler, kAny, kItself, kSmall) \\
+  X(Root, ROOT, kLane, kServers, kOne, kPrimary, kPayloads) \\
+  X(Reply, REPLY, kWorker, kNodes, kOne, kItself, kList) \\
+  X(Register, REGISTER, kScheduler, kNewcomer, kAny, kItself, kSmall) \\
+  X(StatusRequest, STATUS_REQUEST, kScheduler, kReader, kAny, kItself, kSmall) \\
+  X(Command, COMMAND, kScheduler, kAdmin, kAny, kItself, kSmall)
 """
 DOCUMENT = """- A node accepts one of the messages of another generation (`ViewMember::Admit`): `Stop`.
 
-| message | from → to | answer |
-|---|---|---|
-| `Push` | worker → primary's lane or relaying worker | none |
-| `Ping` | node → scheduler, heartbeat channel | none |
-| `Ask` | supervisor → scheduler | `Told` |
-| `Told` | scheduler → client | none |
-| `Stop` | scheduler → lanes | none |
-| `Root` | primary's lane → backup's lane | none |
-| `Reply` | lane, relay → worker | none |
-| `Register` | node → scheduler | none |
-| `StatusRequest` | client → scheduler | none |
-| `Command` | client → scheduler | none |
+| message | from → to | about | answer |
+|---|---|---|---|
+| `Push` | worker → primary's lane or relaying worker | | none |
+| `Ping` | node → scheduler, heartbeat channel | | none |
+| `Ask` | supervisor → scheduler | | `Told` |
+| `Told` | scheduler → client | | none |
+| `Stop` | scheduler → lanes | | none |
+| `Root` | primary's lane → backup's lane | primary | none |
+| `Reply` | lane, relay → worker | | none |
+| `Register` | node → scheduler | | none |
+| `StatusRequest` | client → scheduler | | none |
+| `Command` | client → scheduler | | none |
 """
 
 
@@ -41,9 +41,9 @@ class MessagesTest(LintTest):
         self.expect(self.check(CODE, DOCUMENT))
 
     def test_a_message_in_one_of_them_is_found(self):
-        without = DOCUMENT.replace("| `Ask` | supervisor → scheduler | `Told` |\n", "")
+        without = DOCUMENT.replace("| `Ask` | supervisor → scheduler | | `Told` |\n", "")
         self.expect(self.check(CODE, without), ("proto/message_table.h", 4, "Ask is not in the messages table"))
-        code = CODE.replace("  X(Ask, ASK, kScheduler, kNewcomer, kAny, kSmall) \\\n", "")
+        code = CODE.replace("  X(Ask, ASK, kScheduler, kNewcomer, kAny, kItself, kSmall) \\\n", "")
         self.expect(self.check(code, DOCUMENT), ("docs/protocol.md", 7, "Ask is not a message"))
 
     def test_another_handler_is_found(self):
@@ -73,6 +73,10 @@ class MessagesTest(LintTest):
                     ("proto/message_table.h", 2, "in another generation"))
         self.expect(self.check(CODE, DOCUMENT.replace("`Stop`.", "`Push`, `Stop`.")),
                     ("proto/message_table.h", 2, "in another generation"))
+
+    def test_another_subject_is_found(self):
+        self.expect(self.check(CODE, DOCUMENT.replace("| primary |", "| |")),
+                    ("docs/protocol.md", 10, "about something else (kPrimary instead of its sender)"))
 
     def test_another_channel_is_found(self):
         self.expect(self.check(CODE, DOCUMENT.replace(", heartbeat channel", "")),

@@ -22,7 +22,8 @@ class PartsFixture : public JournaledState, public MembershipObserver {
         silences(run),
         evaluations(run),
         snapshots(run, {.snapshot_dir = "/snapshots"}),
-        verification(run, std::nullopt, evaluations, snapshots) {
+        ownership(run, evaluations, std::nullopt),
+        verification(run, std::nullopt, {evaluations, snapshots, ownership}) {
     run.membership.Begin(now);
     run.phase.StartClock(now);
   }
@@ -52,6 +53,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
     view.shards.assign(plan.shards.shard_count(), ShardPlacement{.primary = server});
     view.owners.assign(plan.job.micro_batches, MicroBatchOwner{.worker = worker.node});
     run.views.Publish(std::move(view));
+    ownership.OnView();
     run.progress.OnView();
     evaluations.OnView();
   }
@@ -101,6 +103,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   Silences silences;
   EvaluationRounds evaluations;
   Snapshots snapshots;
+  Ownership ownership;
   GradientComparison verification;
 };
 

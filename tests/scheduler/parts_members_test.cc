@@ -114,6 +114,9 @@ TEST_CASE("the first worker that does not hear a server goes, with the second th
   PartsFixture f;
   f.StartTraining();
   const PeerId second = f.run.members().Find(Incarnation(21))->peer;
+  View view = f.run.view();
+  view.owners[0].worker = second.node;
+  f.run.views.Publish(view);
   f.silences.OnPeerSilent(f.now, f.worker, {f.server, 2000});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   f.silences.OnPeerSilent(f.now, second, {f.server, 2000});
@@ -186,10 +189,46 @@ TEST_CASE("a failure of one machine gives the member up; if it follows the work,
   }
 }
 
-TEST_CASE("a failure of the training ends the run") {
+TEST_CASE("a failure of training ends the run when another process repeats it") {
   FailureFixture f;
+  const PeerId second = f.run.members().Find(Incarnation(21))->peer;
   f.Fail(f.worker, FailureKind::kTraining);
-  CHECK(f.run.phase.stop().text == "worker 0 on h: boom");
+  REQUIRE(f.run.phase.is_running());
+  SUBCASE("at the same step") { f.Fail(second, FailureKind::kTraining); }
+  SUBCASE("at a later step, when there is no other process") {
+    f.Commit(1);
+    f.Fail(second, FailureKind::kTraining);
+  }
+  f.now += LastSnapshot::kPatience;
+  f.last_snapshot.Tick(f.now);
+  CHECK(f.run.phase.stop().text == "worker 1 on h: boom");
+}
+
+TEST_CASE("a failure of training ends the run when the process's supervisor saw it end") {
+  FailureFixture f;
+  const FaultNote note{.number = 1,
+                       .action = "exit",
+                       .host = "h",
+                       .process_id = 120,
+                       .exited_us = 1,
+                       .text = "exit code 7",
+                       .process_key = 5};
+  f.run.membership.OnRegister(
+      f.now, {kUnknownNode, Incarnation(25), 0},
+      {.role = Role::kWorker, .host = "h", .process_id = 120, .process_key = 5});
+  const PeerId worker = f.run.members().Find(Incarnation(25))->peer;
+  f.run.membership.OnReady(f.now, worker, {.data_fingerprint = f.plan.data.fingerprint});
+  SUBCASE("with that failure") {
+    f.Fail(worker, FailureKind::kTraining);
+    REQUIRE(f.run.phase.is_running());
+    f.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
+    CHECK(f.run.phase.stop().text == "worker 2 on h: boom");
+  }
+  SUBCASE("with its machine's trouble, which costs the process alone") {
+    f.Fail(worker, FailureKind::kMachine);
+    f.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
+    CHECK(f.run.phase.is_running());
+  }
 }
 
 TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {

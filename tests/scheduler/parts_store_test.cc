@@ -22,7 +22,7 @@ void StoreAll(PartsFixture& f, uint64_t version, const std::string& failure = ""
 }
 
 void ReportRows(PartsFixture& f, uint64_t count) {
-  Progress progress;
+  Progress progress{.committed = Version(count), .rows = {}};
   for (uint64_t step = 0; step < count; ++step) progress.rows.push_back({.step = Step(step)});
   f.run.progress.OnProgress(f.now, {.view = f.run.view().id, .sender = f.server}, progress);
 }
@@ -32,6 +32,7 @@ void ReportRows(PartsFixture& f, uint64_t count) {
 TEST_CASE("a snapshot is complete when stored, verified and its rows are known") {
   PartsFixture f(VerifyingPlan());
   f.StartTraining();
+  f.Commit(10);
   StoreAll(f, 10);
   f.snapshots.Tick(f.now, /*settled_below=*/Step(10));
   CHECK(f.recorder.snapshots.empty());
@@ -46,8 +47,11 @@ TEST_CASE("a snapshot is complete when stored, verified and its rows are known")
 }
 
 TEST_CASE("of many snapshots that fail in a row the first is reported") {
-  PartsFixture f;
+  JobPlan plan = MakePlan(2, 2);
+  plan.job.snapshot_every = 10;
+  PartsFixture f(std::move(plan));
   f.StartTraining();
+  f.Commit(20);
   StoreAll(f, 10, "no space left on device");
   StoreAll(f, 20, "no space left on device");
   CHECK(std::ranges::count(f.recorder.events, "snapshot-failed", &RunEvent::name) == 1);
@@ -82,6 +86,7 @@ TEST_CASE("a request is done when the version is complete, and refused after sev
   const Version version = f.requests.Ask(f.now);
   CHECK_FALSE(f.requests.TakeResult(f.now));
   SUBCASE("complete") {
+    f.Commit(version.value());
     StoreAll(f, version.value());
     ReportRows(f, version.value());
     f.snapshots.Tick(f.now, Step(0));
@@ -102,9 +107,19 @@ TEST_CASE("two workers that differ make the run begin again; a third tells which
   f.StartTraining();
   const PeerId second = f.run.members().Find(Incarnation(21))->peer;
   const PeerId third = f.Add(22, Role::kWorker);
+  const auto give = [&f](MicroBatch m, NodeId worker) {
+    View view = f.run.view();
+    view.nodes = f.run.members().NodeInfos();
+    view.owners[m.value()].worker = worker;
+    f.run.views.Publish(std::move(view));
+    f.ownership.OnView();
+  };
+  give(MicroBatch(0), second.node);  // which so is the verifier of the others
   f.Commit(7);
   f.verification.OnGradientHashes(f.now, f.worker, {{{Step(6), MicroBatch(3), 5}}});
   CHECK_FALSE(f.verification.has_dispute());
+  f.verification.OnGradientHashes(f.now, third, {{{Step(6), MicroBatch(3), 6}}});
+  CHECK_FALSE(f.verification.has_dispute());  // P46: it neither owns it nor verifies it
   f.verification.OnGradientHashes(f.now, second, {{{Step(6), MicroBatch(3), 6}}});
   REQUIRE(f.verification.has_dispute());
   CHECK(f.run.rollback.is_pending());
@@ -115,6 +130,7 @@ TEST_CASE("two workers that differ make the run begin again; a third tells which
   f.verification.AppointJudge(workers);
   CHECK(workers[3] == third.node);
   f.run.rollback.Take();
+  give(MicroBatch(3), third.node);
   f.verification.OnGradientHashes(f.now, third, {{{Step(6), MicroBatch(3), 5}}});
   CHECK_FALSE(f.verification.has_dispute());
   CHECK(f.run.members().Find(second.node)->is_leaving);

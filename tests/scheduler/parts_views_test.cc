@@ -14,8 +14,8 @@ struct ViewsFixture : PartsFixture {
       : owners(run, silences, verification),
         requests(run, snapshots),
         final_weights(run, verification, snapshots),
-        view_maker(run, {silences, evaluations, snapshots, requests, verification, owners,
-                         final_weights}) {}
+        view_maker(run, {silences, evaluations, snapshots, ownership, requests, verification,
+                         owners, final_weights}) {}
   // All of the job's members are ready.
   void Start() {
     server = Add(10, Role::kServer);

@@ -97,7 +97,7 @@ TEST_CASE("a newcomer that cannot begin leaves, and the run goes on") {
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   CHECK(f.recorder.HasEvent("failed"));
   CHECK(f.CountShares(20) == 4);
-  f.From(20, Failure{"a gradient is not a number"});
+  for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"a gradient is not a number"});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("a worker's failure of a generation that is over changes nothing (P21)
                                  .receiver = f.self,
                                  .message = Failure{"a loss that is not a number"}});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  f.From(20, Failure{"a loss that is not a number"});
+  for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"a loss that is not a number"});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
 }
 

@@ -202,6 +202,14 @@ class Fixture {
       count += owner.worker == NodeFor(who);
     return count;
   }
+  // A shard whose primary is a lane of this server; the first shard if it has none.
+  ShardId LedBy(uint64_t who) const {
+    const auto& shards = scheduler->view().shards;
+    for (uint32_t s = 0; s < shards.size(); ++s) {
+      if (shards[s].primary.incarnation == Incarnation(who)) return ShardId(s);
+    }
+    return ShardId(0);
+  }
   bool IsNamed(uint64_t who) const {
     for (const ShardPlacement& p : scheduler->view().shards) {
       if (p.primary.incarnation == Incarnation(who)) return true;

@@ -141,7 +141,7 @@ TEST_CASE("messages of strangers and of other jobs change nothing") {
                                  .receiver = f.self,
                                  .message = Failure{"boom"}});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  f.From(20, Failure{"loss is not a number"});
+  for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"loss is not a number"});
   CHECK(f.scheduler->stop().text.find("loss is not a number") != std::string::npos);
 }
 

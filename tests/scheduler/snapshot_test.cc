@@ -108,19 +108,21 @@ TEST_CASE("a snapshot that cannot be read costs the steps since the one before, 
   f.Exit(11, Role::kServer);
   f.Add(12, Role::kServer);
   REQUIRE(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
-  const RestoreFailed damaged{{0, Version(20)}, ShardId(0), true, "v20: hash differs"};
-  f.From(12, damaged);
-  f.From(10, damaged);
+  const auto damaged = [&](uint64_t who) {
+    f.From(who, RestoreFailed{{0, Version(20)}, f.LedBy(who), true, "v20: hash differs"});
+  };
+  damaged(12);
+  damaged(10);
   CHECK(f.recorder.HasEvent("snapshot-unreadable"));
   CHECK(f.recorder.forgotten == std::vector{SnapshotRef{0, Version(20)}});
   CHECK(f.scheduler->view().generation == 2);
   CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(10)});
   CHECK(f.recorder.dropped.empty());  // its files are left for people to look at
-  f.From(10, RestoreFailed{{0, Version(10)}, ShardId(1), true, "v10: cut"});
+  f.From(10, RestoreFailed{{0, Version(10)}, f.LedBy(10), true, "v10: cut"});
   CHECK(f.scheduler->view().restore == SnapshotRef{});
   CHECK(f.journal.state->snapshots.empty());
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  f.From(10, Failure{"something else"});
+  for (const uint64_t server : {10, 12}) f.From(server, Failure{"something else"});
   CHECK(f.scheduler->stop().reason == StopReason::kFailed);
 }
 
@@ -131,7 +133,7 @@ TEST_CASE("a server that cannot read a sound snapshot is passed over, and the sn
   f.Store(20);
   f.Exit(11, Role::kServer);
   f.Add(12, Role::kServer);  // on a machine where the folder is not mounted, say
-  const RestoreFailed failed{{0, Version(20)}, ShardId(0), false, "v20: no such file"};
+  const RestoreFailed failed{{0, Version(20)}, f.LedBy(12), false, "v20: no such file"};
   REQUIRE(f.IsNamed(12));
   f.From(12, failed);
   CHECK(f.recorder.HasEvent("restore-failed"));
@@ -337,10 +339,13 @@ TEST_CASE("a failed run whose shards are further than is known stores what they 
   StoringFixture f;
   f.StartAll();
   f.MakeTo(13);
-  for (int i = 0; i < 5; ++i) f.From(20, Failure{"loss is not a number"});
-  CHECK(std::ranges::count(f.recorder.events, "failed", &RunEvent::name) == 1);
+  for (int i = 0; i < 5; ++i) {
+    for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"loss is not a number"});
+  }
+  CHECK(std::ranges::count(f.recorder.events, "failed", &RunEvent::name) == 2);
   const PeerId lane = f.scheduler->view().shards[0].primary;
-  f.From(10, SnapshotStored{{{ShardId(0), Version(13), {}, {}, "the shard was past this version"}}},
+  f.From(lane.incarnation.value(),
+         SnapshotStored{{{ShardId(0), Version(13), {}, {}, "the shard was past this version"}}},
          lane.lane);
   f.scheduler->Tick(f.now);
   SUBCASE("and the news comes") {
@@ -366,7 +371,9 @@ TEST_CASE("a run that ends while an earlier version is being stored stores its l
   const Version earlier = asked();
   f.MakeTo(earlier.value() + 2);
   SUBCASE("by command") { f.From(900, Command{.kind = CommandKind::kStop}); }
-  SUBCASE("by a failure") { f.From(20, Failure{"loss is not a number"}); }
+  SUBCASE("by a failure") {
+    for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"loss is not a number"});
+  }
   f.Store(earlier.value());
   f.scheduler->Tick(f.now);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
@@ -383,7 +390,7 @@ TEST_CASE("a failed run stores the version that it stands at, as no later one ma
   StoringFixture f;
   f.StartAll();
   f.MakeTo(13);
-  f.From(20, Failure{"loss is not a number"});
+  for (const uint64_t worker : {20, 21}) f.From(worker, Failure{"loss is not a number"});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   f.Store(13);
   CHECK(f.recorder.snapshots == std::vector{SnapshotRef{0, Version(13)}});

@@ -40,7 +40,8 @@ Cluster::Cluster(const Options& options)
       population_(stage_, {plan_, processes_, checker_, *this, *this}),
       wrong_bits_(stage_, population_, checker_),
       faults_(stage_, population_),
-      hostile_(stage_, population_) {
+      hostile_(stage_, population_),
+      hostile_member_(stage_, population_) {
   network_.SetTrace(options.is_tracing);
   network_.SetWatch([this](Envelope& envelope) { return OnSent(envelope); });
   NoteDrawn(options.seed);
@@ -50,6 +51,7 @@ Cluster::Cluster(const Options& options)
   population_.Begin();
   faults_.Plan();
   hostile_.Begin();
+  hostile_member_.Begin();
   world_.After(swarm_.fault_phase, [this] { Heal(); });
 }
 
@@ -164,6 +166,7 @@ bool Cluster::OnSent(Envelope& envelope) {
   const bool is_of_a_process = envelope.sender.node != kUnknownNode;
   if (is_of_a_process && population_.Find(envelope.sender.incarnation) == nullptr) return false;
   if (auto* root = std::get_if<Root>(&envelope.message)) wrong_bits_.TamperWithRoot(*root);
+  hostile_member_.OnSent(envelope);
   checker_.OnSent(envelope);
   return true;
 }
@@ -174,6 +177,8 @@ void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "last-snapshot") stopping_.asked_at = now;
   if (event.name == "snapshot-failed") stopping_.has_given_up = true;
   if (event.name == "scheduler-restarted") stopping_ = {};
+  if (event.name == "dispute" && !swarm_.has_flip)
+    checker_.verdict().Fail("P46: a dispute about gradients that are all right");
   stage_.Note("event " + event.name + " " + event.node + ": " + event.text);
 }
 
@@ -256,6 +261,7 @@ void Cluster::OnCommitted(Process& process, const std::optional<SchedulerState>&
   if (network_.is_tracing() && (!before || before->view.id != journal_.state()->view.id)) {
     stage_.Note("journal: " + ViewText(journal_.state()->view));
   }
+  hostile_member_.OnView(journal_.state()->view);
   checker_.journal().NoteFailedRestores(disk_.TakeUnread());
   checker_.journal().OnCommitted(before, *journal_.state());
   population_.OnCommit(process, Population::CommitPoint::kAfter);

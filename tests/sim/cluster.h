@@ -13,6 +13,7 @@
 #include "tests/sim/check/checker.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/hostile/hostile_member.h"
 #include "tests/sim/hostile/hostile_peer.h"
 #include "tests/sim/population.h"
 #include "tests/sim/reference.h"
@@ -92,6 +93,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   WrongBits wrong_bits_;
   Faults faults_;
   HostilePeer hostile_;
+  HostileMember hostile_member_;
   Micros liveness_deadline_{0};
 
   // How a run is stopped (P33).

@@ -51,6 +51,17 @@ constexpr std::array kMutations{
     NamedMutation{"rewrite-held-slot", Mutation::kRewriteHeldSlot},
     NamedMutation{"stored-when-sent", Mutation::kStoredWhenSent},
     NamedMutation{"any-offset", Mutation::kAnyOffset},
+    NamedMutation{"any-primary", Mutation::kAnyPrimary},
+    NamedMutation{"any-replica", Mutation::kAnyReplica},
+    NamedMutation{"any-holder", Mutation::kAnyHolder},
+    NamedMutation{"any-slice", Mutation::kAnySlice},
+    NamedMutation{"any-hash", Mutation::kAnyHash},
+    NamedMutation{"any-row", Mutation::kAnyRow},
+    NamedMutation{"any-silence", Mutation::kAnySilence},
+    NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
+    NamedMutation{"any-failure", Mutation::kAnyFailure},
+    NamedMutation{"any-stage", Mutation::kAnyStage},
+    NamedMutation{"late-restore", Mutation::kLateRestore},
 };
 
 }  // namespace

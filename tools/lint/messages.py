@@ -6,7 +6,7 @@ from findings import Finding
 TABLE = "proto/message_table.h"
 DOCUMENT = "docs/protocol.md"
 ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), (?P<generation>\w+)"
-                 r", (?P<size>\w+)(?:, (?P<channel>\w+))?\)")
+                 r", (?P<about>\w+), (?P<size>\w+)(?:, (?P<channel>\w+))?\)")
 # The document's word for a handler in the code.
 HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
             "kJoiner": "node", "kClient": "client", "kFiles": "store", "kFileClient": "node"}
@@ -16,6 +16,8 @@ ROLES = {"lane": {"kServers"}, "worker": {"kWorkers"}, "relay": {"kWorkers"}, "s
 BOTH_ROLES = {"kServers", "kWorkers"}
 JOINS = {"Register", "Declaration"}  # a node is a newcomer until it has sent these
 FOR_READERS = {"StatusRequest"}  # all else that a client asks takes the admin key
+ABOUT = {"kItself": "", "kPrimary": "primary", "kReplica": "replica", "kHolder": "holder", "kSlice": "slice",
+         "kMicroBatch": "micro-batches"}
 UNHANDLED = "HeartbeatAck"
 
 
@@ -29,9 +31,9 @@ def check_messages(project):
             rows[found["name"]] = (line, found)
     for line, text in enumerate(project.text(DOCUMENT).splitlines(), 1):
         cells = [cell.strip() for cell in text.split("|")]
-        if len(cells) == 5 and "→" in cells[2]:
+        if len(cells) == 6 and "→" in cells[2]:
             for name in re.findall(r"`(\w+)`", cells[1]):
-                described[name] = (line, cells[2])
+                described[name] = (line, cells[2], cells[3])
     crossing = find_crossing(project)
     findings = [Finding("messages", TABLE, line, f"{name}: this table and P21 of {DOCUMENT} differ in whether a node "
                         "accepts it in another generation: change one of them", name)
@@ -39,8 +41,8 @@ def check_messages(project):
                 if is_for_nodes(row) and (row["generation"] == "kAny") != (name in crossing)]
     findings += [Finding("messages", TABLE, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
                  for name, (line, _) in rows.items() if name not in described]
-    for name, (line, parties) in described.items():
-        problem = "is not a message" if name not in rows else find_problem(rows[name][1], parties)
+    for name, (line, parties, about) in described.items():
+        problem = "is not a message" if name not in rows else find_problem(rows[name][1], parties, about)
         if problem:
             findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {TABLE}: change one of them",
                                     name))
@@ -59,8 +61,10 @@ def find_crossing(project):
     return set(re.findall(r"`(\w+)`", rule[1])) | {"Stop"} if rule else set()
 
 
-def find_problem(row, parties):
-    """How `parties`, "sender → receiver; sender → receiver", differ from the row."""
+def find_problem(row, parties, about):
+    """How `parties`, "sender → receiver; sender → receiver", and what it is about differ from the row."""
+    if ABOUT.get(row["about"]) != about:
+        return f"is about something else ({row['about']} instead of {about or 'its sender'})"
     senders = {part.split("→")[0].strip() for part in parties.split(";")}
     receivers = set(re.findall(r"\w+?(?=s?\b)", " ".join(part.split("→")[1] for part in parties.split(";"))))
     handlers = {HANDLERS[name] for name in re.findall(r"\w+", row["handlers"]) if name in HANDLERS}

@@ -6,8 +6,6 @@
 namespace pando::sim {
 namespace {
 
-constexpr Place kHostilePlace = UINT32_MAX;
-
 // A key decides whether a stranger may send it to the scheduler (net/line_guard.h).
 bool IsUpToKeys(const MessageRow& row, bool is_to_scheduler) {
   return is_to_scheduler && MayBeStranger(row.sender);

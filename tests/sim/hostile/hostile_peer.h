@@ -1,8 +1,7 @@
 // HostilePeer sends to a simulated job what no process may believe, until the run ends (P44):
 //  - as a stranger, which no view names: any message;
 //  - with the identity of a member, dead or alive: messages that its role may not send.
-// Every message is well-formed. Lies of a member in its own role are verification's (P41). Used by
-// Cluster.
+// Every message is well-formed. HostileMember has the lies that its role may send. Used by Cluster.
 #pragma once
 
 #include <cstddef>

@@ -8,9 +8,13 @@
 
 #include "plan/job_plan.h"
 #include "proto/messages.h"
+#include "tests/sim/network.h"
 #include "tests/sim/world.h"
 
 namespace pando::sim {
+
+// From where hostile processes send.
+inline constexpr Place kHostilePlace = UINT32_MAX;
 
 // What the sender knows of the run.
 struct RunKnowledge {

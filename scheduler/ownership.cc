@@ -1,0 +1,76 @@
+#include "scheduler/ownership.h"
+
+#include <algorithm>
+
+#include "common/mutation.h"
+#include "proto/assignment.h"
+#include "proto/ownership.h"
+
+namespace pando {
+namespace {
+
+// A process that is not ready, or that has no work left, has nothing to report but itself.
+bool FitsStage(const Member& sender, const Message& message) {
+  if (!sender.is_ready)
+    return HoldsAny<Ready, EngineProposal, Heartbeat, Failure, Leave, Bye>(message);
+  return !sender.is_leaving || HoldsAny<Heartbeat, ViewAck, Leave, Bye, Failure>(message);
+}
+
+}  // namespace
+
+Ownership::Ownership(const RunFacts& run, const EvaluationRounds& evaluations,
+                     const std::optional<SchedulerState>& state)
+    : run_(run), evaluations_(evaluations) {
+  if (!state) return;
+  holders_ = state->holders;
+  OnView();
+}
+
+bool Ownership::Admits(const Member& sender, const Envelope& envelope) const {
+  if (!FitsStage(sender, envelope.message) && !Mutated(Mutation::kAnyStage)) return false;
+  const bool is_of_view = RowFor(envelope.message).generation == Generation::kOne;
+  if (is_of_view && FindNode(run_.view(), sender.peer.node) == nullptr &&
+      !Mutated(Mutation::kAnyStage))
+    return false;
+  return IsOwn(sender, envelope);
+}
+
+bool Ownership::IsOwn(const Member& sender, const Envelope& envelope) const {
+  switch (RowFor(envelope.message).about) {
+    case About::kHolder:
+      return AreAllShards(envelope.message, [&](ShardId shard) {
+        return holders_.Has(shard, envelope.sender) || Mutated(Mutation::kAnyHolder);
+      });
+    case About::kSlice:
+      return evaluations_.HasSlice(sender.peer.node,
+                                   std::get<EvaluationResult>(envelope.message)) ||
+             Mutated(Mutation::kAnySlice);
+    case About::kPrimary:
+    case About::kReplica:
+      return IsAboutOwnShards(run_.view(), envelope);
+    case About::kItself:
+    case About::kMicroBatch:  // GradientComparison asks for each item
+      return true;
+  }
+  return false;
+}
+
+bool Ownership::IsComputedBy(NodeId worker, Step step, MicroBatch micro_batch) const {
+  return std::ranges::any_of(views_, [&](const View& view) {
+    if (micro_batch.value() >= view.owners.size()) return false;
+    return ComputesAt(view.owners[micro_batch.value()], step) == worker ||
+           FindVerifier(view, step, micro_batch) == worker;
+  });
+}
+
+void Ownership::OnView() {
+  const View& view = run_.view();
+  if (holders_.generation != view.generation) views_.clear();
+  holders_.Add(view);
+  if (run_.plan.job.verify_every == 0) return;
+  views_.push_back(view);
+  views_.back().shards.clear();
+  if (views_.size() > kViewsMax) views_.pop_front();
+}
+
+}  // namespace pando
