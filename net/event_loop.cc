@@ -5,21 +5,10 @@
 #include <fmt/format.h>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 
 namespace pando {
 namespace {
-
-void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
-  const Micros now = SteadyNow();
-  for (int i = 0; i < kMessagesPerTurnMax; ++i) {
-    Envelope envelope;
-    if (!transport.Receive(&envelope)) return;
-    if (options.on_view && options.enters(envelope)) {
-      options.on_view(std::get<ViewUpdate>(envelope.message).view);
-    }
-    core.OnMessage(now, envelope);
-  }
-}
 
 // When the next turn is due even if nothing happens.
 Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
@@ -45,14 +34,45 @@ std::set<PeerId> FindWanted(Role role, const PeerId& self, const View& view,
   return wanted;
 }
 
-Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
+Result<const NodeInfo*> FindLane(const View& view, const PeerId& lane) {
   for (const NodeInfo& node : view.nodes) {
     const bool is_there = node.node == lane.node && node.incarnation == lane.incarnation &&
                           lane.lane < node.lane_endpoints.size();
-    if (is_there) return transport.Dial(lane, node.lane_endpoints[lane.lane], node.public_key);
+    if (is_there) return &node;
   }
   return InvalidArgument(fmt::format("the view names lane {} of node {} without its endpoint",
                                      lane.lane, lane.node.value()));
+}
+
+Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
+  PANDO_ASSIGN_OR_RETURN(const NodeInfo* node, FindLane(view, lane));
+  return transport.Dial(lane, node->lane_endpoints[lane.lane], node->public_key);
+}
+
+// Whether each lane that has a shard can be dialed.
+Status CheckLanes(const View& view) {
+  for (const PeerId& lane : FindWanted(Role::kWorker, {}, view, PrimariesTalk::kNo)) {
+    PANDO_ASSIGN_OR_RETURN(const NodeInfo* node, FindLane(view, lane));
+    PANDO_RETURN_IF_ERROR(ParsePeerEndpoint(node->lane_endpoints[lane.lane]).status());
+  }
+  return Status();
+}
+
+void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
+  const Micros now = SteadyNow();
+  for (int i = 0; i < kMessagesPerTurnMax; ++i) {
+    Envelope envelope;
+    if (!transport.Receive(&envelope)) return;
+    if (options.on_view && options.enters(envelope)) {
+      const View& view = std::get<ViewUpdate>(envelope.message).view;
+      if (const Status sound = CheckLanes(view); !sound.ok()) {
+        transport.OnBadView(envelope.sender, sound.message());
+        continue;
+      }
+      options.on_view(view);
+    }
+    core.OnMessage(now, envelope);
+  }
 }
 
 }  // namespace

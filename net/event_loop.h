@@ -53,7 +53,8 @@ struct LoopOptions {
   // connection.
   std::function<bool(const Envelope& envelope)> enters;
   // Gets each such view before the core does, and dials the nodes that it names (DialView), because
-  // the core may send to them at once.  REQUIRES: `enters` is set.
+  // the core may send to them at once. Neither gets a view with a lane that cannot be dialed.
+  // REQUIRES: `enters` is set.
   std::function<void(const View& view)> on_view;
   // Called after each turn; true ends the loop.
   std::function<bool()> is_finished;

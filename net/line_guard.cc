@@ -75,11 +75,6 @@ void LineGuard::Trust(Incarnation process, const std::string& public_key) {
   keys_.try_emplace(process, public_key);
 }
 
-bool LineGuard::MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const {
-  const bool is_to_scheduler = dialed && dialed->node == kSchedulerNode;
-  return speaks_in_clear_ && !is_scheduler_ && !is_to_scheduler && HoldsAny<ViewUpdate>(message);
-}
-
 bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope) {
   const std::optional<KeyRole> role = ParseEnum<KeyRole>(received.user_id);
   if (!role || *role < RoleToSend(RowFor(envelope.message).sender)) return false;

@@ -42,9 +42,6 @@ class LineGuard {
   // From now on messages of this process are believed from the holder of the key alone. The first
   // key of an incarnation stays.
   void Trust(Incarnation process, const std::string& public_key);
-  // Whether a view came in clear text, where its sender is not proven to those that dial it: views
-  // then come from the scheduler alone, which repeats them.
-  bool MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const;
   // Whether to believe a message of a secured connection. Of processes without a trusted key the
   // cores hear nothing but what any newcomer may say. Remembers the routing id for answers.
   bool IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope);

@@ -359,7 +359,6 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                                sender.incarnation.value()));
     return false;
   }
-  if (!received.is_of_user && guard_.MayForgeView(line.peer, decoded->message)) return false;
   if (is_guarded && !guard_.IsPermitted(received, *decoded)) {
     ++counters_.misattributed;
     warnings_.Warn("", received.routing_id, received.address,

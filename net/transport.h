@@ -89,6 +89,7 @@ class Transport {
     uint64_t undecodable = 0;
     uint64_t misattributed =
         0;                     // the claimed sender did not send it, or its key does not permit it
+    uint64_t bad_views = 0;    // forged, or naming lanes that cannot be dialed
     uint64_t isolated = 0;     // dropped because the context was isolated
     uint64_t turned_away = 0;  // connections, for want of descriptors
     uint64_t overtaken = 0;    // its shared memory was rewritten or is unreadable
@@ -160,6 +161,11 @@ class Transport {
   void Wait(Micros deadline, std::span<const int> fds = {});
 
   const Counters& counters() const { return counters_; }
+  // A view of this peer is dropped: counts it, and warns of the peer.
+  void OnBadView(const PeerId& from, const std::string& why) {
+    ++counters_.bad_views;
+    warnings_.Warn("node " + std::to_string(from.node.value()), "", "", why);
+  }
 
  private:
   struct Line {  // one socket and, if we dialed it, its peer

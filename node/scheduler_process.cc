@@ -22,6 +22,7 @@
 #include "job/run_plan.h"
 #include "net/address.h"
 #include "net/event_loop.h"
+#include "net/view_guard.h"
 #include "net/zmq/zmq_context.h"
 #include "node/declaration.h"
 #include "node/file_service.h"
@@ -318,6 +319,8 @@ Status SchedulerProcess::Lead() {
   Scheduler::Options options = CoreOptions();
   PANDO_RETURN_IF_ERROR(StartFiles(options.job, *endpoint));
   if (files_) options.files_endpoint = files_->endpoint();
+  ViewGuard views(transport, ViewKeyPair(context_.keys()));
+  options.seal = views.seal();
   recorder_.summary().run_id = HexText(options.job.value());
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
   journal_.SetWait(

@@ -14,6 +14,7 @@
 #include "common/exit_codes.h"
 #include "common/system.h"
 #include "net/address.h"
+#include "net/view_guard.h"
 #include "net/zmq/zmq_context.h"
 #include "node/log.h"
 #include "node/node_join.h"
@@ -70,17 +71,19 @@ HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& trans
 struct Seat {
   // `timeline` may be null.
   Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
-       Transport& lane_transport, Timeline* timeline)
+       Transport& lane_transport, const std::string& view_key, Timeline* timeline)
       : transport(lane_transport),
+        views(lane_transport, {.public_key = view_key, .secret_key = ""}),
         track(timeline ? &timeline->OpenTrack(LaneTrack(options)) : nullptr),
         transport_outbox(lane_transport),
         outbox(transport_outbox, timeline, track),
         snapshots(store),
-        lane(WithProbe(options, timeline), plan, snapshots, outbox) {}
+        lane(Complete(options, timeline), plan, snapshots, outbox) {}
   static std::string LaneTrack(const Lane::Options& options) {
     return fmt::format("lane {}", options.identity.self.lane);
   }
-  Lane::Options WithProbe(Lane::Options options, Timeline* timeline) {
+  Lane::Options Complete(Lane::Options options, Timeline* timeline) {
+    options.identity.seal = views.seal();
     if (timeline == nullptr) return options;
     options.probe =
         &probe.emplace(*timeline, *track, timeline->OpenTrack(LaneTrack(options) + " replicates"));
@@ -88,6 +91,7 @@ struct Seat {
   }
 
   Transport& transport;
+  ViewGuard views;
   TimelineTrack* track;
   std::optional<TimelineLaneProbe> probe;
   TransportOutbox transport_outbox;
@@ -250,7 +254,8 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
                                 .kind = "server",
                                 .lease = std::chrono::milliseconds(membership.job.lease_ms),
                                 .buffers = *std::move(buffers)};
-    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i], timeline.get()));
+    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i],
+                                           membership.view_key, timeline.get()));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);

@@ -78,13 +78,14 @@ std::set<PeerId> HostLines::Connect(const HostGroup& group, const View& view, co
 
 SessionWorker::SessionWorker(const Parts& parts)
     : parts_(parts),
+      views_(parts.transport, {.public_key = parts.membership.view_key, .secret_key = ""}),
       transport_outbox_(parts.transport),
       outbox_(transport_outbox_, parts.timeline, parts.protocol),
-      session_(
-          {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
-           .ready = parts.ready,
-           .sum_buffers = parts.buffers},
-          parts.plan, parts.computer, outbox_) {}
+      session_({.identity = {parts.membership.self, parts.membership.scheduler,
+                             parts.membership.job_id, views_.seal()},
+                .ready = parts.ready,
+                .sum_buffers = parts.buffers},
+               parts.plan, parts.computer, outbox_) {}
 
 Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
   if (parts_.plan.may_sum_on_host()) parts_.host_lines.Open(parts_.membership.self);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/mailbox.h"
+#include "net/view_guard.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "proto/assignment.h"
@@ -121,6 +122,7 @@ class SessionWorker {
   void LogTraffic() const;
 
   const Parts parts_;
+  ViewGuard views_;
   TransportOutbox transport_outbox_;
   TimelineOutbox outbox_;
   Session session_;

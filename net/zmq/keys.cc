@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -26,13 +27,33 @@ constexpr size_t kTokenBytes = 16;
 constexpr auto kRoles = std::to_array({KeyRole::kReader, KeyRole::kMember, KeyRole::kAdmin});
 
 using KeyBytes = std::array<uint8_t, kKeyBytes>;
+using SignatureBytes = std::array<uint8_t, crypto_sign_BYTES>;
 
-std::optional<KeyBytes> Decode(const std::string& letters) {
-  KeyBytes bytes;
+// Z85 writes 4 bytes as 5 letters.
+template <class Bytes = KeyBytes>
+std::optional<Bytes> Decode(const std::string& letters) {
+  Bytes bytes;
   // The decoder ends at a zero byte.
-  if (letters.size() != kKeyLetters || letters.find('\0') != std::string::npos) return std::nullopt;
+  if (letters.size() != bytes.size() / 4 * 5 || letters.find('\0') != std::string::npos)
+    return std::nullopt;
   if (zmq_z85_decode(bytes.data(), letters.c_str()) == nullptr) return std::nullopt;
   return bytes;
+}
+
+std::string Encode(const auto& bytes) {
+  std::string letters(bytes.size() / 4 * 5 + 1, '\0');
+  PANDO_CHECK(zmq_z85_encode(letters.data(), bytes.data(), bytes.size()) != nullptr);
+  letters.pop_back();
+  return letters;
+}
+
+// Under `key`, which may be empty.
+std::array<uint8_t, kKeyBytes> HashOf(const std::string& text, std::span<const uint8_t> key) {
+  std::array<uint8_t, kKeyBytes> hash;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  PANDO_CHECK(crypto_generichash(hash.data(), hash.size(), bytes, text.size(), key.data(),
+                                 key.size()) == 0);
+  return hash;
 }
 
 std::string PathFor(const std::string& folder, KeyRole role, const char* ending) {
@@ -192,6 +213,38 @@ std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   PANDO_CHECK(crypto_auth(mac.data(), bytes, text.size(), shared.data()) == 0);
   return {reinterpret_cast<const char*>(mac.data()), kTokenBytes};
+}
+
+KeyPair ViewKeyPair(const Keys& keys) {
+  const std::optional<KeyBytes> admin = Decode(keys.Of(KeyRole::kAdmin).secret_key);
+  if (!admin) return {};
+  const KeyBytes seed = HashOf("pando views", *admin);
+  KeyBytes public_key;
+  std::array<uint8_t, crypto_sign_SECRETKEYBYTES> secret;
+  PANDO_CHECK(crypto_sign_seed_keypair(public_key.data(), secret.data(), seed.data()) == 0);
+  return {Encode(public_key), Encode(seed)};
+}
+
+std::string SignText(const KeyPair& pair, const std::string& text) {
+  const std::optional<KeyBytes> seed = Decode(pair.secret_key);
+  PANDO_CHECK(seed.has_value());
+  KeyBytes public_key;
+  std::array<uint8_t, crypto_sign_SECRETKEYBYTES> secret;
+  PANDO_CHECK(crypto_sign_seed_keypair(public_key.data(), secret.data(), seed->data()) == 0);
+  const KeyBytes hash = HashOf(text, {});
+  SignatureBytes signature;
+  PANDO_CHECK(crypto_sign_detached(signature.data(), nullptr, hash.data(), hash.size(),
+                                   secret.data()) == 0);
+  return Encode(signature);
+}
+
+bool IsSignature(const std::string& public_key, const std::string& text,
+                 const std::string& signature) {
+  const std::optional<KeyBytes> key = Decode(public_key);
+  const std::optional<SignatureBytes> bytes = Decode<SignatureBytes>(signature);
+  if (!key || !bytes) return false;
+  const KeyBytes hash = HashOf(text, {});
+  return crypto_sign_verify_detached(bytes->data(), hash.data(), hash.size(), key->data()) == 0;
 }
 
 bool AreEqualSecrets(const std::string& a, const std::string& b) {

@@ -202,6 +202,57 @@ TEST_CASE("a view with a broken endpoint is an error that names it") {
   CHECK(status.message().find("udp://x") != std::string::npos);
 }
 
+TEST_CASE(
+    "a view that names a lane which cannot be dialed reaches neither the sockets nor the core") {
+  ZmqContext context;
+  const PeerId scheduler_peer{kSchedulerNode, NewIncarnation(), 0};
+  Transport scheduler(context, scheduler_peer, {});
+  const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  const PeerId self = NewPeer(2);
+  std::vector<std::string> warnings;
+  Transport transport(context, self,
+                      {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
+  TransportOutbox outbox(transport);
+  EchoCore core(self, outbox);
+  REQUIRE(transport.Dial({kSchedulerNode, Incarnation(), 0}, *bound).ok());
+  transport.Send(TextFrom(self, scheduler_peer, "hello"));
+  MustReceive(scheduler);
+
+  const PeerId lane{NodeId(1), Incarnation(11), 1};
+  View good{.id = {1, 1}};
+  good.nodes = {{.node = lane.node,
+                 .incarnation = lane.incarnation,
+                 .role = Role::kServer,
+                 .lane_endpoints = {*bound, *bound}}};
+  good.shards = {{.primary = lane}};
+  std::vector<View> bad(7, good);
+  bad[0].nodes.clear();
+  bad[1].nodes[0].incarnation = Incarnation(12);  // another life
+  bad[2].nodes[0].lane_endpoints.pop_back();
+  bad[3].nodes[0].lane_endpoints[1] = "udp://x";
+  bad[4].nodes[0].lane_endpoints[1] = "tcp://*:1";
+  bad[5].shards[0] = {.in_sync_backups = {{NodeId(9), Incarnation(9), 0}}};
+  bad[6].shards[0].syncing_backups = {{{NodeId(9), Incarnation(9), 0}, {1, 1}}};
+  for (const View& view : bad)
+    scheduler.Send({.sender = scheduler_peer, .receiver = self, .message = ViewUpdate{view}});
+  scheduler.Send({.sender = scheduler_peer, .receiver = self, .message = ViewUpdate{good}});
+  size_t dialed_count = 0;
+  LoopOptions options;
+  options.enters = [](const Envelope&) { return true; };
+  options.on_view = [&](const View& view) {
+    ++dialed_count;
+    CHECK(DialView(transport, Role::kWorker, self, view).ok());
+  };
+  options.is_finished = [&] { return !core.messages.empty(); };
+  RunLoop(core, transport, options);
+  CHECK(dialed_count == 1);
+  CHECK(core.messages.size() == 1);
+  CHECK(transport.counters().bad_views == bad.size());
+  REQUIRE(warnings.size() == 1);  // a peer is named once a minute
+  CHECK(warnings[0].find("lane 1 of node 1 without its endpoint") != std::string::npos);
+}
+
 TEST_CASE("a lane dials the backups of the shards whose primary it is, and no others") {
   ZmqContext context;
   const PeerId self{NodeId(1), Incarnation(11), 1};

@@ -194,6 +194,42 @@ TEST_CASE("both ends of a connection compute one token, and no other connection 
   }
 }
 
+TEST_CASE("the pair that signs views follows from the admin's secret, and from no other key") {
+  RunKeys keys, others;
+  const KeyPair pair = ViewKeyPair(keys.Scheduler());
+  CHECK(IsPublicKey(pair.public_key));
+  CHECK(ViewKeyPair(keys.Admin()).public_key == pair.public_key);
+  CHECK(ViewKeyPair(keys.Scheduler()).secret_key == pair.secret_key);
+  CHECK(ViewKeyPair(others.Scheduler()).public_key != pair.public_key);
+  for (const Keys& weak : {keys.Member(), keys.Reader(), Keys()})
+    CHECK(ViewKeyPair(weak).public_key.empty());
+}
+
+TEST_CASE("a signature is of one text and one pair") {
+  RunKeys keys, others;
+  const KeyPair pair = ViewKeyPair(keys.Scheduler());
+  const KeyPair other = ViewKeyPair(others.Scheduler());
+  const std::string text = std::string("view\0", 5) + std::string(100000, 'v');
+  const std::string signature = SignText(pair, text);
+  CHECK(signature.size() == 80);
+  CHECK(SignText(pair, text) == signature);
+  CHECK(IsSignature(pair.public_key, text, signature));
+  CHECK_FALSE(IsSignature(pair.public_key, text + "v", signature));
+  CHECK_FALSE(IsSignature(pair.public_key, "", signature));
+  CHECK_FALSE(IsSignature(pair.public_key, text, SignText(other, text)));
+  CHECK_FALSE(IsSignature(other.public_key, text, signature));
+  for (const std::string& none : {std::string(), std::string("x"), std::string(80, '\0'),
+                                  std::string(80, '0'), std::string(80, '~'), signature + "0"}) {
+    CHECK_FALSE(IsSignature(pair.public_key, text, none));
+    CHECK_FALSE(IsSignature(none.substr(0, 40), text, signature));
+  }
+  for (size_t i = 0; i < signature.size(); ++i) {
+    std::string changed = signature;
+    changed[i] = changed[i] == '0' ? '1' : '0';
+    CHECK_FALSE(IsSignature(pair.public_key, text, changed));
+  }
+}
+
 TEST_CASE("there is no token for what is no key") {
   const KeyPair own = DrawKeyPair();
   const std::string low_order(40, '0');  // the point 0: the shared secret would be known to all

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "tests/fake_seal.h"
+
 namespace pando {
 namespace {
 
@@ -29,7 +31,10 @@ View MakeView(ViewId id, uint32_t generation) {
 
 struct Fixture {
   // In view (2, 5) of generation 1, as the first scheduler announced it.
-  Fixture() { REQUIRE(member.Enter(kScheduler, MakeView({2, 5}, 1))); }
+  explicit Fixture(FakeSeal* seal = nullptr) : member({kSelf, kScheduler, kJob, seal}, sent) {
+    const View view = MakeView({2, 5}, 1);
+    REQUIRE(member.Enter(kScheduler, view, seal ? seal->Sign(SealedText(kJob, view)) : ""));
+  }
 
   bool Admits(const PeerId& from, Message message, uint32_t generation = 1, ViewId view = {2, 5}) {
     return member.Admit(Micros(0), {.job = kJob,
@@ -46,7 +51,7 @@ struct Fixture {
   }
 
   Sent sent;
-  ViewMember member{{kSelf, kScheduler, kJob}, sent};
+  ViewMember member;
 };
 
 TEST_CASE("an acknowledgement names the newest view and its generation (P26)") {
@@ -175,6 +180,50 @@ TEST_CASE("a scheduler with an older view gets our view's id and is not followed
   CHECK(f.LastAck(kNextScheduler).generation == 1);
   CHECK(f.member.scheduler() == kScheduler);
   CHECK(f.member.view().id == ViewId{2, 5});
+}
+
+TEST_CASE("with keys a view counts only with the scheduler's signature, from any peer (P44)") {
+  FakeSeal seal, of_others(2);
+  Fixture f(&seal);
+  const View view = MakeView({2, 6}, 1);
+  const std::string good = seal.Sign(SealedText(kJob, view));
+  const std::string of_last = seal.Sign(SealedText(kJob, MakeView({2, 5}, 1)));
+  View changed = view;
+  changed.nodes[1].public_key = "forged";
+  const auto tries = [&](const PeerId& from, const View& tried, const std::string& signature) {
+    const int forged_count = seal.forged_count;
+    const bool will_enter = f.member.WillEnter({.job = kJob,
+                                                .generation = tried.generation,
+                                                .view = tried.id,
+                                                .sender = from,
+                                                .receiver = kSelf,
+                                                .message = ViewUpdate{tried, signature}});
+    CHECK(seal.forged_count == forged_count);
+    CHECK(f.member.Enter(from, tried, signature) == will_enter);
+    CHECK((seal.forged_count == forged_count) == will_enter);
+    return will_enter;
+  };
+  f.sent.envelopes.clear();
+  for (const PeerId& from : {kMember, kScheduler, kNextScheduler}) {
+    CHECK_FALSE(tries(from, view, ""));
+    CHECK_FALSE(tries(from, view, of_last));
+    CHECK_FALSE(tries(from, view, of_others.Sign(SealedText(kJob, view))));
+    CHECK_FALSE(tries(from, view, seal.Sign(SealedText(JobId(8), view))));
+    CHECK_FALSE(tries(from, changed, good));
+  }
+  CHECK(f.sent.envelopes.empty());  // they are not acknowledged either
+  CHECK(f.member.scheduler() == kScheduler);
+  CHECK(f.member.view().id == ViewId{2, 5});
+  CHECK(tries(kMember, view, good));
+  SUBCASE("the next one gets it with its signature") { f.Admits(kMember, Question{}); }
+  SUBCASE("so does a scheduler that does not know it (P26)") {
+    CHECK(f.Admits(kNextScheduler, ViewWanted{}, 1, {3, 1}));
+    CHECK_FALSE(f.Admits(kMember, ViewWanted{}));
+    f.sent.envelopes.clear();
+    f.member.SendView(kNextScheduler);
+  }
+  REQUIRE(f.sent.envelopes.size() == 1);
+  CHECK(std::get<ViewUpdate>(f.sent.envelopes[0].message).signature == good);
 }
 
 TEST_CASE("any incarnation of the scheduler, in any generation, may give a member up") {

@@ -108,7 +108,8 @@ class Fixture {
                                                                .snapshot_dir = snapshot_dir,
                                                                .next_row = next_row,
                                                                .state = journal.state,
-                                                               .is_fresh = is_fresh},
+                                                               .is_fresh = is_fresh,
+                                                               .seal = seal},
                                             plan, journal, recorder, recorder);
   }
 
@@ -230,6 +231,7 @@ class Fixture {
   Recorder recorder;
   TestJournal journal;
   std::map<uint64_t, NodeId> nodes;
+  ViewSeal* seal = nullptr;  // for the next life
   uint64_t life = 0;
   PeerId self;
   std::unique_ptr<Scheduler> scheduler;
