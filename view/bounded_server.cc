@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/clock.h"
+#include "view/request_head.h"
 
 namespace pando {
 namespace {
@@ -35,15 +38,15 @@ class BoundedStream : public httplib::Stream {
   };
   BoundedStream(socket_t socket, Timeouts timeouts) : socket_(socket), timeouts_(timeouts) {}
 
-  // For the next request.
-  void Allow(size_t bytes_max, Micros time_max) {
-    budget_bytes_ = bytes_max;
-    read_until_ = SteadyNow() + time_max;
-  }
-  bool has_received() const { return at_ < end_; }
+  // The request's line and headers, with the blank line. They are still read afterwards. None: they
+  // are not there in time, or too long.
+  std::optional<std::string_view> ReadHead();
+  // Takes what comes until the client has closed its side, so that it gets the answer: closing at
+  // once would throw that away where bytes of the request are not read.
+  void Drain();
 
   bool is_readable() const override {
-    return has_received() || AwaitSocket(socket_, POLLIN, timeouts_.read_ms);
+    return at_ < received_.size() || AwaitSocket(socket_, POLLIN, timeouts_.read_ms);
   }
   bool is_writable() const override { return AwaitSocket(socket_, POLLOUT, timeouts_.write_ms); }
   // -1: a budget is spent, nothing came in time, or the connection is lost.
@@ -55,34 +58,63 @@ class BoundedStream : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
+  ssize_t Receive();  // as read()
+
   const socket_t socket_;
   const Timeouts timeouts_;
-  size_t budget_bytes_ = 0;
-  Micros read_until_{0};
-  std::array<char, 4096> buffer_{};  // received: [at_, end_) is not read yet
+  size_t budget_bytes_ = BoundedServer::kRequestBytesMax;
+  Micros read_until_ = SteadyNow() + BoundedServer::kRequestMax;
+  std::string received_;  // [at_, end) is not read yet
   size_t at_ = 0;
-  size_t end_ = 0;
 };
 
-ssize_t BoundedStream::read(char* out, size_t bytes) {
-  bytes = std::min(bytes, budget_bytes_);
+ssize_t BoundedStream::Receive() {
+  std::array<char, 4096> part;
+  const size_t bytes = std::min(part.size(), budget_bytes_);
   if (bytes == 0 || SteadyNow() >= read_until_) return -1;
-  if (at_ == end_) {
-    if (!AwaitSocket(socket_, POLLIN, timeouts_.read_ms)) return -1;
-    const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
-    if (count <= 0) return count;
-    at_ = 0;
-    end_ = static_cast<size_t>(count);
+  if (!AwaitSocket(socket_, POLLIN, timeouts_.read_ms)) return -1;
+  const ssize_t count = recv(socket_, part.data(), bytes, 0);
+  if (count <= 0) return count;
+  received_.append(part.data(), static_cast<size_t>(count));
+  budget_bytes_ -= static_cast<size_t>(count);
+  return count;
+}
+
+std::optional<std::string_view> BoundedStream::ReadHead() {
+  for (size_t line = 0; true;) {
+    const size_t end = received_.find('\n', line);
+    if (end == std::string::npos) {
+      if (Receive() <= 0) return std::nullopt;
+      continue;
+    }
+    const std::string_view text = std::string_view(received_).substr(line, end - line);
+    if (line > 0 && (text.empty() || text == "\r"))
+      return std::string_view(received_).substr(0, end + 1);
+    line = end + 1;
   }
-  bytes = std::min(bytes, end_ - at_);
-  std::copy_n(buffer_.data() + at_, bytes, out);
+}
+
+ssize_t BoundedStream::read(char* out, size_t bytes) {
+  if (at_ == received_.size()) {
+    received_.clear();
+    at_ = 0;
+    if (const ssize_t count = Receive(); count <= 0) return count;
+  }
+  bytes = received_.copy(out, bytes, at_);
   at_ += bytes;
-  budget_bytes_ -= bytes;
   return static_cast<ssize_t>(bytes);
 }
 
 ssize_t BoundedStream::write(const char* data, size_t bytes) {
   return is_writable() ? send(socket_, data, bytes, MSG_NOSIGNAL) : -1;
+}
+
+void BoundedStream::Drain() {
+  constexpr std::chrono::seconds kDrainMax{1};
+  shutdown(socket_, SHUT_WR);
+  budget_bytes_ = BoundedServer::kRequestBytesMax;
+  read_until_ = SteadyNow() + kDrainMax;
+  while (Receive() > 0) received_.clear();
 }
 
 }  // namespace
@@ -91,16 +123,19 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   const auto to_ms = [](time_t seconds) { return static_cast<int>(seconds) * kMsPerSecond; };
   BoundedStream stream(
       socket, {.read_ms = to_ms(read_timeout_sec_), .write_ms = to_ms(write_timeout_sec_)});
-  bool is_good = true;
-  for (size_t left = keep_alive_max_count_; is_good && left > 0 && svr_sock_ != INVALID_SOCKET;
-       --left) {
-    if (!stream.has_received() && !AwaitSocket(socket, POLLIN, to_ms(keep_alive_timeout_sec_)))
-      break;
-    stream.Allow(kRequestBytesMax, kRequestMax);
-    bool is_closed = false;
-    is_good = process_request(stream, /*close_connection=*/left == 1, is_closed, nullptr);
-    is_good = is_good && !is_closed;
+  bool is_good = false;
+  if (const std::optional<std::string_view> head = stream.ReadHead()) {
+    if (const std::string fault = FindFault(*head); fault.empty()) {
+      bool is_closed = false;  // all connections are
+      is_good = process_request(stream, /*close_connection=*/true, is_closed, nullptr);
+    } else {
+      is_good = stream.write_format(
+                    "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+                    "Content-Length: %zu\r\n\r\n%s\n",
+                    fault.size() + 1, fault.c_str()) > 0;
+    }
   }
+  if (is_good) stream.Drain();
   shutdown(socket, SHUT_RDWR);
   close(socket);
   return is_good;

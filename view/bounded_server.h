@@ -10,8 +10,9 @@
 namespace pando {
 
 // httplib reads lines, headers and bodies of chunks without a bound, before it calls a handler.
-// Here a request with more bytes, or one that takes longer, ends its connection. Threads:
-// httplib's.
+// Here a request with more bytes, or one that takes longer, ends its connection. A connection has
+// one request: a body that is not read, or whose end is not certain, never becomes another one.
+// Threads: httplib's.
 class BoundedServer : public httplib::Server {
  public:
   // With its line, headers and body. A browser's request has about 1 kB.

@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -52,19 +53,6 @@ void AnswerError(httplib::Response& response, int status, const std::string& err
   response.set_content(DumpText({{"error", error}}), kJson);
 }
 
-// The value of a cookie; empty if there is none.
-std::string FindCookie(const httplib::Request& request, const std::string& name) {
-  const std::string cookies = request.get_header_value("Cookie");
-  for (size_t at = 0; at < cookies.size();) {
-    const size_t end = std::min(cookies.find(';', at), cookies.size());
-    std::string_view cookie = std::string_view(cookies).substr(at, end - at);
-    while (cookie.starts_with(' ')) cookie.remove_prefix(1);
-    if (cookie.starts_with(name + "=")) return std::string(cookie.substr(name.size() + 1));
-    at = end + 1;
-  }
-  return "";
-}
-
 // Sent by our own page: another site's page cannot set this header without our consent (CORS), and
 // browsers name the page and the site that a request comes from.
 bool IsFromOurPage(const httplib::Request& request) {
@@ -98,8 +86,9 @@ class WebServer::Impl {
   void Get(const std::string& path, const httplib::Server::Handler& handler);
   void AddPages();
   void AddCommand(const char* path, CommandKind kind);
-  // Whether a request shows the token. Else it is answered.
+  // Whether a request asks for a page's file, or shows the token. Else it is answered.
   bool Admit(const httplib::Request& request, httplib::Response& response);
+  bool IsPageFile(std::string_view path) const;
   RunWatch* FindRun(const std::string& number);
   void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
   void OnLog(const httplib::Request& request, httplib::Response& response);
@@ -112,7 +101,6 @@ class WebServer::Impl {
   const prometheus::Registry& registry_;
   std::string token_;
   std::string base_path_;
-  std::string cookie_;  // its name has the port: a host's cookies are of all its ports
   BoundedServer server_;
   std::atomic<int> streams_ = 0;
   std::mutex mutex_;
@@ -155,15 +143,13 @@ Result<std::string> WebServer::Impl::Start(const WebOptions& options) {
                     "--http, or port 0 for a free one",
                     Bracketed(options.host), options.port));
   }
-  cookie_ = fmt::format("pando-{}", port);
   thread_ = std::thread([this] { server_.listen_after_bind(); });
-  return fmt::format("http://{}:{}{}/?token={}", Bracketed(options.host), port, base_path_, token_);
+  return fmt::format("http://{}:{}{}/#token={}", Bracketed(options.host), port, base_path_, token_);
 }
 
 void WebServer::Impl::SetLimits() {
   server_.new_task_queue = [] { return new RequestQueue; };  // the server owns it
   server_.set_payload_max_length(kBodyBytesMax);
-  server_.set_keep_alive_timeout(1);
   server_.set_read_timeout(2, 0);
   server_.set_write_timeout(5, 0);
   // Not the default, which lets another process listen at the same port.
@@ -203,24 +189,19 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
     AnswerText(response, 416, "no ranges");
     return false;
   }
-  const std::string in_query = request.get_param_value("token");
-  const std::string in_header = request.get_header_value("Authorization");
-  if (AreEqualSecrets(in_query, token_)) {
-    const bool is_page =
-        request.path == "/" || request.path == base_path_ || request.path == base_path_ + "/";
-    if (!is_page || request.method != "GET") return true;
-    // "Lax": a link from another site shows the page. Its POST requests come without the cookie.
-    response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Lax; Path={}", cookie_,
-                                                  token_, base_path_.empty() ? "/" : base_path_));
-    response.set_redirect(base_path_ + "/", 303);  // the token leaves the address
-    return false;
-  }
-  if (AreEqualSecrets(in_header, "Bearer " + token_)) return true;
-  if (AreEqualSecrets(FindCookie(request, cookie_), token_)) return true;
+  if (IsPageFile(request.path)) return true;  // they hold nothing of a run
+  if (AreEqualSecrets(request.get_header_value("Authorization"), "Bearer " + token_)) return true;
+  response.set_header("WWW-Authenticate", "Bearer");
   AnswerText(response, 401,
-             "This page needs the token that pando view printed: open the address that ends with "
-             "?token=...");
+             "This needs the token of the address that pando view printed, as the header "
+             "\"Authorization: Bearer TOKEN\".");
   return false;
+}
+
+bool WebServer::Impl::IsPageFile(std::string_view path) const {
+  if (path == base_path_) return true;  // which leads to the page
+  if (path.starts_with(base_path_ + "/")) path.remove_prefix(base_path_.size());
+  return std::ranges::find(PageFiles(), path, &PageFile::path) != PageFiles().end();
 }
 
 void WebServer::Impl::Get(const std::string& path, const httplib::Server::Handler& handler) {

@@ -1,6 +1,6 @@
 // WebServer serves the page of `pando view`, its stream of events, and Prometheus' text, over HTTP.
-// Only requests with the token are answered. Commands are taken by POST alone, and only from the
-// page itself (docs/security.md).
+// Only requests with the token are answered, except for the page's files, which hold nothing of a
+// run. Commands are taken by POST alone, and only from the page itself (docs/viewing.md).
 #pragma once
 
 #include <prometheus/registry.h>

@@ -97,7 +97,7 @@ TEST_CASE("without a terminal there is a page only if one is asked for") {
   const Outcome shown = train({"--http", "127.0.0.1:0"});
   CHECK(shown.exit_code == kExitCompleted);
   CHECK(Contains(shown.output, "pando: page: http://127.0.0.1:"));
-  CHECK(Contains(shown.output, "/?token="));
+  CHECK(Contains(shown.output, "/#token="));
   for (const std::string host : {"[::1]", "localhost", "127.0.0.2"})
     CHECK(Contains(train({"--http", host + ":0"}).output, "pando: page: http://" + host + ":"));
   const UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -297,7 +297,7 @@ TEST_CASE("a viewer shows 150 runs, and an error names how many it shows at most
   TempFolder temp;
   const Args folders = RunFolders(temp, 150);
   Process view(temp.path(), "view", Args{"view", "--http", "127.0.0.1:0"} + folders);
-  REQUIRE(Becomes([&] { return Contains(view.out(), "/?token=") || !view.is_running(); }));
+  REQUIRE(Becomes([&] { return Contains(view.out(), "/#token=") || !view.is_running(); }));
   INFO(view.err());
   CHECK(view.is_running());
   view.Signal(SIGTERM);

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,7 +41,7 @@ struct Viewer {
     const Result<std::string> address =
         server->Start({.host = "127.0.0.1", .port = 0, .token = kToken, .base_path = base_path});
     REQUIRE_MESSAGE(address.ok(), address.status().message());
-    CHECK(Contains(*address, base_path + "/?token="));
+    CHECK(Contains(*address, base_path + "/#token="));
     const size_t colon = address->rfind(':');
     port = std::stoi(address->substr(colon + 1));
   }
@@ -57,16 +59,32 @@ struct Viewer {
   int port = 0;
 };
 
-TEST_CASE("without the token nothing is shown") {
+TEST_CASE("without the token nothing is shown of a run") {
   const Viewer viewer;
-  for (const char* path :
-       {"/", "/page.js", "/metrics", "/api/stream", "/api/log?run=0&name=worker-0", "/nothing"}) {
+  const std::string log = "/api/log?run=0&name=worker-0";
+  for (const std::string path :
+       {"/metrics", "/%6detrics", "/api/stream", log.c_str(), "/nothing", "/api/page.js"}) {
     CAPTURE(path);
     CHECK(viewer.Connect("").Get(path)->status == 401);
     CHECK(viewer.Connect("0123456789abcdee").Get(path)->status == 401);
   }
-  CHECK(viewer.Connect("").Get("/metrics?token=")->status == 401);
+  for (const std::string token : {"", kToken}) {
+    CHECK(viewer.Connect("").Get("/metrics?token=" + token)->status == 401);
+    CHECK(viewer.Connect("").Get("/metrics", {{"Cookie", "token=" + token}})->status == 401);
+  }
   CHECK(viewer.Connect("").Post("/api/stop", "{\"run\":0}", "application/json")->status == 401);
+}
+
+TEST_CASE("the page's files need no token, and leave no cookie") {
+  const Viewer viewer;
+  for (const char* path : {"/", "/page.js", "/access.js", "/page.css", "/uplot.js", "/icon.svg"}) {
+    CAPTURE(path);
+    const auto file = viewer.Connect("").Get(path);
+    CHECK(file->status == 200);
+    CHECK_FALSE(file->has_header("Set-Cookie"));
+    CHECK(Contains(file->get_header_value("Content-Security-Policy"), "default-src 'self'"));
+    CHECK_FALSE(Contains(file->body, "mlp"));  // the run's model
+  }
 }
 
 TEST_CASE("many headers and ranges are refused") {
@@ -77,27 +95,80 @@ TEST_CASE("many headers and ranges are refused") {
   CHECK(viewer.Connect().Get("/", {{"Range", "bytes=0-,0-,0-"}})->status == 416);
 }
 
-// The answer to what is sent on a connection, as far as it is read before the server closes it.
-std::string SendRaw(const Viewer& viewer, const std::string& head, const std::string& piece) {
-  const UniqueFd link(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+UniqueFd ConnectRaw(const Viewer& viewer) {
+  UniqueFd link(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(viewer.port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(connect(link.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  return link;
+}
+
+// What comes until the server closes the connection.
+std::string ReadToEnd(const UniqueFd& link) {
+  std::string answer;
+  std::array<char, 4096> part;
+  for (ssize_t count = 1; count > 0;) {
+    count = recv(link.get(), part.data(), part.size(), 0);
+    answer.append(part.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
+  return answer;
+}
+
+// The answer to what is sent on a connection, as far as it is read before the server closes it.
+std::string SendRaw(const Viewer& viewer, const std::string& head, const std::string& piece) {
+  const UniqueFd link = ConnectRaw(viewer);
   constexpr size_t kBytesMax = 64 << 20;  // many times what is read, or held on the way
   std::string next = head;
   for (size_t bytes = 0; bytes < kBytesMax; bytes += next.size()) {
-    if (send(link.get(), next.data(), next.size(), MSG_NOSIGNAL) < 0) {
-      std::string answer(4096, '\0');
-      const ssize_t count = recv(link.get(), answer.data(), answer.size(), 0);
-      answer.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-      return answer;
-    }
+    if (send(link.get(), next.data(), next.size(), MSG_NOSIGNAL) < 0) return ReadToEnd(link);
     next = piece;
   }
   FAIL("the server has read all");
   return "";
+}
+
+// A POST with the token, these headers, and another client's request as its body.
+std::string AskTwice(const Viewer& viewer, const std::string& start, const std::string& headers) {
+  const std::string token = std::string("Authorization: Bearer ") + kToken + "\r\n";
+  const std::string inner = "GET /api/log?run=0&name=worker-0 HTTP/1.1\r\n" + token + "\r\n";
+  const std::string outer = start + " HTTP/1.1\r\n" + headers;
+  const std::string sent = outer + "\r\n" + inner;
+  const UniqueFd link = ConnectRaw(viewer);
+  CHECK(send(link.get(), sent.data(), sent.size(), MSG_NOSIGNAL) ==
+        static_cast<ssize_t>(sent.size()));
+  return ReadToEnd(link);
+}
+
+TEST_CASE("a body that is not read never becomes a request") {
+  const Viewer viewer;
+  const std::string token = std::string("Authorization: Bearer ") + kToken + "\r\n";
+  const std::string length = "Content-Length: 92\r\n";
+  for (const auto& [start, headers, status] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"POST /api/stop", length, "401"},
+           {"POST /api/stop", token + length + "Content-Encoding: gzip\r\n", "415"},
+           {"POST /api/stop", token + length + "Range: bytes=0-\r\n", "416"},
+           {"POST /api/stop", token + "Content-Length: 5000\r\n", "413"},
+           {"GET /icon.svg", length, "200"},
+           {"GET /icon.svg", "", "200"},  // two requests at once
+           {"HEAD /metrics", token + length, "200"},
+           {"OPTIONS /metrics", token + length, "404"},
+           {"BREW /metrics", token + length, "400"},
+           {"GET /metrics", token + "no colon\r\n", "400"},
+           {"POST /api/stop", token + length + "Content-Length: 0\r\n", "400"},
+           {"POST /api/stop", token + length + "Transfer-Encoding: chunked\r\n", "400"},
+           {"POST /api/stop", token + "Content-Length: 92\n", "400"},
+           {"\r\nGET /metrics", token, "400"}}) {
+    CAPTURE(start);
+    CAPTURE(headers);
+    const std::string answer = AskTwice(viewer, start, headers);
+    CHECK(answer.starts_with("HTTP/1.1 " + status));
+    CHECK(answer.rfind("HTTP/1.1 ") == 0);  // the only answer
+    CHECK(Contains(answer, "Connection: close\r\n"));
+    CHECK_FALSE(Contains(answer, "a line"));
+  }
 }
 
 TEST_CASE("requests without an end are cut") {
@@ -138,41 +209,23 @@ TEST_CASE("packed bodies are refused, and so are chunks that are too long togeth
 
 TEST_CASE("behind a proxy the page has its path, whether the proxy leaves it in requests or not") {
   const Viewer viewer("/runs/x");
-  for (const std::string base : {"/runs/x", "/runs/x/", "/"}) {
-    const auto first = viewer.Connect("").Get(base + "?token=" + kToken);
-    CHECK(first->status == 303);
-    CHECK(first->get_header_value("Location") == "/runs/x/");
-    CHECK(Contains(first->get_header_value("Set-Cookie"), "Path=/runs/x"));
-  }
-  CHECK(viewer.Connect().Get("/runs/x")->get_header_value("Location") == "/runs/x/");
-  for (const char* path : {"/", "/page.js", "/metrics", "/api/log?run=0&name=worker-0"}) {
+  CHECK(viewer.Connect("").Get("/runs/x")->get_header_value("Location") == "/runs/x/");
+  for (const std::string path : {"/", "/page.js", "/metrics", "/api/log?run=0&name=worker-0"}) {
     CAPTURE(path);
-    CHECK(viewer.StatusFor(path) == 200);
-    CHECK(viewer.StatusFor("/runs/x" + std::string(path)) == 200);
-    CHECK(viewer.Connect("").Get("/runs/x" + std::string(path))->status == 401);
+    const int stranger = path == "/" || path == "/page.js" ? 200 : 401;
+    for (const std::string& shown : {path, "/runs/x" + path}) {
+      CHECK(viewer.StatusFor(shown) == 200);
+      CHECK(viewer.Connect("").Get(shown)->status == stranger);
+    }
   }
   const httplib::Headers own{{"X-Pando", "1"}};
   CHECK(viewer.Connect().Post("/runs/x/api/stop", own, "{\"run\":0}", "application/json")->status ==
         409);  // there is no admin key
   CHECK(viewer.StatusFor("/runs/y/") == 404);
-  const auto page = viewer.Connect().Get("/runs/x/");
+  const auto page = viewer.Connect("").Get("/runs/x/");
+  CHECK(Contains(page->body, "<html"));
   CHECK_FALSE(Contains(page->body, "href=\"/"));
   CHECK_FALSE(Contains(page->body, "src=\"/"));
-}
-
-TEST_CASE("the printed address becomes a cookie, and the page needs nothing else") {
-  const Viewer viewer;
-  const auto first = viewer.Connect("").Get(std::string("/?token=") + kToken);
-  CHECK(first->status == 303);
-  CHECK(first->get_header_value("Location") == "/");
-  const std::string cookie = first->get_header_value("Set-Cookie");
-  CHECK(Contains(cookie, "HttpOnly"));
-  CHECK(Contains(cookie, "SameSite=Lax"));
-  const httplib::Headers headers{{"Cookie", "other=1; " + cookie.substr(0, cookie.find(';'))}};
-  const auto page = viewer.Connect("").Get("/", headers);
-  CHECK(page->status == 200);
-  CHECK(Contains(page->body, "<html"));
-  CHECK(Contains(page->get_header_value("Content-Security-Policy"), "default-src 'self'"));
 }
 
 TEST_CASE("the stream begins with the runs and their whole history") {

@@ -1,4 +1,5 @@
 // The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
+import { ask, readEvents, takeToken } from "./access.js";
 import { addCharts, forgetColors, makeCharts } from "./charts.js";
 import { confirmFirst, find, keyed, make, setText } from "./dom.js";
 import { renderComparison, renderHeader, renderStalls, renderTabs } from "./header.js";
@@ -6,7 +7,7 @@ import { renderPanels } from "./panels.js";
 import { logName, Run } from "./run.js";
 
 const RENDER_MS = 500;  // at most two drawings a second
-const RETRY_MS = 5000;  // where the browser does not connect again itself
+const RETRY_MS = 3000;
 const [LOG_MS, NOTICE_MS] = [2000, 8000];
 
 let runs = [];
@@ -18,16 +19,20 @@ const view = { byTime: false, isLog: false, isSmooth: true, zoom: null };
 const charts = makeCharts(view, redraw);
 
 // ---- the stream -----------------------------------------------------------------------------------
-function connect() {
-  const stream = new EventSource("api/stream");
-  stream.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
-  stream.addEventListener("update", (event) => onUpdate(JSON.parse(event.data)));
-  stream.onopen = () => { connection = "live"; renderSoon(); };
-  stream.onerror = () => {
+const handlers = { hello: onHello, update: onUpdate };
+
+async function connect() {
+  const answer = await ask("api/stream").catch(() => null);
+  connection = answer?.ok ? "live" : answer?.status === 401 ? "refused" : "lost";
+  renderSoon();
+  if (connection === "refused") return;  // until the page is given another token
+  try {
+    if (answer?.ok) for await (const [kind, data] of readEvents(answer.body)) handlers[kind]?.(data);
+  } finally {
     connection = "lost";
     renderSoon();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS);
-  };
+    setTimeout(connect, RETRY_MS);
+  }
 }
 
 function onHello(hello) {
@@ -53,7 +58,8 @@ function renderConnection() {
   const isEnded = shown.length > 0 && shown.every((run) => run.isEnded);
   const state = isEnded ? "ended" : connection;
   const texts = { live: "live", ended: "ended",
-    lost: runs.length === 0 ? "connecting" : "connection lost" };
+    lost: runs.length === 0 ? "connecting" : "connection lost",
+    refused: "no token: open the printed address" };
   find("connection").dataset.state = state;
   setText(find("connection"), texts[state]);
 }
@@ -123,6 +129,7 @@ function listen() {
   find("stop").onclick = () => stop(selected);
   find("log-name").onchange = () => loadLog();
   find("log-dialog").onclose = () => clearInterval(log.timer);
+  addEventListener("hashchange", () => { if (takeToken()) location.reload(); });
   document.addEventListener("visibilitychange", renderNow);
   addEventListener("scroll", renderSoon, { passive: true });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -145,7 +152,7 @@ function stop(run) {
 
 async function control(path, body) {
   try {
-    const answer = await fetch(`api/${path}`, { method: "POST", body: JSON.stringify(body),
+    const answer = await ask(`api/${path}`, { method: "POST", body: JSON.stringify(body),
       headers: { "Content-Type": "application/json", "X-Pando": "1" } });
     const reply = await answer.json().catch(() => ({}));
     notice(reply.text ?? reply.error ?? `The answer has status ${answer.status}.`, answer.ok);
@@ -182,7 +189,7 @@ async function loadLog() {
   let text;
   try {
     const query = new URLSearchParams({ run: own.id, name });
-    const answer = await fetch(`api/log?${query}`);
+    const answer = await ask(`api/log?${query}`);
     text = await answer.text();
   } catch {
     text = "The log cannot be read: the connection is lost.";
@@ -194,6 +201,7 @@ async function loadLog() {
   if (isAtEnd) box.scrollTop = box.scrollHeight;
 }
 
+takeToken();
 listen();
 connect();
 renderNow();

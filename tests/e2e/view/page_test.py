@@ -143,6 +143,8 @@ def watch_start(watcher: Watcher) -> None:
     assert step < SCHEDULER_KILLED_AT, f"the page was opened at step {step}, after the faults: let them come later"
     address = watcher.page.evaluate("location.href")
     assert "token" not in address, f"the token stays in the address: {address}"
+    watcher.page.navigate(address)  # the tab keeps it
+    watcher.wait(watcher.is_live, "the page is live after it is loaded again")
     watcher.wait(lambda: set(watcher.page.evaluate(NODES_SHOWN)) >= NODES, "the cluster has all processes")
     watcher.wait(lambda: set(watcher.page.evaluate(STRIPS_SHOWN)) >= NODES, "each process has a strip")
     watcher.wait(lambda: min(watcher.points()) > 0, "each chart has points")

@@ -22,7 +22,8 @@ FOLDER = Path(__file__).resolve().parents[3] / "view/page"
 FILES = {"/": "index.html", "/uplot.js": "uplot/uPlot.iife.js", "/uplot.css": "uplot/uPlot.min.css"}
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 PHONE = (390, 844)  # CSS pixels
-HOSTILE = "<img src=x onerror=document.title='hostile'> worker 0 waits for server 1 " + "x" * 300
+HOSTILE = "é→<img src=x onerror=document.title='hostile'> worker 0 waits for server 1 " + "x" * 300
+TOKEN = "0123456789abcdef+/="
 LOG_LINE = "2026-11-28 07:00:00.000 [server 1] info: <b>the last line</b>"
 STALL = {"text": HOSTILE, "waited_for": "server 1", "since_ms": 1500, "log_line": LOG_LINE}
 NODES = {"worker 0": {"name": "worker 0", "role": "worker", "rank": 0, "step": 7, "waiting_for": "server 1"},
@@ -31,22 +32,27 @@ NODES = {"worker 0": {"name": "worker 0", "role": "worker", "rank": 0, "step": 7
 EVENTS = [{"elapsed_ms": 9000, "event": "stalled", "details": {"node": "server 1", "text": HOSTILE}},
           {"elapsed_ms": 9900, "event": "stall-ended", "details": {"node": "server 1", "text": "steps go on"}}]
 HELLO = {"version": "0", "columns": ["step"], "runs": [{"run": 0, "name": "first", "job": "", "can_control": False}]}
+STATE = "document.getElementById('connection')?.dataset.state"
 STEPS_SHOWN = """Object.fromEntries([...document.querySelectorAll('#cluster tr[data-node]')].map(
     row => [row.dataset.node, row.cells[4].textContent]))"""
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """The page's files, one log, and a stream of what `tell` is given."""
+    """The page's files, and for the token one log, and a stream of what `tell` is given."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}/"
         self.events: queue.Queue = queue.Queue()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def tell(self, kind: str, data: dict[str, Any]) -> None:
-        self.events.put(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+        self.events.put(f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode())
+
+    def end_stream(self) -> None:
+        self.events.put(b"")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,10 +60,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.split("?")[0]
-        if path == "/api/stream":
+        if path.startswith("/api/") and self.headers["Authorization"] != f"Bearer {TOKEN}":
+            self.send_error(401)
+        elif path == "/api/stream":
             self.begin("text/event-stream")
-            while True:
-                self.wfile.write(self.server.events.get())
+            while event := self.server.events.get():
+                for byte in event:  # a reader gets its parts, also those of a character
+                    self.wfile.write(bytes([byte]))
         elif path == "/api/log":
             self.begin("text/plain")
             self.wfile.write(f"the log of {self.path.split('name=')[1]}".encode())
@@ -109,6 +118,24 @@ def check_phone(page: Page) -> None:
         assert width <= PHONE[0], f"{scheme}, on a phone of {PHONE[0]} pixels: the page has a width of {width}"
 
 
+def check_access(site: Site, page: Page) -> None:
+    """The token leaves the address, and stays in the tab, which connects again by itself."""
+    assert page.evaluate("location.href") == site.address, page.evaluate("location.href")
+    assert page.evaluate("document.cookie") == ""
+    site.end_stream()
+    wait(page, f"{STATE} == 'lost'")
+    site.tell("hello", HELLO)
+    wait(page, f"{STATE} == 'live'")
+
+
+def check_other_tokens(site: Site, browser: Chromium) -> None:
+    stranger = browser.open(site.address)
+    wait(stranger, f"{STATE} == 'refused'")
+    stranger.evaluate(f"location.hash = 'token={TOKEN}'")  # as if the printed address were pasted
+    wait(stranger, f"{STATE} == 'live'")
+    assert stranger.evaluate("location.href") == site.address
+
+
 def play(site: Site, page: Page) -> None:
     check_banner(page)
     check_events(page)
@@ -122,6 +149,7 @@ def play(site: Site, page: Page) -> None:
     assert page.evaluate(STEPS_SHOWN) == {"worker 0": "8", "server 1": "7"}
     assert page.evaluate("document.title").startswith("first"), "a text has run as a script"
     assert not page.errors, page.errors
+    check_access(site, page)
 
 
 def main() -> int:
@@ -135,7 +163,8 @@ def main() -> int:
         site.tell("update", {"run": 0, "replace": True, "summary": None, "logs": ["server-1"], "events": EVENTS,
                              "status": {"phase": "training", "step": 7, "nodes": NODES, "stall": STALL}})
         with Chromium(Path(name)) as browser:
-            play(site, browser.open(f"http://127.0.0.1:{site.server_port}/"))
+            play(site, browser.open(f"{site.address}#token={TOKEN}"))
+            check_other_tokens(site, browser)
     return 0
 
 

@@ -16,7 +16,7 @@ JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthet
        "data.synthetic_test_samples=500", "--global-batch", "512", "--micro-batches", "4", "--optimizer", "adam",
        "--lr", "0.001", "--eval-every-steps", "100", "--snapshot-every", "200"]
 PROCESSES = ["--steps", "1000000", "--workers", "2", "--servers", "2"]
-ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([^\s&]+)")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/#token=(\S+)")
 
 
 def end_children_on_signals() -> None:

@@ -1,0 +1,44 @@
+// Requests with the token of the printed address, /#token=..., and the stream of events.
+
+// A proxy may show several viewers at one origin.
+const STORED = `pando-token ${location.pathname}`;
+let token = "";
+
+// The token stays in this tab alone. It leaves the address, so that a copied address lacks it.
+export function takeToken() {
+  const given = /^#token=(.+)$/.exec(location.hash)?.[1];
+  try {
+    if (given) sessionStorage.setItem(STORED, given);
+    token = sessionStorage.getItem(STORED) ?? "";
+  } catch {
+    token = given ?? "";  // a browser that stores nothing
+  }
+  if (given) history.replaceState(null, "", location.pathname);
+  return Boolean(given);
+}
+
+export function ask(path, options = {}) {
+  return fetch(path, { ...options, headers: { ...options.headers, Authorization: `Bearer ${token}` } });
+}
+
+// The [kind, data] of each event (an EventSource sends no headers). It ends with the connection.
+export async function* readEvents(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let [begun, kind] = [[], ""];  // the parts of a line that has no end yet
+  try {
+    while (true) {
+      const { done, value } = await reader.read().catch(() => ({ done: true }));
+      if (done) return;
+      const [first, ...rest] = value.split("\n");
+      begun.push(first);
+      for (const next of rest) {
+        const line = begun.join("");
+        begun = [next];
+        if (line.startsWith("event: ")) kind = line.slice(7);
+        if (line.startsWith("data: ")) yield [kind, JSON.parse(line.slice(6))];
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});  // the viewer serves few streams at once
+  }
+}
