@@ -25,7 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 parts=("cifar-10-batches-bin/data_batch_[12].bin" "cifar-10-batches-bin/data_batch_[34].bin"
   "cifar-10-batches-bin/data_batch_5.bin cifar-10-batches-bin/[bt]*" "mnist/* fashion-mnist/*")
-data_there=${TMPDIR:-/tmp}/pando-data
+data_there=${XDG_CACHE_HOME:-$HOME/.cache}/pando-data
 programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/train/trainer_gpu_test
   tests/e2e/e2e_gpu_test cli/pando bench/cpp/kernels/gpu_bench)
 bundle=$root/.gpu

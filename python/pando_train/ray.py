@@ -39,19 +39,22 @@ CLOSE_TIMEOUT_S = 10
 START_TIMEOUT_MS = 86_400_000  # an autoscaler may need long for the first nodes
 COMPLETED, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit codes of the program pando
 GAUGES = {"step": "Completed steps", "loss": "Loss of the step", "images_per_second": "Samples per second"}
-LOOP = "train_loop.pickle"
 say = functools.partial(print, "pando:", file=sys.stderr, flush=True)
-RUN_LOOP = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
+# `-c` would search the current folder first, in which others may write.
+RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import pickle\n"
+            "with open(int(sys.argv[1]), 'rb') as file: loop = pickle.load(file)\n"
+            "loop()")
 
 
 @dataclass(frozen=True)
 class Spec:
     """How an actor starts its process."""
     role: str
-    arguments: Tuple[str, ...]  # of the program pando; none: the process runs the pickled loop
+    arguments: Tuple[str, ...]  # of the program pando; none: the process runs the loop
     first_arguments: Tuple[str, ...] = ()  # further ones at the first start
-    files: Dict[str, bytes] = field(default_factory=dict)  # of its private folder: keys, the loop
+    keys: Dict[str, bytes] = field(default_factory=dict)  # the files of its folder of keys
     endpoint: str = ""
+    loop: bytes = b""  # pickled
 
 
 class Process:
@@ -59,7 +62,7 @@ class Process:
 
     def __init__(self, name: str, folder_name: str):
         self._name = name
-        self._folder = Path(tempfile.gettempdir(), f"{folder_name}-{name}")
+        self._prefix = f"{folder_name}-{name}-"
         self._child: Optional[subprocess.Popen] = None
 
     def __repr__(self) -> str:
@@ -72,22 +75,27 @@ class Process:
     def run(self, spec: Spec) -> int:
         """Starts the process and waits for its end: its exit code, or minus the signal that ended it."""
         self._child = None
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        for name, content in spec.files.items():
-            with open(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(content)
-        command = [find_program(), *spec.arguments, *spec.first_arguments]
-        if not spec.arguments:
-            command = [sys.executable, "-c", RUN_LOOP, str(self._folder / LOOP)]
-        elif spec.role == "server":  # the replicas of a shard are on two nodes
-            command += ["--label", f"host={self.node()}"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                       "PANDO_SCHEDULER": spec.endpoint, "PANDO_RANK": "", "PANDO_KEYS": str(self._folder)}
-        self._child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
-        try:
+        with tempfile.TemporaryDirectory(prefix=self._prefix) as folder, tempfile.TemporaryFile() as loop:
+            for old in Path(folder).parent.glob(f"{self._prefix}*"):  # of an actor that was killed
+                if old != Path(folder):
+                    shutil.rmtree(old, ignore_errors=True)
+            for name, content in spec.keys.items():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with open(os.open(Path(folder, name), flags, 0o600), "wb") as file:
+                    file.write(content)
+            loop.write(spec.loop)
+            loop.seek(0)
+            command = [find_program(), *spec.arguments, *spec.first_arguments]
+            if not spec.arguments:  # the loop is a file without a name
+                command = [sys.executable, "-c", RUN_LOOP, str(loop.fileno())]
+            elif spec.role == "server":  # the replicas of a shard are on two nodes
+                command += ["--label", f"host={self.node()}"]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                           "PANDO_SCHEDULER": spec.endpoint, "PANDO_RANK": "", "PANDO_KEYS": folder}
+            self._child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                                           pass_fds=() if spec.arguments else (loop.fileno(),),
+                                           preexec_fn=end_with_parent)
             return self._child.wait()
-        finally:
-            shutil.rmtree(self._folder)
 
     def send(self, number: int) -> None:
         """Sends a signal to the process, as soon as that has started. Does nothing once it has ended."""
@@ -134,7 +142,7 @@ class Run:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._folder_name = f"pando-{secrets.token_hex(8)}"  # of the actors, in each machine's temporary folder
+        self._folder_name = f"pando-{secrets.token_hex(8)}"  # its actors' folders begin so
         self._members: List[Member] = []  # the scheduler is the first one
         self._groups: List[Any] = []
         self._counts: Dict[str, int] = {}  # by role
@@ -289,11 +297,11 @@ class PandoTrainer:
         while not servers.wait(10):
             say(f"waiting for nodes with room for {self._server_count} servers of {self._server_resources}")
         for i in range(self._server_count):
-            run.add(Spec("server", ("server", "--join", endpoint), files=keys), self._server_resources,
+            run.add(Spec("server", ("server", "--join", endpoint), keys=keys), self._server_resources,
                     PlacementGroupSchedulingStrategy(servers, placement_group_bundle_index=i))
         arguments = ("worker", "--join", endpoint) if self._job else ()
         for _ in range(self._workers[1]):
-            run.add(Spec("worker", arguments, (), {**keys, LOOP: self._loop}, endpoint), self._worker_resources)
+            run.add(Spec("worker", arguments, (), keys, endpoint, self._loop), self._worker_resources)
 
     def _make_scheduler(self, run_dir: Path, endpoint: str) -> Spec:
         words = ["scheduler", "--bind", endpoint, "--keys", str(run_dir.with_name("keys")), "--run-dir", str(run_dir),

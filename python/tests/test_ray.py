@@ -1,7 +1,9 @@
 """pando_train.ray with a fake Ray: whole runs with real processes, and what each mistake prints."""
+import functools
 import importlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -23,6 +25,13 @@ FLAGS = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", str(STEPS
          "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=200", "--snapshot-every",
          str(SNAPSHOT_EVERY)]
 DEADLINE_S = 60
+SPY = """
+import json, os
+keys = os.environ["PANDO_KEYS"]
+seen = {"words": open("/proc/self/cmdline").read().split(chr(0)), "mode": os.stat(keys).st_mode, "keys": {
+    name: [os.lstat(keys + "/" + name).st_mode, open(keys + "/" + name).read()] for name in os.listdir(keys)}}
+open(os.environ["SPY"], "w").write(json.dumps(seen))
+"""
 
 
 def train(config):
@@ -106,6 +115,60 @@ class PartsTest(RayCase):
         with mock.patch.object(self.module, "find_program", lambda: "true"):
             self.assertEqual(process.run(self.module.Spec("worker", ("worker",))), 0)
         process.send(signal.SIGKILL)
+
+    def run_spy(self, spec):
+        """What the process of an actor sees of itself: its arguments, and its keys with their modes."""
+        spy = self.folder / "spy.py"
+        spy.write_text(f"#!{sys.executable}\n" + SPY)
+        spy.chmod(0o700)
+        os.environ["SPY"] = str(self.folder / "seen")
+        process = self.module.Process("worker-0", "pando-0123456789abcdef")
+        with mock.patch.object(self.module, "find_program", lambda: str(spy)):
+            self.assertEqual(process.run(spec), 0)
+        return json.loads((self.folder / "seen").read_text())
+
+    def own_temporary_folder(self):
+        shared = self.folder / "tmp"
+        shared.mkdir()
+        for patch in (mock.patch.object(tempfile, "tempdir", str(shared)), mock.patch.dict(os.environ)):
+            patch.start()
+            self.addCleanup(patch.stop)
+        return shared
+
+    def test_a_folder_that_another_user_has_created_gets_no_keys(self):
+        shared = self.own_temporary_folder()
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        guessed = shared / "pando-0123456789abcdef-worker-0"
+        for make in (lambda: guessed.mkdir(mode=0o777), lambda: guessed.symlink_to(elsewhere)):
+            make()
+            seen = self.run_spy(self.module.Spec("worker", ("worker",), keys={"member.key": b"secret"}))
+            self.assertEqual(seen["keys"], {"member.key": [0o100600, "secret"]})
+            self.assertEqual(seen["mode"], 0o40700)
+            self.assertEqual(list(guessed.iterdir()), [])
+            guessed.unlink() if guessed.is_symlink() else guessed.rmdir()
+        self.assertEqual(list(shared.iterdir()), [])
+
+    def test_the_folder_of_a_killed_actor_is_removed_by_the_next(self):
+        shared = self.own_temporary_folder()
+        names = [Path(tempfile.mkdtemp(prefix=f"pando-0123456789abcdef-{name}-")) for name in ("worker-0", "worker-01")]
+        (names[0] / "member.key").write_text("secret")
+        self.run_spy(self.module.Spec("worker", ("worker",)))
+        self.assertEqual(list(shared.iterdir()), [names[1]])
+
+    def test_the_loop_comes_without_a_name(self):
+        shared = self.own_temporary_folder()
+        (self.folder / "pickle.py").write_text("raise SystemExit('the module of another user')")
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        os.environ["SPY"] = str(self.folder / "seen")
+        loop = functools.partial(exec, SPY)
+        for size in (0, 1 << 22):  # more than a pipe holds
+            spec = self.module.Spec("worker", (), loop=pickle.dumps(functools.partial(loop, {"size": bytes(size)})))
+            self.assertEqual(self.module.Process("worker-0", "pando-0123456789abcdef").run(spec), 0)
+            words = json.loads((self.folder / "seen").read_text())["words"]
+            self.assertNotIn("/", " ".join(words[2:]).replace("-c", ""))
+        self.assertEqual(list(shared.iterdir()), [])
 
     def test_last_row(self):
         path = self.folder / "metrics.csv"

@@ -11,6 +11,7 @@ import messages
 import phrases
 import programs
 import report
+import temporary
 from findings import Exceptions
 from project import Project
 
@@ -30,6 +31,7 @@ CHECKS = {
     "names": (limits.check_names, ["names"]),
     "phrases": (phrases.check_phrases, ["phrases"]),
     "history": (history.check_history, ["history"]),
+    "temporary": (temporary.check_temporary, ["temporary"]),
     "python": (programs.check_python, ["python"]),
     "shell": (programs.check_shell, ["shell"]),
 }
