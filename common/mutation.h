@@ -15,7 +15,7 @@ enum class Mutation {
   kGiveOnce,             // P6a: only the host's relay pushes what it was given
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
-  kAnyView,              // P44: lanes and workers enter views whatever their signature
+  kAnyView,              // P44: lanes and workers enter views without a good signature
   // In the scheduler:
   kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
   kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
@@ -31,7 +31,7 @@ enum class Mutation {
   kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
   kKeepSupplier,                  // P43: no worker takes a dead supplier's place
   kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
-  kAnyNews,                       // P26: a view counts as lost whatever its signature
+  kAnyNews,                       // P26: a view without a good signature counts as lost
   // P46: believed of a member about
   kAnyPrimary,          // shards that another lane leads
   kAnyReplica,          // shards of which it has no replica

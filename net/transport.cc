@@ -244,20 +244,15 @@ std::vector<PeerId> Transport::dialed() const {
   return peers;
 }
 
-Transport::Line* Transport::FindDialed(PeerId peer) {
-  auto it = lines_.find(peer);
-  if (it == lines_.end() && peer.node == kSchedulerNode) {
-    it = lines_.find(PeerId{kSchedulerNode, Incarnation(), 0});
-  }
-  return it == lines_.end() ? nullptr : &it->second;
-}
-
 void Transport::Send(const Envelope& envelope) {
   if (context_.is_isolated()) {
     ++counters_.isolated;
     return;
   }
-  Line* line = FindDialed(envelope.receiver);
+  auto dialed = lines_.find(envelope.receiver);
+  if (dialed == lines_.end() && envelope.receiver.node == kSchedulerNode)
+    dialed = lines_.find(PeerId{kSchedulerNode, Incarnation(), 0});
+  Line* line = dialed == lines_.end() ? nullptr : &dialed->second;
   std::string routing_id;
   if (line == nullptr) {
     const auto router = lines_.find(std::nullopt);

@@ -186,7 +186,6 @@ class Transport {
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
 
-  Line* FindDialed(PeerId peer);
   bool HasMessage();
   void ReceiveEvents(std::span<const pollfd> polled, std::span<const pollfd> links_polled);
   bool ReceiveFrom(Line& line, Envelope* envelope);

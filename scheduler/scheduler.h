@@ -14,7 +14,7 @@
 //   - RunProgress                           | committed versions, scalars
 //   - RunMembers                            | members and their leases
 //   - Rollback                              | whether a rollback is pending
-//   - ViewClaims                            | who names views that are not ours
+//   - ViewClaims                            | claims of views that are not ours
 //   Silences                                | pairs of members that do not hear each other
 //   EvaluationRounds                        | slices of the test set
 //   Snapshots                               | stored versions

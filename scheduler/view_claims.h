@@ -4,7 +4,7 @@
 #pragma once
 
 #include <map>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "proto/outbox.h"
@@ -21,7 +21,8 @@ class ViewClaims {
 
   // The lane of a member names this view, which is not ours. With keys it is asked for the view.
   void OnClaim(Micros now, const PeerId& lane, ViewId id, uint32_t generation);
-  // Its answer. A rollback is planned if the view is genuine and not ours.
+  // Its answer; others do not count, as a check takes time. A rollback is planned if the view is
+  // genuine and not ours.
   void OnViewUpdate(Micros now, const PeerId& lane, const ViewUpdate& update);
   // No view may be announced before, so that it does not hide a lost one. A member of the journal
   // has a lease's time for its proof, once.
@@ -31,13 +32,14 @@ class ViewClaims {
  private:
   struct Claim {
     Micros ask_at{0};
-    Micros open_until{0};
+    bool is_asked = false;
   };
   bool IsNews(ViewId id, uint32_t generation) const;
 
   RunFacts& run_;
-  std::set<Incarnation> from_journal_;                        // the members of earlier lives
   std::map<std::pair<Incarnation, uint16_t>, Claim> claims_;  // by lane
+  // Of the members of earlier lives: unset while one has claimed nothing.
+  std::map<Incarnation, std::optional<Micros>> open_until_;
 };
 
 }  // namespace pando

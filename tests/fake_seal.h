@@ -1,4 +1,4 @@
-// FakeSeal: a ViewSeal without cryptography. Who does not have it cannot make a signature. Used by
+// FakeSeal: a ViewSeal without cryptography. A process that lacks it cannot sign. Used by
 // tests of the cores and by the simulator.
 #pragma once
 

@@ -48,7 +48,7 @@ std::string Encode(const auto& bytes) {
 }
 
 // Under `key`, which may be empty.
-std::array<uint8_t, kKeyBytes> HashOf(const std::string& text, std::span<const uint8_t> key) {
+std::array<uint8_t, kKeyBytes> HashText(const std::string& text, std::span<const uint8_t> key) {
   std::array<uint8_t, kKeyBytes> hash;
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   PANDO_CHECK(crypto_generichash(hash.data(), hash.size(), bytes, text.size(), key.data(),
@@ -218,7 +218,7 @@ std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
 KeyPair ViewKeyPair(const Keys& keys) {
   const std::optional<KeyBytes> admin = Decode(keys.Of(KeyRole::kAdmin).secret_key);
   if (!admin) return {};
-  const KeyBytes seed = HashOf("pando views", *admin);
+  const KeyBytes seed = HashText("pando views", *admin);
   KeyBytes public_key;
   std::array<uint8_t, crypto_sign_SECRETKEYBYTES> secret;
   PANDO_CHECK(crypto_sign_seed_keypair(public_key.data(), secret.data(), seed.data()) == 0);
@@ -231,7 +231,7 @@ std::string SignText(const KeyPair& pair, const std::string& text) {
   KeyBytes public_key;
   std::array<uint8_t, crypto_sign_SECRETKEYBYTES> secret;
   PANDO_CHECK(crypto_sign_seed_keypair(public_key.data(), secret.data(), seed->data()) == 0);
-  const KeyBytes hash = HashOf(text, {});
+  const KeyBytes hash = HashText(text, {});
   SignatureBytes signature;
   PANDO_CHECK(crypto_sign_detached(signature.data(), nullptr, hash.data(), hash.size(),
                                    secret.data()) == 0);
@@ -243,7 +243,7 @@ bool IsSignature(const std::string& public_key, const std::string& text,
   const std::optional<KeyBytes> key = Decode(public_key);
   const std::optional<SignatureBytes> bytes = Decode<SignatureBytes>(signature);
   if (!key || !bytes) return false;
-  const KeyBytes hash = HashOf(text, {});
+  const KeyBytes hash = HashText(text, {});
   return crypto_sign_verify_detached(bytes->data(), hash.data(), hash.size(), key->data()) == 0;
 }
 

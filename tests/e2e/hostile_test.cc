@@ -289,6 +289,75 @@ TEST_CASE("with a stolen member key a stranger changes nothing of others") {
   CheckWithin(kSmallAttack, Key::kMember);
 }
 
+// A process that has registered, and is in no view.
+class Outsider {
+ public:
+  Outsider(ZmqContext& context, const std::string& endpoint, const Envelope& report)
+      : transport_(context, self_, {}), report_(report) {
+    REQUIRE(transport_.Dial({kSchedulerNode, {}, 0}, endpoint).ok());
+    registration_ = {.role = Role::kWorker,
+                     .host = "outside",
+                     .process_id = 1,
+                     .public_key = context.own_keys().public_key};
+    AwaitWelcome();
+  }
+  // All that was said before has come.
+  void AwaitWelcome() {
+    Say({}, registration_);
+    Await<Welcome>();
+  }
+  void Say(ViewId view, Message message) {
+    transport_.Send({.job = report_.job,
+                     .generation = report_.generation,
+                     .view = view,
+                     .sender = self_,
+                     .receiver = {kSchedulerNode, {}, 0},
+                     .message = std::move(message)});
+  }
+  template <class M>
+  void Await() {
+    const Micros deadline = SteadyNow() + kEventDeadline;
+    Envelope envelope;
+    while (!transport_.Receive(&envelope) || !std::holds_alternative<M>(envelope.message)) {
+      REQUIRE(SteadyNow() < deadline);
+      transport_.Wait(deadline);
+    }
+  }
+
+ private:
+  const PeerId self_{kUnknownNode, NewIncarnation(), 0};
+  Transport transport_;
+  const Envelope report_;
+  Register registration_;
+};
+
+TEST_CASE("with a stolen member key a newer view is claimed, shown, and not believed") {
+  TempFolder temp;
+  Process serial(temp.path(), "serial",
+                 Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} +
+                     LongJob(kSmallAttack.steps));
+  const KeysInEnvironment keys(temp.path() + "/keys");
+  JobByHand job(2, 2, LongJob(kSmallAttack.steps));
+  job.AwaitSteps(10);
+  ZmqContext context(keys.Stolen());
+  const Envelope report = AskStatus(context, job.endpoint);
+  Outsider outsider(context, job.endpoint, report);
+  const View newer{.id = {report.view.term, report.view.number + 100},
+                   .generation = report.generation};
+  outsider.Say(newer.id, Heartbeat{});
+  outsider.Await<ViewWanted>();
+  for (const std::string& signature : {std::string(), std::string(80, '0')})
+    outsider.Say(newer.id, ViewUpdate{newer, signature});
+  outsider.AwaitWelcome();
+  REQUIRE(RowCountIn(job.run_dir) < kSmallAttack.steps);
+  job.scheduler->Await(std::chrono::minutes(4));
+  CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+  CHECK(Contains(job.scheduler->err(), "the signature of its view is not the scheduler's"));
+  CHECK(!Contains(ReadBytes(job.run_dir + "/events.jsonl"), "journal-behind"));
+  serial.Await(std::chrono::minutes(4));
+  CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
+}
+
 TEST_CASE("many strangers at every port change nothing" * doctest::test_suite("thorough 1")) {
   CheckWithin(kFullAttack, Key::kNeedsNone);
 }

@@ -33,7 +33,10 @@ Cluster::Cluster(const Options& options)
       reference_(plan_),
       network_(world_, swarm_.network),
       disk_(world_, swarm_.disk_time_max),
-      stage_{world_, swarm_, network_, disk_, journal_, coverage_},
+      journal_(world_),
+      seal_(options.seed),
+      stage_{world_,   swarm_, network_, disk_, journal_, swarm_.has_keys ? &seal_ : nullptr,
+             coverage_},
       checker_({world_, plan_, disk_, processes_,
                 swarm_.network.loss > 0 || swarm_.network.straggle > 0},
                reference_, coverage_),
@@ -41,7 +44,8 @@ Cluster::Cluster(const Options& options)
       wrong_bits_(stage_, population_, checker_),
       faults_(stage_, population_),
       hostile_(stage_, population_),
-      hostile_member_(stage_, population_) {
+      hostile_member_(stage_, population_),
+      forger_(stage_, population_) {
   network_.SetTrace(options.is_tracing);
   network_.SetWatch([this](Envelope& envelope) { return OnSent(envelope); });
   NoteDrawn(options.seed);
@@ -52,6 +56,7 @@ Cluster::Cluster(const Options& options)
   faults_.Plan();
   hostile_.Begin();
   hostile_member_.Begin();
+  forger_.Begin();
   world_.After(swarm_.fault_phase, [this] { Heal(); });
 }
 
@@ -101,6 +106,7 @@ Outcome Cluster::Run() {
   }
   if (!verdict.failure() && !wrong_bits_.is_unnoticed()) checker_.CheckEnd(*journal_.state());
   coverage_.messages = network_.counts();
+  if (seal_.forged_count > 0) coverage_.Note(Event::kForgedView);
   if (shared.read_count() > 0) coverage_.Note(Event::kShared);
   if (shared.overtaken_count() > 0) coverage_.Note(Event::kOvertaken);
   if (disk_.failed_count() + disk_.lost_count() > 0) coverage_.Note(Event::kSnapshotFailure);
@@ -174,6 +180,7 @@ bool Cluster::OnSent(Envelope& envelope) {
 // ---- what the scheduler tells ------------------------------------------------------------------
 
 void Cluster::OnEvent(Micros now, const RunEvent& event) {
+  if (event.name == "journal-behind") coverage_.Note(Event::kLostView);
   if (event.name == "last-snapshot") stopping_.asked_at = now;
   if (event.name == "snapshot-failed") stopping_.has_given_up = true;
   if (event.name == "scheduler-restarted") stopping_ = {};

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "plan/job_plan.h"
+#include "tests/fake_seal.h"
 #include "tests/sim/check/checker.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/hostile/hostile_member.h"
 #include "tests/sim/hostile/hostile_peer.h"
+#include "tests/sim/hostile/view_forger.h"
 #include "tests/sim/population.h"
 #include "tests/sim/reference.h"
 #include "tests/sim/storage/disk.h"
@@ -85,6 +87,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   Network network_;
   VirtualDisk disk_;
   JournalDisk journal_;
+  FakeSeal seal_;
   Coverage coverage_;
   const Stage stage_;
   Processes processes_;
@@ -94,6 +97,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   Faults faults_;
   HostilePeer hostile_;
   HostileMember hostile_member_;
+  ViewForger forger_;
   Micros liveness_deadline_{0};
 
   // How a run is stopped (P33).

@@ -45,7 +45,9 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "relay asked",
                                                       "stopped",
                                                       "engines of others",
-                                                      "hostile peer"};
+                                                      "hostile peer",
+                                                      "forged view dropped",
+                                                      "view not in the journal"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

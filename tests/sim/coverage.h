@@ -54,6 +54,8 @@ enum class Event : uint8_t {
   kStopped,        // a run was stopped, with its last steps in a snapshot
   kOthersEngines,  // a worker measured engines and computed with another worker's
   kHostilePeer,
+  kForgedView,  // was dropped
+  kLostView,    // a member had a view that the journal had lost, or its successor's
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

@@ -80,8 +80,11 @@ Member::Member(Life life, const ViewMember::Identity& identity, uint32_t rank)
     : life_(std::move(life)), self_(identity.self), rank_(rank) {
   if (life_.seat.role != Role::kServer) AddSession(identity);
   const bool is_server = life_.seat.role == Role::kServer;
-  for (uint16_t i = 0; is_server && i < life_.seat.lane_count; ++i)
-    AddLane({{self_.node, self_.incarnation, i}, identity.scheduler, identity.job});
+  ViewMember::Identity of_lane = identity;
+  for (uint16_t i = 0; is_server && i < life_.seat.lane_count; ++i) {
+    of_lane.self.lane = i;
+    AddLane(of_lane);
+  }
   if (is_server && life_.around.files_travel) AddFiles();
 }
 

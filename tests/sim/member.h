@@ -68,6 +68,7 @@ struct ProcessAround {  // what a process lives among; all outlive it
   VirtualDisk& disk;
   const bool files_travel;  // to the scheduler (P45); else servers share the disk
   JournalDisk& journal;
+  ViewSeal* seal;  // null: the run has no keys
   RunObserver& observer;
   ProcessKeeper& keeper;
 };

@@ -15,6 +15,8 @@ constexpr std::array kMutations{
     NamedMutation{"give-once", Mutation::kGiveOnce},
     NamedMutation{"any-role", Mutation::kAnyRole},
     NamedMutation{"strangers", Mutation::kStrangers},
+    NamedMutation{"any-view", Mutation::kAnyView},
+    NamedMutation{"any-news", Mutation::kAnyNews},
     NamedMutation{"no-previous-owner", Mutation::kNoPreviousOwner},
     NamedMutation{"no-incarnations", Mutation::kNoIncarnations},
     NamedMutation{"stale-report", Mutation::kStaleReport},

@@ -53,7 +53,7 @@ Process& Population::AddProcess(const Seat& seat) {
   return *parts_.processes.emplace_back(std::make_unique<Process>(
       seat, *plan_,
       ProcessAround{stage_.world, stage_.network, stage_.disk, stage_.swarm.files_travel,
-                    stage_.journal, parts_.observer, parts_.keeper}));
+                    stage_.journal, stage_.seal, parts_.observer, parts_.keeper}));
 }
 
 void Population::StartScheduler(const Seat& seat, bool is_fresh) {
@@ -97,6 +97,12 @@ void Population::Kill(Process& process) {
   TellOfDeath(process);
   process.Kill();
   if (is_leader) parts_.checker.disturbances().NoteSchedulerAway();
+  const double lost_view_share = is_leader ? stage_.swarm.lost_view_share : 0;
+  if (lost_view_share > 0 && stage_.world.chance().OneIn(lost_view_share) &&
+      stage_.journal.LoseNewestView(stage_.world.now())) {
+    stage_.Note("the journal loses its newest view");
+    parts_.checker.NoteLostView();
+  }
   parts_.checker.OnLost(process);
   const bool is_old_scheduler = process.seat().role == Role::kScheduler && !is_leader;
   if (!is_old_scheduler) StartAgain(process);

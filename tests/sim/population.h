@@ -25,6 +25,7 @@ struct Stage {
   Network& network;
   VirtualDisk& disk;
   JournalDisk& journal;
+  ViewSeal* seal;  // null: the run has no keys
   Coverage& coverage;
   void Note(const std::string& text) const;  // in the trace
 };

@@ -104,16 +104,16 @@ void Process::Join() {
   Loop& loop = loops_.Add(is_stopped());
   auto core = std::make_unique<JoinCore>(self_.incarnation, registration, loop.outbox());
   const JoinCore& join = *core;
-  loop.SetCore(
-      std::move(core), {.after_tick = [this, &join] {
-        if (!join.has_answer()) return;
-        if (join.welcome()) {
-          return AgreeOnEngines({join.self(0), join.scheduler(), join.job()}, join.welcome()->rank);
-        }
-        PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
-        if (loops_.was_given_up()) return JoinAgain();
-        Leave();
-      }});
+  loop.SetCore(std::move(core), {.after_tick = [this, &join] {
+                 if (!join.has_answer()) return;
+                 if (join.welcome()) {
+                   return AgreeOnEngines({join.self(0), join.scheduler(), join.job(), around_.seal},
+                                         join.welcome()->rank);
+                 }
+                 PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
+                 if (loops_.was_given_up()) return JoinAgain();
+                 Leave();
+               }});
   loops_.Listen(loop, self_);
   loop.WakeSoon();
 }
@@ -196,7 +196,8 @@ void Process::Lead(const SchedulerStart& start) {
                                                      .snapshot_dir = "simulated",
                                                      .next_row = start.next_row,
                                                      .state = around_.journal.Open(incarnation()),
-                                                     .is_fresh = start.is_fresh},
+                                                     .is_fresh = start.is_fresh,
+                                                     .seal = around_.seal},
                                   plan_, *journal_port_, *observer_door_, loop.outbox());
   scheduler_ = core.get();
   if (around_.files_travel) {

@@ -19,10 +19,10 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
-    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
-    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
-    "hosts",     "stops",      "engines",  "hostile",  "files",      "declared"};
+    "none",       "calm",     "workers",    "servers",    "transfers", "rollbacks", "scheduler",
+    "divergence", "flip",     "pauses",     "evaluation", "moves",     "echoes",    "handovers",
+    "silences",   "partials", "decisions",  "shared",     "hosts",     "stops",     "engines",
+    "hostile",    "files",    "lost-views", "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -92,6 +92,8 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
     case Focus::kEngines:  // the agreement is soon over
       swarm.fault_phase = milliseconds(800);
       return Allow(swarm, {kKillScheduler, kSecondScheduler, kPause, kKillWorker, kJoinWorker});
+    case Focus::kLostViews:
+      return Allow(swarm, {kKillScheduler, kJoinWorker, kJoinServer, kKillWorker, kKillServer});
     case Focus::kFiles:
       swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
       return Allow(swarm, {kKillServer, kKillAllServers, kKillScheduler, kPause, kPartition, kReset,
@@ -204,6 +206,10 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
     swarm.hostile_interval = milliseconds(hostile.Between(1, 20));
   Chance files(Chance(chance).Next() + 13);  // nor does this
   swarm.files_travel = focus == Focus::kFiles || (focus == Focus::kNone && files.OneIn(0.5));
+  Chance keys(Chance(chance).Next() + 14);  // nor this
+  swarm.has_keys = keys.OneIn(0.5);
+  const bool loses_views = focus == Focus::kLostViews || (focus == Focus::kNone && keys.OneIn(0.1));
+  swarm.lost_view_share = loses_views ? 0.8 : 0;
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;

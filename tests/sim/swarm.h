@@ -67,6 +67,7 @@ enum class Focus : uint8_t {
   kEngines,     // GPU workers agree on engines, while schedulers and workers die
   kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
   kFiles,       // snapshots travel to the scheduler, with any deaths
+  kLostViews,   // the scheduler's journal loses its newest view, while others die
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
@@ -84,6 +85,7 @@ struct Swarm {
   double exit_note_share = 0;   // deaths that a supervisor tells of; the others end their lease
   double disconnect_share = 0;  // deaths and resets that the scheduler's sockets see
   double lost_connection_share = 0;  // deaths that take what was under way with them
+  double lost_view_share = 0;        // of its deaths, those with which the journal loses a view
   double torn_commit_share = 0;      // of the scheduler's deaths, those within a journal commit
   Micros disk_time_max{0};           // to write or read one record
   bool has_divergence = false;
@@ -94,6 +96,7 @@ struct Swarm {
   bool shares_memory = false;  // payloads are read where they lie (P42)
   size_t push_window_bytes = PushWindow::kBytesMax;
   uint32_t host_count = 3;
+  bool has_keys = false;       // views are signed
   Micros hostile_interval{0};  // between a hostile peer's messages; 0: there is none
 };
 

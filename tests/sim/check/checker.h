@@ -32,6 +32,12 @@ class Checker {
   void OnLeft(const Process& process);
   void OnEvaluation(const EvaluationSummary& summary);
   void CheckEnd(const SchedulerState& state);
+  // The journal has lost a view: its generation has no rules until a rollback ends it.
+  void NoteLostView() {
+    truth_.Taint(versions_.generation());
+    versions_.NoteLostView();
+    results_.NoteMayLackRows();
+  }
   // A worker has computed wrong bits.
   void NoteFlip() { truth_.Taint(versions_.generation()); }
 

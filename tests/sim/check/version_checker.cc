@@ -107,6 +107,7 @@ VersionChecker::Holds VersionChecker::HoldsVersion(const PeerId& peer, ShardId s
 // loss of replicas − 1 servers loses nothing.
 void VersionChecker::CheckHeld(ShardId shard) {
   if (!view_ || shard.value() >= view_->shards.size()) return;
+  if (lost_generation_ && generation() <= *lost_generation_) return;
   const Version shown = ShownIn(generation()).shown[shard.value()];
   if (shown <= view_->restore.version) return;  // it is in files, or follows from the seed
   const ShardPlacement& placement = view_->shards[shard.value()];

@@ -21,6 +21,8 @@ class VersionChecker {
   void SetView(const View& view) { view_ = view; }
   // By the journal's evaluations: versions up to here are to be made.
   void SetDecided(Version decided) { decided_ = decided; }
+  // The journal's view is not the newest one: replicas hold what that one says.
+  void NoteLostView() { lost_generation_ = generation(); }
   const std::optional<View>& view() const { return view_; }
   uint32_t generation() const { return view_ ? view_->generation : 0; }
 
@@ -46,6 +48,7 @@ class VersionChecker {
   const JobPlan& plan_;
   const Processes& processes_;
   Verdict& verdict_;
+  std::optional<uint32_t> lost_generation_;
   std::optional<View> view_;
   std::map<uint32_t, Shown> shown_;
   Version decided_;

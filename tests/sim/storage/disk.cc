@@ -116,7 +116,19 @@ const std::optional<SchedulerState>& JournalDisk::Open(Incarnation leader) {
 
 bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
   if (leader_ != leader || (state_ && state_->term > state.term)) return false;
+  if (state_ && state_->view.id != state.view.id) {
+    before_view_ = state_;
+    view_at_ = world_.now();
+  }
   state_ = state;
+  return true;
+}
+
+bool JournalDisk::LoseNewestView(Micros now) {
+  const bool has_view = before_view_ && before_view_->view.id.number != 0;
+  if (!has_view || now - view_at_ > kLostMax) return false;
+  state_ = std::exchange(before_view_, std::nullopt);
+  leader_ = Incarnation();
   return true;
 }
 

@@ -76,14 +76,21 @@ class VirtualDisk {
 
 class JournalDisk {
  public:
+  explicit JournalDisk(const World& world) : world_(world) {}  // outlives it
   // The newest state; none before the first commit.
   const std::optional<SchedulerState>& state() const { return state_; }
   // Reads it and takes the lead: the previous leader cannot write any more.
   const std::optional<SchedulerState>& Open(Incarnation leader);
   // False if another leads, or a higher term is there.
   bool Commit(Incarnation leader, const SchedulerState& state);
+  // Goes back to before the newest view, if it is not old. The leader is dead.
+  bool LoseNewestView(Micros now);
 
  private:
+  static constexpr Micros kLostMax = std::chrono::milliseconds(300);
+  std::optional<SchedulerState> before_view_;
+  Micros view_at_{0};
+  const World& world_;
   std::optional<SchedulerState> state_;
   Incarnation leader_;
 };
