@@ -210,9 +210,8 @@ class SchedulerProcess : public RunObserver {
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros /*now*/, Version version, const FloatBuffer& flat) override {
-    return recorder_.OnWeights(version, flat.span());
-  }
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override;
 
  private:
   Status Lead();
@@ -295,6 +294,20 @@ void SchedulerProcess::KeepBestWeights() {
       wanted.value(), (*best)->value());
   recorder_.OnEvent("best-failed", "", text);
   recorder_.Note(text);
+}
+
+// P33. A snapshot that cannot be read any more checks nothing.
+Status SchedulerProcess::OnFinalWeights(Micros /*now*/, Version version,
+                                        const SnapshotManifest* stored, const FloatBuffer& flat) {
+  if (stored != nullptr) {
+    const Optimizer optimizer(plan_.job.optimizer, plan_.layout);
+    const Result<std::string> difference =
+        FindDifference(snapshots_.path(), *stored, plan_, optimizer, flat.span());
+    if (!difference.ok())
+      LogWarning("the final weights are not compared: " + difference.status().message());
+    if (difference.ok() && !difference->empty()) return Corrupt(*difference);
+  }
+  return recorder_.OnWeights(version, flat.span());
 }
 
 Status SchedulerProcess::Lead() {

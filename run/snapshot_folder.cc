@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -188,14 +189,17 @@ Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
   return manifests;
 }
 
-Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer) {
+namespace {
+
+// Reads the record of each shard, checked against the manifest.
+Status ForEachRecord(const std::string& folder, const SnapshotManifest& manifest,
+                     const JobPlan& plan, const Optimizer& optimizer,
+                     const std::function<Status(ShardId, StoredRecord)>& take) {
   if (manifest.shards.size() != plan.shards.shard_count()) {
     return InvalidArgument(fmt::format("{}/{} has {} shards, and this job has {}", folder,
                                        ManifestName(manifest.snapshot), manifest.shards.size(),
                                        plan.shards.shard_count()));
   }
-  SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
   std::map<std::string, Result<SafetensorsFile>> files;
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const auto& [hash, name] = manifest.shards[s];
@@ -218,10 +222,44 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
       return Corrupt(fmt::format("{}/{}: shard {} has hash {}, and the manifest says {}", folder,
                                  name, s, HexText(record.hash), HexText(hash)));
     }
-    std::ranges::copy(record.parameters->span(), image.parameters.data() + range.first);
-    image.states.push_back(std::move(record.state));
+    PANDO_RETURN_IF_ERROR(take(ShardId(s), std::move(record)));
   }
+  return Status();
+}
+
+}  // namespace
+
+Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer) {
+  SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
+  PANDO_RETURN_IF_ERROR(
+      ForEachRecord(folder, manifest, plan, optimizer, [&](ShardId shard, StoredRecord record) {
+        std::ranges::copy(record.parameters->span(),
+                          image.parameters.data() + plan.shards.range(shard).first);
+        image.states.push_back(std::move(record.state));
+        return Status();
+      }));
   return image;
+}
+
+Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer,
+                                   std::span<const float> flat) {
+  std::string text;
+  PANDO_RETURN_IF_ERROR(ForEachRecord(
+      folder, manifest, plan, optimizer, [&](ShardId shard, const StoredRecord& record) {
+        const ShardRange& range = plan.shards.range(shard);
+        const std::span<const float> stored = record.parameters->span();
+        if (!text.empty() ||
+            std::memcmp(stored.data(), flat.data() + range.first, stored.size_bytes()) == 0)
+          return Status();
+        text = fmt::format(
+            "the parameters of shard {} of version {} that its server sent are not those that it "
+            "stored in {}",
+            shard.value(), manifest.snapshot.version.value(), manifest.shards[shard.value()].file);
+        return Status();
+      }));
+  return text;
 }
 
 }  // namespace pando

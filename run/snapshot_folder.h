@@ -70,5 +70,10 @@ struct SnapshotImage {
 // `optimizer` says how much state belongs to a shard.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer);
+// Which shard of the flat vector has other bits than the snapshot; empty if none has. An error: a
+// file cannot be read. Holds one record at a time.
+Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer,
+                                   std::span<const float> flat);
 
 }  // namespace pando

@@ -48,9 +48,11 @@ class RunObserver {
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
   // It cannot be read and will not be used again; its files stay as they are.
   virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
-  // The flat parameter vector of the run's last version.  Returns ok once it is kept. The call is
-  // repeated until then, and after a restart that came before the end was in the journal.
-  virtual Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) = 0;
+  // The flat parameter vector of the run's last version, and that version's snapshot, null if there
+  // is none.  Returns ok once it is kept, kCorrupt if the snapshot has other parameters. The call
+  // is repeated until then, and after a restart that came before the end was in the journal.
+  virtual Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                                const FloatBuffer& flat) = 0;
 };
 
 // What the journal keeps, gathered from the parts. The scheduler's dispatcher implements it.

@@ -205,6 +205,24 @@ TEST_CASE("a snapshot is put together from its shards' files") {
   CHECK(image->states.size() == plan.shards.shard_count());
 }
 
+TEST_CASE("one other bit in the final weights names its shard and the file") {
+  TempFolder temp;
+  const JobPlan plan = SmallPlan();
+  const SnapshotManifest manifest = Stored(temp, plan, 0);
+  const Optimizer optimizer({}, plan.layout);
+  FloatBuffer flat(plan.layout.float_count());
+  for (size_t i = 0; i < flat.size(); ++i) flat.data()[i] = static_cast<float>(i);
+  const auto difference = [&] {
+    return FindDifference(temp.path(), manifest, plan, optimizer, flat.span());
+  };
+  CHECK(difference()->empty());
+  flat.data()[0] = -flat.data()[0];  // 0 and -0 compare as equal
+  CHECK(difference()->find("shard 0 of version 7") != std::string::npos);
+  CHECK(difference()->find(manifest.shards[0].file) != std::string::npos);
+  std::filesystem::remove(temp.path() + "/" + manifest.shards[1].file);
+  CHECK_FALSE(difference().ok());
+}
+
 TEST_CASE("a snapshot that lacks a file, a shard or the right bytes says which") {
   TempFolder temp;
   const JobPlan plan = SmallPlan();

@@ -31,7 +31,9 @@ class Recorder : public Outbox, public RunObserver {
     dropped.push_back(m.snapshot);
   }
   void OnSnapshotForgotten(Micros, const SnapshotRef& ref) override { forgotten.push_back(ref); }
-  Status OnFinalWeights(Micros, Version version, const FloatBuffer&) override {
+  Status OnFinalWeights(Micros, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer&) override {
+    if (differs && stored != nullptr) return Corrupt("shard 0 differs");
     final_version = version;
     has_weights = disk.ok();
     return disk;
@@ -61,7 +63,8 @@ class Recorder : public Outbox, public RunObserver {
   std::vector<SnapshotRef> forgotten;
   bool has_weights = false;
   Version final_version;
-  Status disk;  // what writing to it says
+  Status disk;           // what writing to it says
+  bool differs = false;  // the final weights, from their snapshot
 };
 
 class TestJournal : public Journal {

@@ -54,7 +54,8 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override;
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override;
 
   // ---- ProcessKeeper ---------------------------------------------------------------------------
   void OnLaneEvent(Process& process, const Lane& lane) override;

@@ -54,9 +54,11 @@ class Process::ObserverDoor : public RunObserver {
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override {
     if (process_.is_alive()) process_.around_.observer.OnSnapshotForgotten(now, snapshot);
   }
-  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override {
-    return process_.is_alive() ? process_.around_.observer.OnFinalWeights(now, version, flat)
-                               : Status();
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override {
+    return process_.is_alive()
+               ? process_.around_.observer.OnFinalWeights(now, version, stored, flat)
+               : Status();
   }
 
  private:
