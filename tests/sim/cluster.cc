@@ -179,6 +179,8 @@ void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "scheduler-restarted") stopping_ = {};
   if (event.name == "dispute" && !swarm_.has_flip)
     checker_.verdict().Fail("P46: a dispute about gradients that are all right");
+  if (event.text.find(HostileMember::kLie) != std::string::npos)
+    checker_.verdict().Fail("P46: a lie is believed: " + event.text);
   stage_.Note("event " + event.name + " " + event.node + ": " + event.text);
 }
 
@@ -208,7 +210,8 @@ void Cluster::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
   checker_.journal().NoteForgotten(snapshot);
 }
 
-Status Cluster::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
+Status Cluster::OnFinalWeights(Micros, Version version, const SnapshotManifest*,
+                               const FloatBuffer& flat) {
   if (disk_.is_troubled()) return NoSpace("the simulated disk is full");
   checker_.results().OnFinalWeights(version, flat);
   return Status();
