@@ -51,6 +51,7 @@ constexpr std::array kMutations{
     NamedMutation{"rewrite-held-slot", Mutation::kRewriteHeldSlot},
     NamedMutation{"stored-when-sent", Mutation::kStoredWhenSent},
     NamedMutation{"any-offset", Mutation::kAnyOffset},
+    NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},
 };
 
 }  // namespace
