@@ -64,6 +64,7 @@ enum class Mutation {
   kRewriteHeldSlot,     // P42: a slot is reused while a reader holds it
   kStoredWhenSent,      // P45: a file counts as stored when its last part is sent
   kAnyOffset,           // P45: the store takes parts of a file in the order of arrival
+  kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };
 
 #ifdef PANDO_MUTATIONS

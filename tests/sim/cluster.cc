@@ -194,7 +194,9 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
 
 void Cluster::OnFault(Micros, const FaultRecord&) {}
 
-Status Cluster::OnSnapshotRipe(Micros, const SnapshotManifest&) { return Status(); }
+std::optional<SnapshotCheck> Cluster::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
+  return disk_.Check(manifest);
+}
 
 void Cluster::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   stage_.Note("snapshot " + std::to_string(manifest.snapshot.version.value()) + " is complete");

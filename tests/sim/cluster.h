@@ -50,7 +50,8 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
   void OnEvaluationsDropped(Micros, Version) override {}
   void OnFault(Micros now, const FaultRecord& fault) override;
-  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
+                                              const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;

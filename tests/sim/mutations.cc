@@ -59,6 +59,7 @@ constexpr std::array kMutations{
     NamedMutation{"any-row", Mutation::kAnyRow},
     NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
     NamedMutation{"late-restore", Mutation::kLateRestore},
+    NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},
 };
 
 }  // namespace
