@@ -39,10 +39,7 @@ enum class Mutation {
   kAnySlice,            // slices of the test set that another worker has
   kAnyHash,             // micro-batches that it neither owns nor verifies
   kAnyRow,              // metric rows of shards and versions that are not its own
-  kAnySilence,          // a server that it needs no answers from
   kAnySnapshotVersion,  // versions that no shard can have, or that no server was asked for
-  kAnyFailure,          // a failure of training that no other process has
-  kAnyStage,            // anything before it is ready, or when it has no work left
   kLateRestore,         // a snapshot that was restored already
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
@@ -67,6 +64,7 @@ enum class Mutation {
   kRewriteHeldSlot,     // P42: a slot is reused while a reader holds it
   kStoredWhenSent,      // P45: a file counts as stored when its last part is sent
   kAnyOffset,           // P45: the store takes parts of a file in the order of arrival
+  kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };
 
 #ifdef PANDO_MUTATIONS

@@ -1,6 +1,7 @@
 #include "files/file_store.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -64,8 +65,7 @@ void FileStore::OnMessage(Micros now, const Envelope& envelope) {
       [&](const ReadFile& wanted) { answer(OnRead(wanted)); },
       [&](const ListFiles& wanted) {
         FileNames found{wanted.prefix, wanted.after, {}};
-        if (MayReadFile(wanted.prefix + "x.safetensors"))
-          found.names = disk_.List(wanted.prefix, wanted.after, kFileNamesMax);
+        if (MayReadFile(wanted.prefix + "x.safetensors")) found.names = List(wanted);
         answer(std::move(found));
       });
 }
@@ -146,6 +146,25 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
 }
 
 // ---- reading -----------------------------------------------------------------------------------
+
+// Of a complete snapshot only what its manifest names: any server may have stored more files with
+// its name. A manifest that a full disk did not take restricts nothing.
+std::vector<std::string> FileStore::List(const ListFiles& wanted) {
+  constexpr size_t kAll = std::numeric_limits<size_t>::max();
+  std::vector<std::string> names = disk_.List(wanted.prefix, wanted.after, kAll);
+  const std::string snapshot = wanted.prefix.substr(0, wanted.prefix.rfind('-'));
+  const Result<FileDisk::Part> manifest =
+      disk_.Read(snapshot + ".json", 0, std::numeric_limits<uint32_t>::max());
+  if (manifest.ok()) {
+    const std::span<const std::byte> bytes = manifest->bytes.bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::erase_if(names, [&](const std::string& name) {
+      return text.find('"' + name.substr(name.find('/') + 1) + '"') == text.npos;
+    });
+  }
+  names.resize(std::min(names.size(), kFileNamesMax));
+  return names;
+}
 
 FilePart FileStore::OnRead(const ReadFile& wanted) {
   FilePart part{.name = wanted.name, .offset = wanted.offset};

@@ -81,6 +81,7 @@ class FileStore : public ProtocolCore {
   Status Append(Draft& draft, const StoreFile& part) const;
   Result<Drafts::iterator> FindDraft(Micros now, const PeerId& sender, const StoreFile& part);
   FilePart OnRead(const ReadFile& wanted);
+  std::vector<std::string> List(const ListFiles& wanted);
 
   const PeerId self_;
   const JobId job_;

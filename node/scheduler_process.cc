@@ -34,6 +34,7 @@
 #include "run/engine_file.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
+#include "run/snapshot_checker.h"
 #include "run/snapshot_folder.h"
 #include "run/sqlite_journal.h"
 #include "scheduler/scheduler.h"
@@ -204,15 +205,15 @@ class SchedulerProcess : public RunObserver {
     DropEvaluations(last_good, &recorder_.summary());
   }
   void OnFault(Micros now, const FaultRecord& fault) override;
-  Status OnSnapshotRipe(Micros /*now*/, const SnapshotManifest& manifest) override {
-    return snapshots_.CheckFiles(manifest);
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros /*now*/,
+                                              const SnapshotManifest& manifest) override {
+    return checker_.Check(manifest);
   }
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros /*now*/, Version version, const FloatBuffer& flat) override {
-    return recorder_.OnWeights(version, flat.span());
-  }
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override;
 
  private:
   Status Lead();
@@ -220,6 +221,9 @@ class SchedulerProcess : public RunObserver {
   Status StartFiles(JobId job, const std::string& bound);
   bool WaitForJournal(Transport& transport, const Status& why, Micros since);
   Scheduler::Options CoreOptions() const;
+  JobId FindJobId() const {
+    return parts_.state ? parts_.state->job : MakeJobId(plan_.job, parts_.incarnation.value());
+  }
   void KeepBestWeights();
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
@@ -241,6 +245,10 @@ class SchedulerProcess : public RunObserver {
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
   PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
+  SnapshotChecker checker_{[folder = snapshots_.path(), job = FindJobId(),
+                            &plan = plan_](const SnapshotManifest& manifest) {
+    return CheckSnapshot(folder, manifest, job, plan);
+  }};
   std::unique_ptr<FileService> files_;  // null: the run folder is shared
   std::unique_ptr<Scheduler> scheduler_;
   struct Gathering {  // of the processes that the run starts with
@@ -297,6 +305,20 @@ void SchedulerProcess::KeepBestWeights() {
   recorder_.Note(text);
 }
 
+// P33. A snapshot that cannot be read any more checks nothing.
+Status SchedulerProcess::OnFinalWeights(Micros /*now*/, Version version,
+                                        const SnapshotManifest* stored, const FloatBuffer& flat) {
+  if (stored != nullptr) {
+    const Optimizer optimizer(plan_.job.optimizer, plan_.layout);
+    const Result<std::string> difference =
+        FindDifference(snapshots_.path(), *stored, plan_, optimizer, flat.span());
+    if (!difference.ok())
+      LogWarning("the final weights are not compared: " + difference.status().message());
+    if (difference.ok() && !difference->empty()) return Corrupt(*difference);
+  }
+  return recorder_.OnWeights(version, flat.span());
+}
+
 Status SchedulerProcess::Lead() {
   const auto disconnected = [this](Incarnation peer) {
     if (scheduler_ && !is_waiting_) scheduler_->OnDisconnect(SteadyNow(), peer);
@@ -330,6 +352,7 @@ Status SchedulerProcess::Lead() {
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
+                     {checker_.fd(), [this](Micros) { checker_.TakeResults(); }},
                      {-1, [&](Micros) { TrustMembers(transport); }},
                      {-1, [this](Micros now) { parts_.service.Feed(now); },
                       parts_.service.feed_interval()}},
@@ -413,19 +436,18 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
 Scheduler::Options SchedulerProcess::CoreOptions() const {
   const auto start = recorder_.start().time_since_epoch();
   std::error_code ignored;  // a folder that is gone shows when it is written to
-  return {
-      .self = {kSchedulerNode, parts_.incarnation, 0},
-      .job = parts_.state ? parts_.state->job : MakeJobId(plan_.job, parts_.incarnation.value()),
-      .job_toml = WriteJobText(plan_.job),
-      .snapshot_dir = std::filesystem::absolute(snapshots_.path(), ignored).string(),
-      .started_at = std::chrono::duration_cast<Micros>(start),
-      .next_row = recorder_.next_row(),
-      .state = parts_.state,
-      .is_fresh = args_.is_resumed,
-      .engines = parts_.engines,
-      .check_engines = [](const KindEngines& proposal) {
-        return ParseEngines(proposal.engines, proposal.kind).status();
-      }};
+  return {.self = {kSchedulerNode, parts_.incarnation, 0},
+          .job = FindJobId(),
+          .job_toml = WriteJobText(plan_.job),
+          .snapshot_dir = std::filesystem::absolute(snapshots_.path(), ignored).string(),
+          .started_at = std::chrono::duration_cast<Micros>(start),
+          .next_row = recorder_.next_row(),
+          .state = parts_.state,
+          .is_fresh = args_.is_resumed,
+          .engines = parts_.engines,
+          .check_engines = [](const KindEngines& proposal) {
+            return ParseEngines(proposal.engines, proposal.kind).status();
+          }};
 }
 
 // Signals, and what the start of the run waits for.

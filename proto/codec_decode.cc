@@ -159,8 +159,8 @@ T ReadStruct(ReadContext& context, Wire wire) {
 Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
   switch (r.which()) {
 #define PANDO_READ(Name, CONSTANT, handlers, sender, generation, about, size, ...) \
-  case wire::Envelope::CONSTANT:                                            \
-    if (!context.IsAtMost("bytes of a " #Name, Size::size)) return Bye{};   \
+  case wire::Envelope::CONSTANT:                                                   \
+    if (!context.IsAtMost("bytes of a " #Name, Size::size)) return Bye{};          \
     return ReadStruct<Name>(context, r.get##Name());
     PANDO_MESSAGES(PANDO_READ)
 #undef PANDO_READ

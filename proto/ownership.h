@@ -21,7 +21,7 @@ struct ShardHolders {
   uint32_t generation = 0;
   std::vector<std::set<PeerId>> lanes;  // by shard
 
-  // A view of another generation begins anew.
+  // A view of another generation replaces all.
   void Add(const View& view);
   void Forget(Incarnation process);
   bool Has(ShardId shard, const PeerId& lane) const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -53,18 +54,6 @@ void SnapshotFolder::Leave(const SnapshotManifest& manifest) {
 
 std::string SnapshotFolder::ManifestPath(const SnapshotRef& snapshot) const {
   return path_ + "/" + ManifestName(snapshot);
-}
-
-Status SnapshotFolder::CheckFiles(const SnapshotManifest& manifest) const {
-  for (const StoredShard& shard : manifest.shards) {
-    std::error_code ignored;  // what cannot be looked at cannot be read either
-    if (fs::is_regular_file(fs::path(path_) / shard.file, ignored)) continue;
-    return NotFound(fmt::format(
-        "a server has stored {}, and it is not in {}: it was removed, or, with "
-        "snapshot.store = \"folder\", that server reaches another folder under this path",
-        shard.file, path_));
-  }
-  return Status();
 }
 
 void SnapshotFolder::OnForgotten(const SnapshotRef& snapshot) {
@@ -188,14 +177,19 @@ Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
   return manifests;
 }
 
-Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer) {
+namespace {
+
+using OnRecord = std::function<void(uint32_t shard, StoredRecord record)>;
+using CheckFile = std::function<Status(const SafetensorsFile& file)>;
+
+// One shard after the other, up to the first that is missing or not the manifest's.
+Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, const JobPlan& plan,
+                   const Optimizer& optimizer, const CheckFile& check, const OnRecord& on_record) {
   if (manifest.shards.size() != plan.shards.shard_count()) {
     return InvalidArgument(fmt::format("{}/{} has {} shards, and this job has {}", folder,
                                        ManifestName(manifest.snapshot), manifest.shards.size(),
                                        plan.shards.shard_count()));
   }
-  SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
   std::map<std::string, Result<SafetensorsFile>> files;
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const auto& [hash, name] = manifest.shards[s];
@@ -205,6 +199,7 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
       file = files.emplace(name, SafetensorsFile::Open(folder + "/" + name)).first;
     }
     if (!file->second.ok()) return file->second.status();
+    PANDO_RETURN_IF_ERROR(check(*file->second));
     if (!HoldsShard(*file->second, ShardId(s))) {
       return Corrupt(fmt::format("{}/{}: shard {} is missing", folder, name, s));
     }
@@ -218,10 +213,73 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
       return Corrupt(fmt::format("{}/{}: shard {} has hash {}, and the manifest says {}", folder,
                                  name, s, HexText(record.hash), HexText(hash)));
     }
-    std::ranges::copy(record.parameters->span(), image.parameters.data() + range.first);
-    image.states.push_back(std::move(record.state));
+    on_record(s, std::move(record));
   }
+  return Status();
+}
+
+}  // namespace
+
+Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer) {
+  SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
+  PANDO_RETURN_IF_ERROR(ReadRecords(
+      folder, manifest, plan, optimizer, [](const SafetensorsFile&) { return Status(); },
+      [&](uint32_t shard, StoredRecord record) {
+        const uint64_t first = plan.shards.range(ShardId(shard)).first;
+        std::ranges::copy(record.parameters->span(), image.parameters.data() + first);
+        image.states.push_back(std::move(record.state));
+      }));
   return image;
+}
+
+Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer,
+                                   std::span<const float> flat) {
+  std::string text;
+  PANDO_RETURN_IF_ERROR(ReadRecords(
+      folder, manifest, plan, optimizer, [](const SafetensorsFile&) { return Status(); },
+      [&](uint32_t shard, const StoredRecord& record) {
+        const std::span<const float> stored = record.parameters->span();
+        const float* sent = flat.data() + plan.shards.range(ShardId(shard)).first;
+        if (!text.empty() || std::memcmp(stored.data(), sent, stored.size_bytes()) == 0) return;
+        text = fmt::format(
+            "the parameters of shard {} of version {} that its server sent are not those that it "
+            "stored in {}",
+            shard, manifest.snapshot.version.value(), manifest.shards[shard].file);
+      }));
+  return text;
+}
+
+SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& manifest, JobId job,
+                            const JobPlan& plan) {
+  SnapshotCheck check;
+  for (const StoredShard& shard : manifest.shards) {
+    std::error_code ignored;  // a file that cannot be looked at cannot be read either
+    if (SnapshotOfFile(shard.file) != manifest.snapshot ||
+        shard.file.find('/') != shard.file.npos || !shard.file.ends_with(".safetensors")) {
+      check.status = InvalidArgument(
+          fmt::format("a server has stored '{}', which is not the name of a file of this snapshot",
+                      shard.file));
+      return check;
+    }
+    if (!fs::is_regular_file(fs::path(folder) / shard.file, ignored)) {
+      check.status = NotFound(fmt::format(
+          "a server has stored {}, and it is not in {}: it was removed, or, with "
+          "snapshot.store = \"folder\", that server reaches another folder under this path",
+          shard.file, folder));
+      return check;
+    }
+    check.shard = ShardId(check.shard.value() + 1);
+  }
+  check.shard = ShardId(0);
+  const auto is_of_job = [&](const SafetensorsFile& file) {
+    return IsOfJob(file, job) ? Status() : Corrupt(file.path() + ": it is of another run");
+  };
+  check.status =
+      ReadRecords(folder, manifest, plan, Optimizer(plan.job.optimizer, plan.layout), is_of_job,
+                  [&](uint32_t shard, const StoredRecord&) { check.shard = ShardId(shard + 1); });
+  return check;
 }
 
 }  // namespace pando

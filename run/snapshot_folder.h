@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "optim/optimizer.h"
 #include "plan/job_plan.h"
-#include "scheduler/journal.h"
+#include "scheduler/journaled_outbox.h"
 
 namespace pando {
 
@@ -29,8 +29,6 @@ class SnapshotFolder {
 
   const std::string& path() const { return path_; }
   bool IsComplete(const SnapshotRef& snapshot) const { return complete_.contains(snapshot); }
-  // Whether all its files are here, whole or not: ok, or which is not and why that may be.
-  Status CheckFiles(const SnapshotManifest& manifest) const;
   Status OnComplete(const SnapshotManifest& manifest);
   // It cannot be read. Its files are left as they are, for people; its manifest is renamed to
   // gGGG-vVVVVVVVVV.unreadable.
@@ -70,5 +68,14 @@ struct SnapshotImage {
 // `optimizer` says how much state belongs to a shard.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer);
+// Which shard of the flat vector has other bits than the snapshot; empty if none has. An error: a
+// file cannot be read. Holds one record at a time.
+Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer,
+                                   std::span<const float> flat);
+
+// Whether a restore would find these records in the files that the servers have reported.
+SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& manifest, JobId job,
+                            const JobPlan& plan);
 
 }  // namespace pando

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 namespace {
 
@@ -50,7 +48,7 @@ void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& b
 
 // P46. A worker without micro-batches needs no server's answers.
 bool Silences::Counts(const Member& reporter) const {
-  return reporter.role() == Role::kServer || Mutated(Mutation::kAnySilence) ||
+  return reporter.role() == Role::kServer ||
          HasWorkFor(run_.view(), reporter.peer.node, run_.progress.committed());
 }
 
@@ -145,7 +143,7 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
 // Otherwise the failure costs its sender alone.
 bool Failures::EndsRun(const Member& member, const Failure& failure) {
   if (!member.is_ready) return false;
-  if (!run_.phase.is_running() || run_.IsGroup() || Mutated(Mutation::kAnyFailure)) return true;
+  if (!run_.phase.is_running() || run_.IsGroup()) return true;
   return ConcernsAll(member, failure.kind);
 }
 

@@ -84,8 +84,16 @@ void FinalWeights::Tick(Micros now) {
 // kept.
 bool FinalWeights::AreKept(Micros now) {
   if (unkept_since_ && now < keep_at_) return false;
-  const Status kept = run_.observer.OnFinalWeights(now, run_.history.final_version(), *weights_);
+  const Version version = run_.history.final_version();
+  const auto& complete = snapshots_.ledger().complete();
+  const bool has_stored = snapshots_.ledger().IsComplete(version);
+  const Status kept = run_.observer.OnFinalWeights(
+      now, version, has_stored ? &complete.back() : nullptr, *weights_);
   if (kept.ok()) return true;
+  if (kept.code() == StatusCode::kCorrupt) {
+    OnDifference(now, kept.message());
+    return false;
+  }
   keep_at_ = now + kKeepRetry;
   if (!unkept_since_) {
     unkept_since_ = now;
@@ -95,6 +103,15 @@ bool FinalWeights::AreKept(Micros now) {
   if (now - *unkept_since_ >= kKeepPatience)
     run_.phase.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
   return false;
+}
+
+// P33: the shard's primary sent other parameters than were stored. A second time it is no accident.
+void FinalWeights::OnDifference(Micros now, const std::string& text) {
+  if (std::exchange(has_differed_, true))
+    return run_.phase.End(now, StopReason::kFailed, text + "; the run can be resumed");
+  run_.outbox.TellNotable(now, "weights-differ", "", "{}: the final weights are collected again",
+                          text);
+  StartCollecting(now);
 }
 
 void FinalWeights::StartGeneration() {

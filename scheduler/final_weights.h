@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/float_buffer.h"
@@ -32,6 +33,7 @@ class FinalWeights {
  private:
   void AskForMissing(Micros now);
   bool AreKept(Micros now);
+  void OnDifference(Micros now, const std::string& text);
 
   RunFacts& run_;
   const GradientComparison& verification_;
@@ -42,6 +44,7 @@ class FinalWeights {
   Micros silence_max_{0};               // before the missing ones are asked for again
   Micros again_at_{0};
   Micros collecting_since_{0};
+  bool has_differed_ = false;           // the weights, from the final snapshot
   std::optional<Micros> unkept_since_;  // the weights are here and cannot be written
   Micros keep_at_{0};                   // when that is tried again
 };

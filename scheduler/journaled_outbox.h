@@ -24,6 +24,12 @@ struct RunEvent {
   bool is_notable = false;  // worth a line on the terminal
 };
 
+// What reading a snapshot's files has shown.
+struct SnapshotCheck {
+  Status status;
+  ShardId shard = {};  // the first whose file is missing, or holds another record
+};
+
 // What the scheduler core tells the recorder of the run folder. Calls come from the core, in order.
 // Evaluations and snapshots are reported once they are in the journal.
 class RunObserver {
@@ -39,18 +45,21 @@ class RunObserver {
   virtual void OnEvaluationsDropped(Micros now, Version last_good) = 0;
   // A new fault, or news of a known one; FaultRecord::id says which.
   virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
-  // All shards report that they have stored it.  Returns ok if its files are where the run will
-  // look for them.
-  virtual Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) = 0;
+  // All shards report that they have stored it. Returns whether the files that the run will read
+  // hold these records; none while they are being read. The call is repeated.
+  virtual std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
+                                                      const SnapshotManifest& manifest) = 0;
   // A snapshot is complete.
   virtual void OnSnapshot(Micros now, const SnapshotManifest& manifest) = 0;
   // Its files are not needed any more. A snapshot that was given up has shards without a file.
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
   // It cannot be read and will not be used again; its files stay as they are.
   virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
-  // The flat parameter vector of the run's last version.  Returns ok once it is kept. The call is
-  // repeated until then, and after a restart that came before the end was in the journal.
-  virtual Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) = 0;
+  // The flat parameter vector of the run's last version, and that version's snapshot, null if there
+  // is none.  Returns ok once it is kept, kCorrupt if the snapshot has other parameters. The call
+  // is repeated until then, and after a restart that came before the end was in the journal.
+  virtual Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                                const FloatBuffer& flat) = 0;
 };
 
 // What the journal keeps, gathered from the parts. The scheduler's dispatcher implements it.

@@ -27,11 +27,9 @@ Ownership::Ownership(const RunFacts& run, const EvaluationRounds& evaluations,
 }
 
 bool Ownership::Admits(const Member& sender, const Envelope& envelope) const {
-  if (!FitsStage(sender, envelope.message) && !Mutated(Mutation::kAnyStage)) return false;
+  if (!FitsStage(sender, envelope.message)) return false;
   const bool is_of_view = RowFor(envelope.message).generation == Generation::kOne;
-  if (is_of_view && FindNode(run_.view(), sender.peer.node) == nullptr &&
-      !Mutated(Mutation::kAnyStage))
-    return false;
+  if (is_of_view && FindNode(run_.view(), sender.peer.node) == nullptr) return false;
   return IsOwn(sender, envelope);
 }
 

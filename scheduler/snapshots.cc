@@ -12,12 +12,10 @@
 namespace pando {
 namespace {
 
-bool IsRipe(const std::vector<std::optional<StoredShard>>& shards) {
-  return std::ranges::all_of(shards, [](const auto& stored) { return stored.has_value(); });
-}
-
 // Servers that report nothing about the final version for so long have no store.
 constexpr Micros kFinalSnapshotPatience = std::chrono::seconds(30);
+// A replica that became a backup after it had made the version reports no hash.
+constexpr Micros kComparePatience = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -31,26 +29,52 @@ SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, Snap
       given_up_(given_up.versions.begin(), given_up.versions.end()),
       given_up_below_(given_up.below) {}
 
-SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
+SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item,
+                                               const std::string& by) {
   const bool is_complete = IsComplete(item.version);
   if (is_complete || IsGivenUpForGood(item.version)) {
     if (!item.file.empty() && !IsWanted(item.file)) {
       Pending alone(options_.shard_count);
-      alone[item.shard.value()] = StoredShard{item.hash, item.file};
+      alone[item.shard.value()] = Report{{item.hash, item.file}, by};
       dropped_for_good_.push_back(Named(item.version, alone));
     }
     return is_complete ? Taken::kComplete : Taken::kGivenUp;
   }
   if (IsGivenUp(item.version)) return Taken::kGivenUp;  // it comes again until it is for good
-  if (!item.failure.empty()) {
+  const Report* known = FindReport(item.version, item.shard);
+  const bool differs = known != nullptr && known->shard.hash != item.hash;
+  if (!item.failure.empty() || (differs && !Mutated(Mutation::kStoredUnchecked))) {
     GiveUp(item.version);
     return Taken::kGivenUp;
   }
   Pending& pending = pending_[item.version];
   pending.resize(options_.shard_count);
-  std::optional<StoredShard>& stored = pending[item.shard.value()];
-  if (!stored) stored = StoredShard{item.hash, item.file};
+  std::optional<Report>& report = pending[item.shard.value()];
+  if (!report) report = Report{{item.hash, item.file}, by};
+  if (report->shard.file.empty()) report->shard = {item.hash, item.file};
+  report->is_compared |= report->by != by;
   return Taken::kPending;
+}
+
+const SnapshotLedger::Report* SnapshotLedger::FindReport(Version version, ShardId shard) const {
+  const auto it = pending_.find(version);
+  if (it == pending_.end() || !it->second[shard.value()]) return nullptr;
+  return &*it->second[shard.value()];
+}
+
+std::string SnapshotLedger::Reporter(Version version, ShardId shard) const {
+  const Report* report = FindReport(version, shard);
+  return report == nullptr ? "" : report->by;
+}
+
+bool SnapshotLedger::IsCompared(Version version, ShardId shard) const {
+  const Report* report = FindReport(version, shard);
+  return report != nullptr && report->is_compared;
+}
+
+bool SnapshotLedger::IsRipe(const Pending& shards) {
+  return std::ranges::all_of(
+      shards, [](const auto& report) { return report && !report->shard.file.empty(); });
 }
 
 std::optional<Version> SnapshotLedger::Ripe() const {
@@ -136,8 +160,8 @@ void SnapshotLedger::Forget(SnapshotRef unreadable) {
 
 SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) const {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
-  for (const std::optional<StoredShard>& stored : pending)
-    manifest.shards.push_back(stored.value_or(StoredShard{}));
+  for (const std::optional<Report>& report : pending)
+    manifest.shards.push_back(report ? report->shard : StoredShard{});
   return manifest;
 }
 
@@ -171,7 +195,10 @@ bool SnapshotLedger::MayBegin(Version version) const {
 }
 
 bool SnapshotLedger::IsKnown(Version version) const {
-  return pending_.contains(version) || IsGivenUp(version) || IsComplete(version);
+  const auto it = pending_.find(version);
+  const auto has_file = [](const auto& report) { return report && !report->shard.file.empty(); };
+  const bool is_stored = it != pending_.end() && std::ranges::any_of(it->second, has_file);
+  return is_stored || IsGivenUp(version) || IsComplete(version);
 }
 
 SnapshotRef SnapshotLedger::RestorePoint(Version at_most) const {
@@ -226,11 +253,16 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
       continue;
     }
     const bool was_given_up = ledger_.IsGivenUp(item.version);
-    const SnapshotLedger::Taken taken = ledger_.OnStored(item);
+    const std::string before = ledger_.Reporter(item.version, item.shard);
+    const std::string name = run_.Sender(from).Name();
+    const SnapshotLedger::Taken taken = ledger_.OnStored(item, name);
     if (taken == SnapshotLedger::Taken::kComplete || ledger_.IsGivenUpForGood(item.version))
       ack.items.push_back({item.shard, item.version});
     if (taken != SnapshotLedger::Taken::kGivenUp || was_given_up) continue;
-    TellFailed(now, run_.Sender(from).Name(), item.version, item.failure);
+    TellFailed(now, name, item.version,
+               item.failure.empty() ? fmt::format("{} and {} have different bits of shard {}",
+                                                  before, name, item.shard.value())
+                                    : item.failure);
   }
   if (!ack.items.empty()) run_.outbox.Send(from, std::move(ack));
 }
@@ -264,16 +296,23 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     // A rollback to a snapshot without its rows would lose them.
     const bool has_rows = run_.progress.next_row() >= StepReading(*ripe);
     if (run_.rollback.is_pending() || !has_rows || !is_verified) break;
-    if (Status s = run_.observer.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe)); !s.ok()) {
+    const auto check = run_.observer.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe));
+    if (!check) break;
+    if (!check->status.ok() && !Mutated(Mutation::kStoredUnchecked)) {
+      const std::string reporter = ledger_.Reporter(*ripe, check->shard);
       ledger_.GiveUp(*ripe);
-      TellFailed(now, "", *ripe, s.message());
+      TellFailed(now, reporter, *ripe, check->status.message());
       continue;
     }
+    const bool is_compared = IsCompared(*ripe);
+    if (!uncompared_ || uncompared_->first != *ripe) uncompared_ = {*ripe, now};
+    if (!is_compared && now - uncompared_->second < kComparePatience) break;
     const SnapshotManifest manifest = ledger_.Complete(*ripe);
     const EvaluationHistory& history = run_.history;
-    ledger_.Prune(history.NextDue(), run_.plan.job.snapshot_best
-                                         ? BestFirst(run_.plan.job, history.all())
-                                         : std::vector<Version>());
+    if (is_compared)
+      ledger_.Prune(history.NextDue(), run_.plan.job.snapshot_best
+                                           ? BestFirst(run_.plan.job, history.all())
+                                           : std::vector<Version>());
     if (!run_.outbox.Commit()) return;
     run_.observer.OnSnapshot(now, manifest);
     const uint32_t failed = std::exchange(failed_count_, 0);
@@ -286,6 +325,16 @@ void Snapshots::Tick(Micros now, Step settled_below) {
                               failed);
     }
   }
+}
+
+// With another replica in sync, that has reported the same hash.
+bool Snapshots::IsCompared(Version version) const {
+  const auto& shards = run_.view().shards;
+  for (uint32_t s = 0; s < shards.size(); ++s) {
+    if (!shards[s].in_sync_backups.empty() && !ledger_.IsCompared(version, ShardId(s)))
+      return false;
+  }
+  return true;
 }
 
 bool Snapshots::IsFinalSettled(Micros now, Micros collecting_since) {

@@ -22,8 +22,9 @@ namespace pando {
 //   ---------------------+---------------------------------------------+--------------------------
 //   pending              | a shard has stored it                       | kept, not acknowledged
 //   complete             | all have, and the scheduler completes it    | acknowledged
-//   given up             | a shard cannot store it, or a newer one is  | acknowledged and its file
-//                        | complete                                    | dropped once journaled
+//   given up             | a shard cannot store it, its replicas have  | acknowledged and its file
+//                        | different hashes, a file has another one,   | dropped once journaled
+//                        | or a newer one is complete                  |
 // clang-format on
 class SnapshotLedger {
  public:
@@ -37,8 +38,9 @@ class SnapshotLedger {
                  std::vector<SnapshotManifest> complete, const GivenUpSnapshots& given_up);
 
   enum class Taken { kPending, kComplete, kGivenUp };
-  // Returns the state of the version now. A failure gives the version up.
-  Taken OnStored(const SnapshotStoredItem& item);
+  // Returns the state of the version now. A failure gives the version up, and so does another hash
+  // than that of an earlier report. A report without a file is a backup's. `by`: the sender.
+  Taken OnStored(const SnapshotStoredItem& item, const std::string& by = "");
   // The lowest version that every shard has stored and that is not complete yet.
   std::optional<Version> Ripe() const;
   // REQUIRES: version == *Ripe().
@@ -53,10 +55,14 @@ class SnapshotLedger {
   // In this generation, or this generation began from it.
   bool IsComplete(Version version) const;
   bool IsGivenUp(Version version) const;
-  // Whether a shard has reported this version.
+  // Whether a shard of this version is stored.
   bool IsKnown(Version version) const;
   // Whether a version that was not expected may be reported: a few are kept.
   bool MayBegin(Version version) const;
+  // The process that reported this pending shard first; empty: none.
+  std::string Reporter(Version version, ShardId shard) const;
+  // Whether two processes have reported it.
+  bool IsCompared(Version version, ShardId shard) const;
   // The snapshot to begin again from: the newest complete one that is not beyond `at_most`; version
   // 0 always is one.
   SnapshotRef RestorePoint(Version at_most) const;
@@ -75,7 +81,14 @@ class SnapshotLedger {
   std::vector<SnapshotManifest> TakeDropped();
 
  private:
-  using Pending = std::vector<std::optional<StoredShard>>;
+  struct Report {
+    StoredShard shard;  // no file: only a backup has reported it
+    std::string by;
+    bool is_compared = false;
+  };
+  using Pending = std::vector<std::optional<Report>>;
+  const Report* FindReport(Version version, ShardId shard) const;
+  static bool IsRipe(const Pending& shards);
   bool IsWanted(const std::string& file) const;
   void DropPending(Version version);
   // The shards of this generation's version that are stored.
@@ -127,12 +140,14 @@ class Snapshots {
   bool IsTooEarly(Version version) const;
   bool IsExpected(const SnapshotStoredItem& item) const;
   void TellFailed(Micros now, const std::string& node, Version version, const std::string& reason);
+  bool IsCompared(Version version) const;
 
   RunFacts& run_;
   const bool has_store_;
   SnapshotLedger ledger_;
   std::set<Version> asked_;
-  uint32_t failed_count_ = 0;  // since the last that is complete
+  uint32_t failed_count_ = 0;                             // since the last that is complete
+  std::optional<std::pair<Version, Micros>> uncompared_;  // the ripe one, and since when
 };
 
 }  // namespace pando

@@ -2,15 +2,15 @@
 
 namespace pando {
 
-void Following::OnRoot(const Envelope& envelope, const Root& root) {
+void Following::OnRoot(Micros now, const Envelope& envelope, const Root& root) {
   if (!CountsFor(envelope)) return;
-  for (const RootItem& item : root.items) OnRootItem(envelope.sender, item);
+  for (const RootItem& item : root.items) OnRootItem(now, envelope.sender, item);
   const Replica* metric = replicas_.Find(plan_.metric_shard());
   if (metric != nullptr && metric->primary() == envelope.sender)
     progress_.ForgetRowsBelow(root.first_row);
 }
 
-void Following::OnRootItem(const PeerId& from, const RootItem& item) {
+void Following::OnRootItem(Micros now, const PeerId& from, const RootItem& item) {
   Replica* replica = replicas_.Find(item.shard);
   if (replica == nullptr || replica->is_primary() || replica->primary() != from) return;
   Shard& shard = replica->shard;
@@ -18,7 +18,7 @@ void Following::OnRootItem(const PeerId& from, const RootItem& item) {
   // While it loads, an empty acknowledgement keeps the primary from reporting us as silent.
   if (snapshots_.IsLoading(item.shard)) acks_out_[from];
   if (followed == Shard::Followed::kRefused) return;
-  if (followed == Shard::Followed::kMade) progress_.NoteMetrics(shard);
+  if (followed == Shard::Followed::kMade) NoteMade(now, shard);
   const Version made = VersionMadeBy(item.step);
   // What a pin holds up is not silence: the newest version is acknowledged once more.
   const bool is_known =
@@ -32,10 +32,10 @@ void Following::Acknowledge(const Replica& replica, Version version) {
       {replica.shard.id(), version, hash ? *hash : replica.shard.records().NewestHash()});
 }
 
-void Following::OnReleasePin() {
+void Following::OnReleasePin(Micros now) {
   for (auto& [id, replica] : replicas_.all()) {
     if (!replica.shard.FollowHeld()) continue;
-    progress_.NoteMetrics(replica.shard);
+    NoteMade(now, replica.shard);
     Acknowledge(replica, replica.shard.newest());
   }
 }

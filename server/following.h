@@ -15,14 +15,14 @@ namespace pando {
 class Following : LanePart {
  public:
   // All outlive it; `probe` may be null.
-  Following(const LanePart& part, const ShardSnapshots& snapshots, ProgressReport& progress,
+  Following(const LanePart& part, ShardSnapshots& snapshots, ProgressReport& progress,
             LaneProbe* probe)
       : LanePart(part), snapshots_(snapshots), progress_(progress), probe_(probe) {}
 
-  void OnRoot(const Envelope& envelope, const Root& root);
+  void OnRoot(Micros now, const Envelope& envelope, const Root& root);
   void OnChunk(const Envelope& envelope, const Chunk& chunk);
   // A pin that is released may have held up versions.
-  void OnReleasePin();
+  void OnReleasePin(Micros now);
 
   void EnterView(const Replicas::Changes& changes);
   void Clear() { incoming_.clear(); }  // a new generation begins
@@ -33,14 +33,18 @@ class Following : LanePart {
   }
 
  private:
-  void OnRootItem(const PeerId& from, const RootItem& item);
+  void OnRootItem(Micros now, const PeerId& from, const RootItem& item);
+  void NoteMade(Micros now, const Shard& shard) {
+    progress_.NoteMetrics(shard);
+    snapshots_.ReportHashIfDue(now, shard);
+  }
   Shard::Followed Follow(Shard& shard, const RootItem& item) {
     const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
     return shard.Follow({item.step, item.scalars, item.payload, item.factors});
   }
   void Acknowledge(const Replica& replica, Version version);
 
-  const ShardSnapshots& snapshots_;
+  ShardSnapshots& snapshots_;
   ProgressReport& progress_;
   LaneProbe* const probe_;
   std::map<ShardId, IncomingTransfer> incoming_;  // of replicas that are syncing

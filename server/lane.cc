@@ -39,7 +39,7 @@ void Lane::Route(Micros now, const Envelope& from) {
       [&](const Push& push) { steps_.OnPush(now, from, push); },
       [&](const Pull& pull) { replies_.OnPull(from, pull); },
       [&](const Question& question) { replies_.OnQuestion(now, from, question); },
-      [&](const Root& root) { following_.OnRoot(from, root); },
+      [&](const Root& root) { following_.OnRoot(now, from, root); },
       [&](const RootAck& ack) { replication_.OnRootAck(now, from, ack); },
       [&](const Chunk& chunk) { following_.OnChunk(from, chunk); },
       [&](const ChunkAck& ack) { replication_.OnChunkAck(now, from, ack); },
@@ -56,7 +56,7 @@ void Lane::Route(Micros now, const Envelope& from) {
       [&](const ReleasePin& release) {
         replicas_.ReleasePins(release.version);
         steps_.AdvanceAll(now);
-        following_.OnReleasePin();
+        following_.OnReleasePin(now);
         member_.Send(from.sender, PinReleased{release.version});
       },
       [&](const SnapshotAt& at) { snapshots_.OnSnapshotAt(now, from, at); },

@@ -1,7 +1,9 @@
 #include "server/shard_snapshots.h"
 
+#include <span>
 #include <string>
 
+#include "common/hash.h"
 #include "common/mutation.h"
 #include "server/lane_limits.h"
 
@@ -26,11 +28,20 @@ void ShardSnapshots::StoreIfDue(Micros now, Shard& shard) {
   }
   ++in_flight;
   const VersionRecord& record = shard.records().ShareNewest();
+  const auto state = record.state ? record.state->span() : std::span<float>();
+  const uint64_t hash = record.hash ? *record.hash : shard.records().NewestHash();
   port_.Store({.snapshot = {member_.view().generation, version},
                .shard = shard.id(),
-               .hash = record.hash ? *record.hash : shard.records().NewestHash(),
+               .hash = is_late ? RecordHash(version, record.parameters->span(), state) : hash,
                .parameters = record.parameters,
                .state = record.state});
+}
+
+void ShardSnapshots::ReportHashIfDue(Micros now, const Shard& shard) {
+  const Version version = shard.newest();
+  if (!plan_.IsSnapshotDue(version) && !asked_.contains(version)) return;
+  const std::optional<uint64_t> hash = shard.records().KnownHash(version);
+  if (hash) ReportStored(now, {.shard = shard.id(), .version = version, .hash = *hash});
 }
 
 void ShardSnapshots::OnStored(Micros now, const RecordStored& stored) {

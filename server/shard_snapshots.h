@@ -34,6 +34,9 @@ class ShardSnapshots : public ReportSource, LanePart {
   }
   // Stores the newest version if it is committed and due.
   void StoreIfDue(Micros now, Shard& shard);
+  // A backup's hash of the newest version, if that is due: the scheduler compares it with the
+  // primary's.
+  void ReportHashIfDue(Micros now, const Shard& shard);
   bool IsLoading(ShardId shard) const { return loading_.contains(shard); }
 
   // Restores replicas in sync that have no data. Stores what is due of those promoted: their old

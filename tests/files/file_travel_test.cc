@@ -1,5 +1,6 @@
 // Files on their way between a node and the scheduler's store (P45), message by message.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
@@ -323,6 +324,24 @@ TEST_CASE("a process that is no member, or of another job, is not answered") {
   f.store->OnMessage(f.now,
                      {.job = JobId(8), .sender = kServer, .message = ListFiles{"snapshots/", ""}});
   CHECK(f.wire.sent.empty());
+}
+
+TEST_CASE("of a complete snapshot only the files that its manifest names are given to read") {
+  Fixture f;
+  const std::string snapshot = "snapshots/g000-v000000005";
+  for (int i = 0; i < 1100; ++i)  // another server's, more than an answer holds
+    std::ofstream(f.temp.path() + "/" + snapshot + fmt::format("-0000-{:04}.safetensors", i));
+  std::ofstream(f.temp.path() + "/" + kName);
+  const auto list = [&] {
+    f.wire.sent.clear();
+    f.store->OnMessage(f.now,
+                       {.job = kJob, .sender = kServer, .message = ListFiles{snapshot + "-", ""}});
+    return std::get<FileNames>(f.wire.sent.at(0).message).names;
+  };
+  CHECK(list().size() == kFileNamesMax);
+  std::ofstream(f.temp.path() + "/" + snapshot + ".json")
+      << R"({"shards": [{"hash": "1", "file": ")" + kName.substr(10) + R"("}]})";
+  CHECK(list() == std::vector{kName});
 }
 
 TEST_CASE("more names than an answer holds come in several") {

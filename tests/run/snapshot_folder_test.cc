@@ -1,13 +1,18 @@
 #include "run/snapshot_folder.h"
 
 #include <doctest/doctest.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "common/hash.h"
+#include "run/snapshot_checker.h"
 #include "run/snapshot_file.h"
+#include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -118,17 +123,6 @@ TEST_CASE("a forgotten snapshot's files are left as they are, by later lives too
   CHECK(ReadManifests(temp.path())->size() == 1);
 }
 
-TEST_CASE("a file that a server says it has stored is looked for") {
-  TempFolder temp;
-  SnapshotManifest manifest = Made(temp, RefAt(500), {0, 1});
-  const SnapshotFolder folder(temp.path(), {});
-  CHECK(folder.CheckFiles(manifest).ok());
-  manifest.shards[1].file = SnapshotFileName(RefAt(500), kFolderProcess, 2);
-  const Status missing = folder.CheckFiles(manifest);
-  CHECK(missing.message().find(manifest.shards[1].file) != std::string::npos);
-  CHECK(missing.message().find("another folder under this path") != std::string::npos);
-}
-
 TEST_CASE("a file name from the wire reaches nothing but the snapshot's files") {
   TempFolder temp;
   std::ofstream(temp.path() + "/job.toml") << "x";
@@ -203,6 +197,80 @@ TEST_CASE("a snapshot is put together from its shards' files") {
     CHECK(image->parameters.data()[i] == static_cast<float>(i));
   }
   CHECK(image->states.size() == plan.shards.shard_count());
+}
+
+TEST_CASE("one other bit in the final weights names its shard and the file") {
+  TempFolder temp;
+  const JobPlan plan = SmallPlan();
+  const SnapshotManifest manifest = Stored(temp, plan, 0);
+  const Optimizer optimizer({}, plan.layout);
+  FloatBuffer flat(plan.layout.float_count());
+  for (size_t i = 0; i < flat.size(); ++i) flat.data()[i] = static_cast<float>(i);
+  const auto difference = [&] {
+    return FindDifference(temp.path(), manifest, plan, optimizer, flat.span());
+  };
+  CHECK(difference()->empty());
+  flat.data()[0] = -flat.data()[0];  // 0 and -0 compare as equal
+  CHECK(difference()->find("shard 0 of version 7") != std::string::npos);
+  CHECK(difference()->find(manifest.shards[0].file) != std::string::npos);
+  std::filesystem::remove(temp.path() + "/" + manifest.shards[1].file);
+  CHECK_FALSE(difference().ok());
+}
+
+TEST_CASE(
+    "a snapshot whose files hold other records than reported does not count, and says which") {
+  TempFolder temp;
+  const JobPlan plan = SmallPlan();
+  const SnapshotManifest good = Stored(temp, plan, 0);
+  CHECK(CheckSnapshot(temp.path(), good, JobId(7), plan).status.ok());
+  const auto expect = [&](uint32_t shard, const char* part, auto change) {
+    CAPTURE(part);
+    SnapshotManifest manifest = good;
+    change(manifest.shards[shard]);
+    const SnapshotCheck check = CheckSnapshot(temp.path(), manifest, JobId(7), plan);
+    CHECK(check.shard == ShardId(shard));
+    CHECK(check.status.message().find(part) != std::string::npos);
+  };
+  expect(1, "and the manifest says", [](StoredShard& shard) { shard.hash ^= 1; });
+  expect(1, "another folder under this path", [](StoredShard& shard) {
+    shard.file = SnapshotFileName(RefAt(7, 2), kFolderProcess, 99);
+  });
+  for (const char* name : {"", "/etc/passwd", "g002-v000000008-1-0.safetensors",
+                           "g002-v000000007-1-0.json", "g002-v000000007-/../x.safetensors"})
+    expect(1, "not the name of a file of this snapshot",
+           [&](StoredShard& shard) { shard.file = name; });
+  expect(0, "is missing", [&](StoredShard& shard) { shard.file = good.shards[1].file; });
+  CHECK(CheckSnapshot(temp.path(), good, JobId(8), plan).status.message().find("another run") !=
+        std::string::npos);
+  const std::string path = temp.path() + "/" + good.shards[1].file;
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::ate).seekp(-1, std::ios::end) << 'x';
+  expect(1, "its bytes have changed", [](StoredShard&) {});
+  std::filesystem::resize_file(path, 20);
+  expect(1, path.c_str(), [](StoredShard&) {});
+}
+
+TEST_CASE("a snapshot is read on the checker's own thread, once") {
+  const SnapshotManifest wanted{RefAt(10), {}};
+  std::atomic<int> count = 0;
+  const std::thread::id here = std::this_thread::get_id();
+  SnapshotChecker checker([&](const SnapshotManifest& manifest) {
+    ++count;
+    const bool is_elsewhere = std::this_thread::get_id() != here;
+    return SnapshotCheck{is_elsewhere ? Corrupt("damaged") : Status(),
+                         ShardId(manifest.snapshot.generation)};
+  });
+  REQUIRE_FALSE(checker.Check(wanted));
+  CHECK_FALSE(checker.Check(wanted));
+  pollfd ready{checker.fd(), POLLIN, 0};
+  REQUIRE(poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kEventDeadline).count())) ==
+          1);
+  checker.TakeResults();
+  const std::optional<SnapshotCheck> found = checker.Check(wanted);
+  REQUIRE(found);
+  CHECK(found->status.message() == "damaged");
+  CHECK(checker.Check(wanted));
+  CHECK(count == 1);
+  CHECK_FALSE(checker.Check({RefAt(11), {}}));
 }
 
 TEST_CASE("a snapshot that lacks a file, a shard or the right bytes says which") {

@@ -47,6 +47,28 @@ TEST_CASE("a run that is evaluated, collected and stored is finished, in the jou
   CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
 }
 
+TEST_CASE("weights that are not those of the final snapshot are pulled again, and end the run") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(1000);
+  Evaluate(f);
+  f.Store(1000);
+  f.recorder.differs = true;
+  Collect(f);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK(f.recorder.HasEvent("weights-differ"));
+  SUBCASE("they come right") {
+    f.recorder.differs = false;
+    Collect(f);
+    CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+  }
+  SUBCASE("they do not") {
+    Collect(f);
+    CHECK(f.scheduler->stop().reason == StopReason::kFailed);
+    CHECK_FALSE(f.recorder.has_weights);
+  }
+}
+
 size_t PullsTo(const StoringFixture& f, PeerId lane) {
   return std::ranges::count_if(f.recorder.sent, [&](const Envelope& envelope) {
     return envelope.receiver == lane && std::holds_alternative<Pull>(envelope.message);

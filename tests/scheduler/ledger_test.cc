@@ -218,6 +218,38 @@ TEST_CASE("reports that come again while the journal waits for a disk leave noth
   CHECK(ledger.TakeDropped().size() == 1);
 }
 
+TEST_CASE("a backup's hash completes nothing, and another one gives the snapshot up in any order") {
+  const SnapshotStoredItem honest{ShardId(0), Version(10), 1, "", ""};
+  SnapshotStoredItem forged = Stored(0, 10);
+  forged.hash = 2;
+  SnapshotLedger ledger({1, 2}, 0, {}, {}, {});
+  CHECK(ledger.OnStored(honest, "server 1") == SnapshotLedger::Taken::kPending);
+  CHECK_FALSE(ledger.Ripe());
+  CHECK_FALSE(ledger.IsKnown(Version(10)));
+  SUBCASE("the backup's first") {
+    CHECK(ledger.OnStored(forged, "server 0") == SnapshotLedger::Taken::kGivenUp);
+  }
+  SUBCASE("the primary's first, of the next version") {
+    forged.version = Version(20);
+    CHECK(ledger.OnStored(forged, "server 0") == SnapshotLedger::Taken::kPending);
+    CHECK_FALSE(ledger.IsCompared(Version(20), ShardId(0)));
+    const SnapshotStoredItem other{ShardId(0), Version(20), 1, "", ""};
+    CHECK(ledger.OnStored(other, "server 1") == SnapshotLedger::Taken::kGivenUp);
+  }
+  SUBCASE("the same hash") {
+    CHECK(ledger.OnStored(Stored(0, 10), "server 0") == SnapshotLedger::Taken::kPending);
+    CHECK(ledger.IsCompared(Version(10), ShardId(0)));
+    CHECK(ledger.MakeManifest(Version(10)).shards[0].file == "f10");
+    ledger.Complete(Version(10));
+    CHECK(ledger.OnStored(honest, "server 1") == SnapshotLedger::Taken::kComplete);
+    CHECK(TakeDropped(ledger).empty());
+  }
+  SUBCASE("a process does not confirm itself") {
+    ledger.OnStored(Stored(0, 10), "server 1");
+    CHECK_FALSE(ledger.IsCompared(Version(10), ShardId(0)));
+  }
+}
+
 TEST_CASE("a newer complete snapshot gives up older ones that are not") {
   SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));

@@ -25,13 +25,18 @@ class Recorder : public Outbox, public RunObserver {
     std::erase_if(evaluations, [&](const EvaluationSummary& e) { return e.version > last_good; });
   }
   void OnFault(Micros, const FaultRecord& fault) override { faults.push_back(fault); }
-  Status OnSnapshotRipe(Micros, const SnapshotManifest&) override { return disk; }
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros, const SnapshotManifest&) override {
+    if (is_reading) return std::nullopt;
+    return SnapshotCheck{disk, bad_shard};
+  }
   void OnSnapshot(Micros, const SnapshotManifest& m) override { snapshots.push_back(m.snapshot); }
   void OnSnapshotDropped(Micros, const SnapshotManifest& m) override {
     dropped.push_back(m.snapshot);
   }
   void OnSnapshotForgotten(Micros, const SnapshotRef& ref) override { forgotten.push_back(ref); }
-  Status OnFinalWeights(Micros, Version version, const FloatBuffer&) override {
+  Status OnFinalWeights(Micros, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer&) override {
+    if (differs && stored != nullptr) return Corrupt("shard 0 differs");
     final_version = version;
     has_weights = disk.ok();
     return disk;
@@ -61,7 +66,10 @@ class Recorder : public Outbox, public RunObserver {
   std::vector<SnapshotRef> forgotten;
   bool has_weights = false;
   Version final_version;
-  Status disk;  // what writing to it says
+  Status disk;           // what writing to it says
+  bool differs = false;  // the final weights, from their snapshot
+  bool is_reading = false;
+  ShardId bad_shard{0};
 };
 
 class TestJournal : public Journal {

@@ -46,6 +46,71 @@ TEST_CASE("only the newest snapshots are kept") {
   CHECK(f.journal.state->snapshots.size() == 2);
 }
 
+TEST_CASE("a server that stores other bits than its backups have makes no older snapshot vanish") {
+  StoringFixture f;
+  f.StartAll();
+  for (uint64_t version : {10, 20}) {
+    f.MakeTo(version);
+    f.Store(version);
+  }
+  for (uint64_t version = 30; version <= 60; version += 10) {
+    f.MakeTo(version);
+    f.Store(version, "", 10);
+    f.Wait(std::chrono::seconds(3));
+  }
+  CHECK(f.recorder.snapshots.size() == 2);
+  for (const SnapshotRef& dropped : f.recorder.dropped) CHECK(dropped.version > Version(20));
+  const auto event = std::ranges::find(f.recorder.events, "snapshot-failed", &RunEvent::name);
+  REQUIRE(event != f.recorder.events.end());
+  CHECK(event->text.find("server 0 have different bits of shard") != std::string::npos);
+}
+
+TEST_CASE("a snapshot whose file holds another record is given up, with the name of its server") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(10);
+  f.recorder.is_reading = true;
+  f.Store(10);
+  f.Wait(std::chrono::seconds(3));
+  CHECK(f.recorder.snapshots.empty());  // while its files are read
+  f.recorder.is_reading = false;
+  SUBCASE("all files are sound") {
+    f.Wait(milliseconds(50));
+    CHECK(f.recorder.snapshots.size() == 1);
+  }
+  SUBCASE("one is not") {
+    const auto& shards = f.scheduler->view().shards;
+    const auto of_second = std::ranges::find_if(
+        shards, [](const auto& shard) { return shard.primary.incarnation == Incarnation(11); });
+    f.recorder.bad_shard = ShardId(static_cast<uint32_t>(of_second - shards.begin()));
+    f.recorder.disk = Corrupt("its bytes have changed");
+    f.Wait(milliseconds(50));
+    CHECK(f.recorder.snapshots.empty());
+    const auto event = std::ranges::find(f.recorder.events, "snapshot-failed", &RunEvent::name);
+    REQUIRE(event != f.recorder.events.end());
+    CHECK(event->text.find("its bytes have changed") != std::string::npos);
+  }
+}
+
+TEST_CASE("a snapshot that no backup has confirmed is used, and makes no older one vanish") {
+  StoringFixture f;
+  f.StartAll();
+  for (uint64_t version : {10, 20, 30}) {
+    f.MakeTo(version);
+    const auto& shards = f.scheduler->view().shards;
+    for (uint32_t s = 0; s < shards.size(); ++s)
+      f.From(shards[s].primary.incarnation.value(),
+             SnapshotStored{{{ShardId(s), Version(version), 1, "v", ""}}}, shards[s].primary.lane);
+    CHECK(f.recorder.snapshots.size() == version / 10 - 1);
+    f.Wait(std::chrono::seconds(3));
+    CHECK(f.recorder.snapshots.size() == version / 10);
+  }
+  CHECK(f.journal.state->snapshots.size() == 3);
+  f.MakeTo(40);
+  f.Store(40);
+  CHECK(f.journal.state->snapshots.size() == 2);
+}
+
 TEST_CASE("what is given up stays so when the scheduler starts again, for its files are gone") {
   StoringFixture f(StoringPlan(2, 1));
   f.StartAll();

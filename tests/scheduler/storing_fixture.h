@@ -31,12 +31,17 @@ class StoringFixture : public Fixture {
     From(lane.incarnation.value(), Progress{Version(version), rows}, lane.lane);
     made_ = std::max(made_, version);
   }
-  void Store(uint64_t version, const std::string& failure = "") {
+  // `forger`: this server has stored other bits.
+  void Store(uint64_t version, const std::string& failure = "", uint64_t forger = 0) {
     const auto& shards = scheduler->view().shards;
     for (uint32_t s = 0; s < shards.size(); ++s) {
       const std::string file = "v" + std::to_string(version);
-      From(shards[s].primary.incarnation.value(),
-           SnapshotStored{{{ShardId(s), Version(version), 1, file, s == 0 ? failure : ""}}},
+      for (const PeerId& backup : shards[s].in_sync_backups)
+        From(backup.incarnation.value(),
+             SnapshotStored{{{ShardId(s), Version(version), 1, "", ""}}}, backup.lane);
+      const uint64_t who = shards[s].primary.incarnation.value();
+      const uint64_t hash = who == forger ? 2 : 1;
+      From(who, SnapshotStored{{{ShardId(s), Version(version), hash, file, s == 0 ? failure : ""}}},
            shards[s].primary.lane);
     }
   }

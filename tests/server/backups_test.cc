@@ -193,7 +193,7 @@ TEST_CASE("a backup makes the version of its primary's root, and acknowledges re
   f.Place(0, 2, {1});
   f.EnterAll();
   for (int i = 0; i < 2; ++i) {
-    f.following.OnRoot(f.From(PartFixture::Server(2)), f.RootFor(0, 1.0f));
+    f.following.OnRoot(f.now, f.From(PartFixture::Server(2)), f.RootFor(0, 1.0f));
     const auto acks = f.TakeAcks();
     REQUIRE(acks.size() == 1);
     CHECK(acks[0].items.at(0).version == Version(1));
@@ -202,14 +202,33 @@ TEST_CASE("a backup makes the version of its primary's root, and acknowledges re
   CHECK(f.shard(0).newest() == Version(1));
 }
 
+TEST_CASE("a backup reports its hash of a version that is due, until the scheduler knows") {
+  Backup f;
+  f.Place(0, 2, {1});
+  f.EnterAll();
+  f.snapshots.OnSnapshotAt(f.now, f.From(PartFixture::kScheduler), {Version(2)});
+  std::vector<Message> reports;
+  for (uint64_t step : {0, 1}) {
+    f.following.OnRoot(f.now, f.From(PartFixture::Server(2)), f.RootFor(step, 1.0f));
+    CHECK(f.snapshots.AddReports(&reports) == (step == 1));
+  }
+  REQUIRE(reports.size() == 1);
+  const SnapshotStoredItem& item = std::get<SnapshotStored>(reports[0]).items.at(0);
+  CHECK(item.version == Version(2));
+  CHECK(item.hash == f.shard(0).records().NewestHash());
+  CHECK((item.file.empty() && item.failure.empty()));
+  f.snapshots.OnSnapshotAck({{{ShardId(0), Version(2)}}});
+  CHECK_FALSE(f.snapshots.AddReports(&reports));
+}
+
 TEST_CASE("roots of other peers and of other views do not count (P13)") {
   Backup f;
   f.Place(0, 2, {1});
   f.EnterAll();
-  f.following.OnRoot(f.From(PartFixture::Server(3)), f.RootFor(0, 1.0f));
+  f.following.OnRoot(f.now, f.From(PartFixture::Server(3)), f.RootFor(0, 1.0f));
   Envelope old = f.From(PartFixture::Server(2));
   old.view.number -= 1;
-  f.following.OnRoot(old, f.RootFor(0, 1.0f));
+  f.following.OnRoot(f.now, old, f.RootFor(0, 1.0f));
   CHECK(f.TakeAcks().empty());
   CHECK(f.shard(0).newest() == Version(0));
 }
@@ -219,7 +238,7 @@ TEST_CASE("a backup that is still loading answers that it lives") {
   f.view.restore = {0, Version(4)};
   f.Place(0, 2, {1});
   f.snapshots.EnterView(f.now, f.Enter());
-  f.following.OnRoot(f.From(PartFixture::Server(2)), f.RootFor(4, 1.0f));
+  f.following.OnRoot(f.now, f.From(PartFixture::Server(2)), f.RootFor(4, 1.0f));
   const auto acks = f.TakeAcks();
   REQUIRE(acks.size() == 1);
   CHECK(acks[0].items.empty());

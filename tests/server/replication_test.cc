@@ -305,13 +305,14 @@ TEST_CASE("a backup whose pin is in the way holds the root, is not silent, and g
 TEST_CASE("rows of metrics outlive the primary, less those that the scheduler knows") {
   LaneFixture f(2);
   Start(f, {});
+  f.Place(0, 1, {2});
   f.Place(1, 1, {2});
   f.view.generation = 1;
   f.Announce();
   f.Deliver();
   for (uint64_t step = 0; step < 4; ++step) {
     if (step == 3) f.SendFrom(LaneFixture::kScheduler, 1, ProgressAck{Version(2), Step(2)});
-    f.PushStep(1, step, 1);
+    for (const uint32_t shard : {0, 1}) f.PushStep(1, step, shard);
     f.Wait(milliseconds(10));
   }
   f.Kill(1);

@@ -186,6 +186,8 @@ void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "scheduler-restarted") stopping_ = {};
   if (event.name == "dispute" && !swarm_.has_flip)
     checker_.verdict().Fail("P46: a dispute about gradients that are all right");
+  if (event.text.find(HostileMember::kLie) != std::string::npos)
+    checker_.verdict().Fail("P46: a lie is believed: " + event.text);
   stage_.Note("event " + event.name + " " + event.node + ": " + event.text);
 }
 
@@ -199,7 +201,9 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
 
 void Cluster::OnFault(Micros, const FaultRecord&) {}
 
-Status Cluster::OnSnapshotRipe(Micros, const SnapshotManifest&) { return Status(); }
+std::optional<SnapshotCheck> Cluster::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
+  return disk_.Check(manifest);
+}
 
 void Cluster::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   stage_.Note("snapshot " + std::to_string(manifest.snapshot.version.value()) + " is complete");
@@ -215,7 +219,8 @@ void Cluster::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
   checker_.journal().NoteForgotten(snapshot);
 }
 
-Status Cluster::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
+Status Cluster::OnFinalWeights(Micros, Version version, const SnapshotManifest*,
+                               const FloatBuffer& flat) {
   if (disk_.is_troubled()) return NoSpace("the simulated disk is full");
   checker_.results().OnFinalWeights(version, flat);
   return Status();

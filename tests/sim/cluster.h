@@ -52,11 +52,13 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
   void OnEvaluationsDropped(Micros, Version) override {}
   void OnFault(Micros now, const FaultRecord& fault) override;
-  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
+                                              const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override;
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override;
 
   // ---- ProcessKeeper ---------------------------------------------------------------------------
   void OnLaneEvent(Process& process, const Lane& lane) override;

@@ -59,11 +59,9 @@ constexpr std::array kMutations{
     NamedMutation{"any-slice", Mutation::kAnySlice},
     NamedMutation{"any-hash", Mutation::kAnyHash},
     NamedMutation{"any-row", Mutation::kAnyRow},
-    NamedMutation{"any-silence", Mutation::kAnySilence},
     NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
-    NamedMutation{"any-failure", Mutation::kAnyFailure},
-    NamedMutation{"any-stage", Mutation::kAnyStage},
     NamedMutation{"late-restore", Mutation::kLateRestore},
+    NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},
 };
 
 }  // namespace

@@ -39,8 +39,10 @@ class Process::ObserverDoor : public RunObserver {
   void OnEvaluationsDropped(Micros now, Version last_good) override {
     if (process_.is_alive()) process_.around_.observer.OnEvaluationsDropped(now, last_good);
   }
-  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override {
-    return process_.is_alive() ? process_.around_.observer.OnSnapshotRipe(now, manifest) : Status();
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
+                                              const SnapshotManifest& manifest) override {
+    return process_.is_alive() ? process_.around_.observer.OnSnapshotRipe(now, manifest)
+                               : std::nullopt;
   }
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override {
     if (process_.is_alive()) process_.around_.observer.OnSnapshot(now, manifest);
@@ -54,9 +56,11 @@ class Process::ObserverDoor : public RunObserver {
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override {
     if (process_.is_alive()) process_.around_.observer.OnSnapshotForgotten(now, snapshot);
   }
-  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override {
-    return process_.is_alive() ? process_.around_.observer.OnFinalWeights(now, version, flat)
-                               : Status();
+  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
+                        const FloatBuffer& flat) override {
+    return process_.is_alive()
+               ? process_.around_.observer.OnFinalWeights(now, version, stored, flat)
+               : Status();
   }
 
  private:

@@ -23,7 +23,7 @@ bool IsAt(const ShardPlacement& placement, const PeerId& peer) {
 }
 
 template <class M>
-size_t KindOf() {
+size_t KindFor() {
   return Message(M{}).index();
 }
 
@@ -79,7 +79,7 @@ void HostileMember::Speak() {
                           .sender = self,
                           .receiver = receiver,
                           .message = *std::move(lie)};
-  if (Decode(Encode(envelope)).ok()) stage_.network.SendForged(kHostilePlace, envelope);
+  stage_.network.DeliverForged(envelope);
 }
 
 Version HostileMember::committed() const { return population_.Leader()->scheduler()->committed(); }
@@ -106,6 +106,7 @@ std::optional<ShardId> HostileMember::DrawOthersShard(const PeerId& self) {
 
 std::optional<Message> HostileMember::DrawLie(const PeerId& self, Role role, bool is_to_scheduler) {
   if (role == Role::kWorker && is_to_scheduler && chance().OneIn(0.7)) return LieOfWorker(self);
+  if (role == Role::kServer && is_to_scheduler && chance().OneIn(0.3)) return LieAboutVersion(self);
   const std::optional<ShardId> shard = DrawOthersShard(self);
   if (!shard) return std::nullopt;
   return is_to_scheduler ? LieAboutShard(self, role, *shard) : LieToPeers(role, *shard);
@@ -122,11 +123,11 @@ std::optional<Message> HostileMember::LieAboutShard(const PeerId& self, Role rol
   const ShardPlacement& placement = view().shards[shard.value()];
   switch (chance().Below(6)) {
     case 0:
-      return SnapshotStored{{{shard, DrawVersion(), chance().Next(), "forged", ""}}};
+      return SnapshotStored{{{shard, DrawVersion(), chance().Next(), kLie, ""}}};
     case 1:
-      return SnapshotStored{{{shard, DrawVersion(), 0, "", "forged"}}};
+      return SnapshotStored{{{shard, DrawVersion(), 0, "", kLie}}};
     case 2:
-      return RestoreFailed{view().restore, shard, chance().OneIn(0.5), "forged"};
+      return RestoreFailed{view().restore, shard, chance().OneIn(0.5), kLie};
     case 3:
       if (placement.syncing_backups.empty()) return std::nullopt;
       return Synced{
@@ -140,13 +141,28 @@ std::optional<Message> HostileMember::LieAboutShard(const PeerId& self, Role rol
   }
 }
 
-// What the lane says of its own shards is what the scheduler knows already.
-Message HostileMember::LieAboutRows() {
-  const uint64_t at = committed().value();
-  const uint64_t back = 1 + chance().Below(4);
-  Progress lie{.committed = committed(), .rows = {}};
-  if (at >= back) lie.rows.push_back({Step(at - back), 7.0F, 0.5F});
+// Of the member's shards: a version that no shard can have, or that it failed to restore what it
+// has restored.
+std::optional<Message> HostileMember::LieAboutVersion(const PeerId& self) {
+  const ShardId shard(static_cast<uint32_t>(chance().Below(view().shards.size())));
+  if (!IsAt(view().shards[shard.value()], self)) return std::nullopt;
+  if (chance().OneIn(0.5)) {
+    if (committed() <= view().restore.version) return std::nullopt;
+    return RestoreFailed{view().restore, shard, true, kLie};
+  }
+  SnapshotStored lie;
+  for (uint64_t i = 0; i < 70; ++i) {
+    const uint64_t last = population_.plan().steps.final_version().value();
+    lie.items.push_back({shard, Version(last + 1 + i), 0, "", kLie});
+  }
   return lie;
+}
+
+// The scheduler knows already what the message says of the lane's shards. It lacks the row, which
+// is of a version that the message does not call committed.
+Message HostileMember::LieAboutRows() {
+  return Progress{.committed = committed(),
+                  .rows = {{Step(committed().value() + chance().Below(2)), 7.0F, 0.5F}}};
 }
 
 bool HostileMember::HasComputed(NodeId worker, Step step, MicroBatch m) const {
@@ -187,10 +203,11 @@ std::optional<Message> HostileMember::LieToPeers(Role role, ShardId shard) {
                          .committed = committed(),
                          .peers = {view().shards[shard.value()].primary}};
   const std::vector<size_t> kinds =
-      role == Role::kWorker ? std::vector{KindOf<Params>(), KindOf<Answer>()}
-                            : std::vector{KindOf<Params>(), KindOf<Answer>(),  KindOf<PushReply>(),
-                                          KindOf<Root>(),   KindOf<RootAck>(), KindOf<Partials>(),
-                                          KindOf<Chunk>(),  KindOf<ChunkAck>()};
+      role == Role::kWorker
+          ? std::vector{KindFor<Params>(), KindFor<Answer>()}
+          : std::vector{KindFor<Params>(), KindFor<Answer>(),  KindFor<PushReply>(),
+                        KindFor<Root>(),   KindFor<RootAck>(), KindFor<Partials>(),
+                        KindFor<Chunk>(),  KindFor<ChunkAck>()};
   Message lie = RandomMessage(chance(), run, kinds[chance().Below(kinds.size())]);
   std::visit(
       [&](auto& m) {

@@ -16,6 +16,9 @@ namespace pando::sim {
 
 class HostileMember {
  public:
+  // What it says of snapshots that are sound.
+  static constexpr const char* kLie = "forged";
+
   // All outlive it.
   HostileMember(const Stage& stage, const Population& population)
       : stage_(stage), population_(population) {}
@@ -35,6 +38,7 @@ class HostileMember {
   std::optional<Message> LieAboutShard(const PeerId& self, Role role, ShardId shard);
   std::optional<Message> LieOfWorker(const PeerId& self);
   std::optional<Message> LieToPeers(Role role, ShardId shard);
+  std::optional<Message> LieAboutVersion(const PeerId& self);
   Message LieAboutRows();
   std::optional<ShardId> DrawOthersShard(const PeerId& self);
   bool HasHad(const PeerId& self, ShardId shard) const;

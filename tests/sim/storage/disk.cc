@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "common/hash.h"
+
 namespace pando::sim {
 
 Micros VirtualDisk::TimeOfOne() {
@@ -31,10 +33,19 @@ void VirtualDisk::Store(StoreRequest request, IsAlive is_alive, Done done) {
       return buffer ? std::vector<float>(buffer->span().begin(), buffer->span().end())
                     : std::vector<float>();
     };
-    records_[{held->snapshot, held->shard}].push_back(
-        {held->hash, event.file, copy(held->parameters), copy(held->state)});
+    Keep({held->snapshot, held->shard},
+         {held->hash, event.file, copy(held->parameters), copy(held->state)});
     done(event);
   });
+}
+
+void VirtualDisk::Keep(const Key& key, Record record) {
+  if (!record.parameters.empty() && FailsNow()) record.parameters[0] += 1;
+  records_[key].push_back(std::move(record));
+}
+
+bool VirtualDisk::IsSound(Version version, const Record& record) {
+  return RecordHash(version, record.parameters, record.state) == record.hash;
 }
 
 void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
@@ -46,8 +57,12 @@ void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
       event.status = Unavailable("the simulated disk cannot be read");
       return done(event);
     }
-    const auto* found = Find(request.snapshot, request.shard);
-    if (found == nullptr) {
+    std::vector<Record> sound;
+    if (const auto* found = Find(request.snapshot, request.shard)) {
+      for (const Record& record : *found)
+        if (IsSound(request.snapshot.version, record)) sound.push_back(record);
+    }
+    if (sound.empty()) {
       event.status = NotFound("the simulated disk has no such record");
       return done(event);
     }
@@ -57,11 +72,22 @@ void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
       std::copy(values.begin(), values.end(), buffer->data());
       return buffer;
     };
-    const Record& record = (*found)[world_.chance().Below(found->size())];
+    const Record& record = sound[world_.chance().Below(sound.size())];
     event.parameters = copy(record.parameters);
     event.state = copy(record.state);
     done(event);
   });
+}
+
+SnapshotCheck VirtualDisk::Check(const SnapshotManifest& manifest) const {
+  for (uint32_t s = 0; s < manifest.shards.size(); ++s) {
+    const auto& [hash, file] = manifest.shards[s];
+    const auto [key, record] = FindFile(file);
+    const bool is_there = record != nullptr && key == Key{manifest.snapshot, ShardId(s)};
+    if (!is_there || record->hash != hash || !IsSound(manifest.snapshot.version, *record))
+      return {Corrupt(file + " does not hold the record that was reported"), ShardId(s)};
+  }
+  return {};
 }
 
 void VirtualDisk::Drop(const SnapshotManifest& manifest) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/journal.h"
+#include "scheduler/journaled_outbox.h"
 #include "server/snapshot_port.h"
 #include "tests/sim/world.h"
 
@@ -34,6 +34,8 @@ class VirtualDisk {
   void Store(StoreRequest request, IsAlive is_alive, Done done);
   void Load(LoadRequest request, IsAlive is_alive, Done done);
   void Drop(const SnapshotManifest& manifest);  // the files that it names
+  // Whether the files that it names hold the records that it names.
+  SnapshotCheck Check(const SnapshotManifest& manifest) const;
   // For a while requests take so much longer, and this share of writes fails.
   void Trouble(Micros until, double slowness, double failure_share);
   void Heal() { troubled_until_ = std::min(troubled_until_, world_.now()); }
@@ -42,9 +44,11 @@ class VirtualDisk {
 
   // ---- as the files of a store (P45)
   using Key = std::pair<SnapshotRef, ShardId>;
-  void Keep(const Key& key, Record record) { records_[key].push_back(std::move(record)); }
+  // Trouble may change its bits.
+  void Keep(const Key& key, Record record);
   std::pair<Key, const Record*> FindFile(const std::string& file) const;
   std::vector<std::string> Files() const;
+  static bool IsSound(Version version, const Record& record);
   // Whether trouble makes this request fail, which is counted.
   bool FailsNow();
   void NoteLost() { ++lost_count_; }

@@ -208,7 +208,8 @@ bool RecordQueue::Load(const LoadRequest& request, const Answer& answer) {
   }
   if (doing_ == Doing::kReading && !is_missing) {
     auto [head, record] = ParseFile(bytes_);
-    if (head.shard == request.shard.value()) {
+    if (head.shard == request.shard.value() &&
+        VirtualDisk::IsSound(request.snapshot.version, record)) {
       const auto copy = [](const std::vector<float>& values) {
         auto buffer = std::make_shared<FloatBuffer>(values.size());
         std::ranges::copy(values, buffer->data());

@@ -1,0 +1,39 @@
+// SnapshotChecker: a thread that reads the files of snapshots before they count as complete (P29).
+// Made by the scheduler process, whose loop neither reads nor waits. Threads: the owner's, and its
+// own, the reader.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/mailbox.h"
+#include "scheduler/journaled_outbox.h"
+
+namespace pando {
+
+class SnapshotChecker {
+ public:
+  using Read = std::function<SnapshotCheck(const SnapshotManifest&)>;  // on the reader
+  explicit SnapshotChecker(Read read) : read_(std::move(read)), reader_([this] { Run(); }) {}
+  // Waits for the snapshot in hand.
+  ~SnapshotChecker();
+
+  // The result; none while it is not known.
+  std::optional<SnapshotCheck> Check(const SnapshotManifest& manifest);
+  int fd() const { return results_.fd(); }  // readable: TakeResults has work
+  void TakeResults();
+
+ private:
+  void Run();
+
+  const Read read_;
+  Mailbox<SnapshotManifest> wanted_;
+  Mailbox<std::pair<SnapshotRef, SnapshotCheck>> results_;
+  std::optional<SnapshotRef> asked_;
+  std::optional<std::pair<SnapshotRef, SnapshotCheck>> result_;  // the newest
+  std::thread reader_;                                           // last: it uses all of the above
+};
+
+}  // namespace pando
