@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/text.h"
 #include "run/summary.h"
 
 namespace pando {
@@ -169,7 +170,8 @@ std::optional<std::string> StatusTable(const std::string& answer) {
   for (const std::string& line : {status->evaluated, status->verified}) {
     if (!line.empty()) text += line + "\n";
   }
-  return text + FaultLines(status->faults);
+  text += FaultLines(status->faults);
+  return Cleaned(text, LineEnds::kKept);  // JSON may have escaped what the codec lets through
 }
 
 }  // namespace pando

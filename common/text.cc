@@ -136,6 +136,34 @@ std::string Printable(std::string_view text) {
   return printable.substr(0, end).append(kRest);
 }
 
+namespace {
+
+bool IsC1(char c) { return static_cast<uint8_t>(c) >= 0x80 && static_cast<uint8_t>(c) < 0xa0; }
+
+// `part`: a character, or a byte that is in none.
+bool IsCommand(std::string_view part) {
+  const auto first = static_cast<uint8_t>(part[0]);
+  if (part.size() == 1) return first < 0x20 || first == 0x7f || IsC1(part[0]);
+  if (part.size() == 2) return first == 0xc2 && IsC1(part[1]);
+  return (part >= "\u202a" && part <= "\u202e") || (part >= "\u2066" && part <= "\u2069");
+}
+
+}  // namespace
+
+std::string Cleaned(std::string_view text, LineEnds ends) {
+  std::string cleaned;
+  cleaned.reserve(text.size());
+  while (!text.empty()) {
+    const bool is_c1 = text.size() > 1 && text[0] == '\xc2' && IsC1(text[1]);
+    const std::string_view part =
+        text.substr(0, is_c1 ? 2 : std::max<size_t>(CharacterBytes(text), 1));
+    const bool is_end = ends == LineEnds::kKept && (part == "\n" || part == "\t");
+    cleaned += !is_end && IsCommand(part) ? "?" : part;
+    text.remove_prefix(part.size());
+  }
+  return cleaned;
+}
+
 bool IsUtf8(std::string_view text) {
   while (!text.empty()) {
     const size_t size = CharacterBytes(text);

@@ -65,6 +65,12 @@ std::string DidYouMean(std::string_view typed, std::span<const std::string> know
 inline constexpr size_t kPrintableBytesMax = 80;
 std::string Printable(std::string_view text);
 
+// The text as a terminal may show it: '?' stands for each control character (C0, DEL, C1), and for
+// those that change the direction of writing (U+202A to E, U+2066 to 9). Other bytes stay, also
+// those that are no UTF-8. kKept: tabs and the ends of lines stay, too.
+enum class LineEnds { kKept, kReplaced };
+std::string Cleaned(std::string_view text, LineEnds ends);
+
 bool IsUtf8(std::string_view text);
 
 // The whole text as one line of UTF-8. Control characters become as above, and so does each byte

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "common/check.h"
+#include "common/text.h"
 #include "pando.capnp.h"
 #include "proto/codec_fields.h"
 
@@ -108,8 +109,10 @@ class Reading {
   void Take(T value, T& to, const Limit& limit) {
     to = context_.AtMost(limit.what, value, limit.max);
   }
+  // Terminals and logs show what peers say. Names are one line; texts and documents have lines.
   void Take(capnp::Text::Reader text, std::string& to, const Limit& bytes) {
-    to.assign(text.begin(), context_.AtMost(bytes.what, text.size(), bytes.max));
+    const LineEnds ends = bytes.max >= kTextBytesMax ? LineEnds::kKept : LineEnds::kReplaced;
+    to = Cleaned({text.begin(), context_.AtMost(bytes.what, text.size(), bytes.max)}, ends);
   }
   template <class WireEnum, class E>
   void Take(WireEnum value, E& to, const LastOf<E>& limit) {

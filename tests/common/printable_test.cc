@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+#include <vector>
+
 namespace pando {
 namespace {
 
@@ -24,6 +27,30 @@ TEST_CASE("a long text is cut, between the characters of UTF-8") {
   std::string wide;
   while (wide.size() <= kPrintableBytesMax) wide += "→";  // of three bytes
   CHECK(Printable(wide) == wide.substr(0, 75) + "...");
+}
+
+TEST_CASE("a text of others holds no command for a terminal") {
+  using std::string_literals::operator""s;
+  for (const auto& [text, cleaned] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""},
+           {"host-1 é → 𝄞 caf\xe9", "host-1 é → 𝄞 caf\xe9"},
+           {"\x1b[2J\x1b]0;title\a", "?[2J?]0;title?"},
+           {"a\0b\rc\bd\x7f"s, "a?b?c?d?"},
+           {"\u009b2J \u0085 \u0080\u009f \u00a0", "?2J ? ?? \u00a0"},
+           {"\x9b"
+            "2J \xc2",
+            "?2J \xc2"},  // of a terminal with one byte a letter
+           {"\u202aa\u202b\u202c\u202d\u202e", "?a????"},
+           {"\u2066\u2067\u2068\u2069", "????"},
+           {"\u2029\u202f\u2065\u206a\uff41", "\u2029\u202f\u2065\u206a\uff41"},
+           {"\xe2\x80", "\xe2?"},
+           {"\xf0\x9d\x84\x1b", "\xf0???"}}) {
+    CAPTURE(text);
+    CHECK(Cleaned(text, LineEnds::kReplaced) == cleaned);
+    CHECK(Cleaned(cleaned, LineEnds::kReplaced) == cleaned);
+  }
+  CHECK(Cleaned("a\n\tb\r\n", LineEnds::kKept) == "a\n\tb?\n");
+  CHECK(Cleaned("a\n\tb\r\n", LineEnds::kReplaced) == "a??b??");
 }
 
 TEST_CASE("what is not UTF-8 is escaped byte by byte") {

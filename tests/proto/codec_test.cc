@@ -167,6 +167,32 @@ TEST_CASE("a message is as long as its row of the table allows, all frames toget
   CHECK(Decode(frames).ok());
 }
 
+TEST_CASE("texts of peers reach no terminal with control characters") {
+  const std::string hostile = "a\x1b[2J\r\u009b1m\u202e\n\tb";
+  const auto read = [&](const Message& message) {
+    return Decode(Encode({.message = message}))->message;
+  };
+  const auto joined = std::get<Register>(read(
+      Register{.host = hostile, .lane_endpoints = {hostile}, .machine = hostile, .rack = hostile}));
+  const std::string name = "a?[2J??1m???b";
+  for (const std::string& text :
+       {joined.host, joined.lane_endpoints[0], joined.machine, joined.rack,
+        std::get<Ready>(read(Ready{.kind = hostile})).kind,
+        std::get<Heartbeat>(read(Heartbeat{.log_line = hostile})).log_line,
+        std::get<FaultNote>(read(FaultNote{.action = hostile})).action,
+        std::get<FaultNote>(read(FaultNote{.target = hostile})).target})
+    CHECK(text == name);
+  const std::string lines = "a?[2J??1m?\n\tb";
+  for (const std::string& text : {std::get<Failure>(read(Failure{hostile})).text,
+                                  std::get<FaultNote>(read(FaultNote{.text = hostile})).text,
+                                  std::get<Refused>(read(Refused{hostile})).reason,
+                                  std::get<StatusReport>(read(StatusReport{hostile})).json})
+    CHECK(text == lines);
+  // A text of the largest size stays one that can be sent on.
+  const std::string largest(kTextBytesMax, '\x1b');
+  CHECK(std::get<Failure>(read(Failure{largest})).text == std::string(kTextBytesMax, '?'));
+}
+
 TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by name") {
   CHECK(Contains(DecodeError({.message = Register{.host = std::string(kNameBytesMax + 1, 'h')}}),
                  "bytes of a host name is 1025, at most 1024"));
