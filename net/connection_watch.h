@@ -1,5 +1,5 @@
-// ConnectionWatch: which of the peers that dialed a ROUTER have lost their connection, and that
-// the process keeps free descriptors. Used by net/transport alone. Threads: the socket's.
+// ConnectionWatch: which of the peers that dialed a ROUTER have lost their connection. Used by
+// net/transport alone. Threads: the socket's.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "net/zmq/zmq_socket.h"
+#include "net/zmq/handshake_watch.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -22,27 +22,22 @@ class ConnectionWatch {
   explicit ConnectionWatch(Options options) : options_(std::move(options)) {}
 
   // REQUIRES: `router` is not bound yet.
-  Status Start(ZmqContext& context, ZmqSocket& router);
-  void Stop() { monitor_.reset(); }
+  Status Start(ZmqContext& context, ZmqSocket& router, LineSecurity::Kind security);
+  void Stop() { handshakes_.reset(); }
   // Readable when Look has something to do.  REQUIRES: it is started.
-  int fd() const { return monitor_->fd(); }
-  bool is_started() const { return monitor_ != nullptr; }
+  int fd() const { return handshakes_->fd(); }
+  bool is_started() const { return handshakes_ != nullptr; }
   // A message of this peer came by the connection.
   void Note(int connection_fd, Incarnation peer);
-  // Reports the lost connections. While few descriptors are free, new connections are ended, and
-  // their peers dial again: without any the system would report those that wait to ZeroMQ's thread
-  // without a pause.
+  // Reports the lost connections, and warns.
   void Look();
-
-  uint64_t turned_away() const { return turned_away_; }  // connections so far
+  // Connections so far; 0 if it is not started.
+  uint64_t turned_away() const { return is_started() ? handshakes_->turned_away() : 0; }
 
  private:
-  void OnAccepted(int connection_fd);
-
   const Options options_;
-  std::unique_ptr<ZmqMonitor> monitor_;     // null: not started
-  std::map<int, Incarnation> connections_;  // by descriptor
-  uint64_t turned_away_ = 0;
+  std::unique_ptr<HandshakeWatch> handshakes_;  // null: not started
+  std::map<int, Incarnation> connections_;      // by descriptor
 };
 
 }  // namespace pando

@@ -132,7 +132,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
                                                       .linger_ms = options_.linger_ms,
                                                       .queued_bytes_max = options_.queued_bytes_max,
                                                       .security = security}));
-  PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket));
+  PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket, security.kind));
   Result<std::string> bound = socket.Bind(parsed.ToString());
   watch_.Look();  // there is nothing yet: from now on its descriptor reports
   if (!bound.ok()) watch_.Stop();

@@ -26,7 +26,6 @@ constexpr int kReconnectMaxMs = 50;
 // dialed again.
 constexpr int kDialMs = 500;
 constexpr int kUnacknowledgedMs = 3000;
-constexpr int kHandshakeMs = 5000;  // a peer that connects and stays silent is dropped
 // The kernel's probes find connections that died silently: with kUnacknowledgedMs below, one
 // without an answer ends the connection. ZeroMQ's own pings must stay off: their timer aborts the
 // process if the connection ended while its input was held back ("!_io_error", libzmq #4841).
@@ -338,7 +337,8 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t events, Open(context, zmq::socket_type::pair));
   const int fd = Get(events, zmq::sockopt::fd);
   std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.socket_, std::move(events), fd));
-  constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
+  constexpr int kEvents =
+      ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
   if (zmq_socket_monitor(socket.socket_.handle(), name.c_str(), kEvents) != 0) {
     return OutOfSockets(zmq_errno());
   }
@@ -356,8 +356,8 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
 // Ends the events first: an event that no socket reads would block ZeroMQ's thread.
 ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_.handle(), nullptr, 0) == 0); }
 
-// An event is two frames: its number (16 bits) and value (32 bits, here the descriptor), then the
-// endpoint.
+// An event is two frames: its number (16 bits) and value (32 bits: the descriptor, 0 for a
+// handshake), then the endpoint.
 std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   zmq::message_t event, endpoint;
   if (!ReceivePart(events_, &event)) return std::nullopt;
@@ -367,7 +367,8 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   std::memcpy(&number, event.data<char>(), sizeof(number));
   std::memcpy(&value, event.data<char>() + sizeof(number), sizeof(value));
   PANDO_CHECK(ReceivePart(events_, &endpoint));
-  return Event{value, number == ZMQ_EVENT_ACCEPTED};
+  if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Event{Event::Kind::kFinishedHandshake};
+  return Event{number == ZMQ_EVENT_ACCEPTED ? Event::Kind::kAccepted : Event::Kind::kEnded, value};
 }
 
 // Only the handshake shows it: a server that refuses a key ends the connection.

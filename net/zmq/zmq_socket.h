@@ -1,6 +1,6 @@
 // ZmqSocket: one ROUTER or DEALER with the options that the protocol needs. It moves frames without
-// copying them. ZmqMonitor: reports which of its connections end, and that none can be accepted.
-// Used by net/transport alone.
+// copying them. ZmqMonitor: reports its connections' beginnings, handshakes and ends. Used by
+// net/transport and net/zmq/handshake_watch alone.
 //
 // On the wire a message is its frames, frame 0 first. A ROUTER adds the peer's routing id in front
 // of received messages, and removes it from sent ones. Threads: one at a time.
@@ -28,6 +28,9 @@ inline constexpr int kQueuedPerPeerMax = 1000;
 
 // Bytes queued to such a peer, beside the message that exceeds them. ZeroMQ counts messages only.
 inline constexpr int64_t kQueuedBytesMax = int64_t{1} << 30;
+
+// A peer whose handshake takes longer is dropped.
+inline constexpr int kHandshakeMs = 5000;
 
 // A routing id is the name under which a ROUTER knows a connection that was dialed to it. It names
 // the dialer, so that the ROUTER can answer an envelope's sender without a table:
@@ -137,8 +140,8 @@ class ZmqSocket {
 std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys);
 
 // Starts and ends the events in C. cppzmq's monitor_t hides the socket that receives them: it has
-// no descriptor to wait for, its queue stays bounded, and a signal ends the process. Threads: the
-// socket's.
+// no descriptor to wait for, its queue stays bounded, and a signal ends the process. Threads: made
+// and ended on the socket's; one at a time receives.
 class ZmqMonitor {
  public:
   // `socket` outlives the monitor.
@@ -148,8 +151,9 @@ class ZmqMonitor {
   ZmqMonitor& operator=(const ZmqMonitor&) = delete;
 
   struct Event {
-    int connection_fd = -1;
-    bool is_accepted = false;  // else it has ended
+    enum class Kind : uint8_t { kAccepted, kFinishedHandshake, kEnded };
+    Kind kind = Kind::kEnded;
+    int connection_fd = -1;  // not of kFinishedHandshake
   };
   // The next event; none now: nullopt. The end of a connection is reported before the first message
   // of another one with the same descriptor. Never blocks.

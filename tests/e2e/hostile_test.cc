@@ -27,6 +27,7 @@ struct Attack {
   int mutations_of_each;
   int unread_requests;
   int registrations;
+  size_t long_frames;    // at once, before a handshake
   int idle_connections;  // where the run has keys
 };
 constexpr Attack kSmallAttack{.steps = 1200,
@@ -35,6 +36,7 @@ constexpr Attack kSmallAttack{.steps = 1200,
                               .mutations_of_each = 6,
                               .unread_requests = 20'000,
                               .registrations = 60,
+                              .long_frames = 24,
                               .idle_connections = 100};
 constexpr Attack kFullAttack{.steps = 2400,
                              .garbage_connections = 30,
@@ -42,6 +44,7 @@ constexpr Attack kFullAttack{.steps = 2400,
                              .mutations_of_each = 40,
                              .unread_requests = 100'000,
                              .registrations = 300,
+                             .long_frames = 200,
                              .idle_connections = 1000};
 // What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
 // 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
@@ -235,6 +238,7 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   for (const std::string& endpoint : endpoints) {
     if (!job.scheduler->is_running()) break;
     SendGarbage(attack, endpoint, random);
+    SendLongFrames(endpoint, key == Key::kNeedsNone ? "NULL" : "CURVE", attack.long_frames);
     for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
     if (key != Key::kNeedsNone)
       for (auto& connection : StayIdle(attack, endpoint))

@@ -83,6 +83,13 @@ inline std::string MustBind(Transport& transport, const std::string& endpoint) {
   return *bound;
 }
 
+// All roles' keys.
+inline Keys DrawKeys() {
+  Keys keys{.folder = "in memory", .pairs = {}};
+  for (KeyPair& pair : keys.pairs) pair = DrawKeyPair();
+  return keys;
+}
+
 inline PeerId NewPeer(uint32_t node, uint16_t lane = 0) {
   return {NodeId(node), NewIncarnation(), lane};
 }

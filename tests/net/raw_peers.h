@@ -8,14 +8,17 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
 
 #include "common/atomic_file.h"
+#include "common/clock.h"
 #include "net/address.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
@@ -41,6 +44,21 @@ inline RawMessage ToRaw(const Envelope& envelope) {
   return raw;
 }
 
+// A greeting of ZMTP 3.1 that names this mechanism.
+inline RawFrame Greeting(const std::string& mechanism) {
+  RawFrame greeting(64, 0);
+  greeting[0] = '\xff';
+  greeting[8] = 1;
+  greeting[9] = '\x7f';
+  greeting[10] = 3;
+  greeting[11] = 1;
+  std::ranges::copy(mechanism, &greeting[12]);
+  return greeting;
+}
+
+// How a frame of 62 MiB begins: its flags, and its length.
+inline RawFrame LongFrame(char flags) { return {flags, 0, 0, 0, 0, 3, '\xe0', 0, 0}; }
+
 inline sockaddr_in LoopbackAddress(const std::string& endpoint) {
   const Result<Endpoint> parsed = ParseEndpoint(endpoint);
   REQUIRE(parsed.ok());
@@ -61,19 +79,18 @@ class RawTcp {
     setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
     REQUIRE(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   }
+  // The next one that dials the listening socket.
+  static RawTcp Accept(int listening_fd) { return RawTcp(accept(listening_fd, nullptr, nullptr)); }
   // The peer may have hung up by now, and that is fine.
-  void Send(const RawFrame& bytes) const {
-    (void)!send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  void Send(const RawFrame& bytes) const { (void)TrySend(bytes); }
+  // False if the peer has hung up. With MSG_DONTWAIT as much as has room is sent.
+  bool TrySend(const RawFrame& bytes, int flags = 0) const {
+    return send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | flags) >= 0 ||
+           errno == EAGAIN;
   }
-  // ZMTP 3.0: greeting with mechanism NULL, READY as a DEALER.
+  // Greeting with mechanism NULL, READY as a DEALER.
   void BeDealer() const {
-    RawFrame greeting(64, 0);
-    greeting[0] = '\xff';
-    greeting[8] = 1;
-    greeting[9] = '\x7f';
-    greeting[10] = 3;
-    std::memcpy(&greeting[12], "NULL", 4);
-    Send(greeting);
+    Send(Greeting("NULL"));
     const char ready[] =
         "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
         "DEALER";
@@ -89,6 +106,12 @@ class RawTcp {
       all += byte;
     }
   }
+  // The next bytes, as many.
+  std::string Read(size_t size) const {
+    std::string bytes(size, 0);
+    REQUIRE(recv(fd_.get(), bytes.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size));
+    return bytes;
+  }
   // Reads until the peer hangs up; false if it has not by the deadline.
   bool IsCutOff() const {
     char ignored[256];
@@ -98,8 +121,26 @@ class RawTcp {
   }
 
  private:
+  explicit RawTcp(int fd) : fd_(fd) { REQUIRE(fd_.is_open()); }
   UniqueFd fd_;
 };
+
+// `count` connections at once send long frames after the greeting, until all are cut off.
+inline void SendLongFrames(const std::string& endpoint, const std::string& mechanism,
+                           size_t count) {
+  const RawFrame part(1 << 20, 'x');
+  std::vector<std::unique_ptr<RawTcp>> open;
+  for (size_t i = 0; i < count; ++i) {
+    open.push_back(std::make_unique<RawTcp>(endpoint));
+    open.back()->Send(Greeting(mechanism));
+    open.back()->Send(LongFrame(i % 2 == 0 ? '\2' : '\6'));  // a message, a command
+  }
+  const Micros deadline = SteadyNow() + kEventDeadline;
+  while (!open.empty()) {
+    REQUIRE(SteadyNow() < deadline);
+    std::erase_if(open, [&](const auto& tcp) { return !tcp->TrySend(part, MSG_DONTWAIT); });
+  }
+}
 
 // A ZeroMQ peer under this routing id, or one that its library makes up. Reads nothing.
 class RawDealer {

@@ -37,10 +37,21 @@ class Manifests:
             for resource in resources:
                 if is_target(change["target"], resource):
                     resource["spec"] = merge(resource["spec"], patch["spec"])
+        self.policies = [resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"]
         self.workloads = {resource["metadata"]["name"]: resource["spec"] for resource in resources
                           if "template" in resource["spec"]}
         self.files = {made["name"]: {Path(name).name: (folder / name).read_bytes() for name in made["files"]}
                       for made in root["configMapGenerator"] + root["secretGenerator"]}
+
+    def reaches(self, sender: dict[str, str], receiver: dict[str, str], port: int) -> bool:
+        """Whether a pod with these labels may dial this port of another one."""
+        def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+            return selector["matchLabels"].items() <= labels.items()
+        policies = [policy for policy in self.policies if selects(policy["podSelector"], receiver)]
+        rules = [rule for policy in policies for rule in policy["ingress"]]
+        return not policies or any(
+            any(selects(peer["podSelector"], sender) for peer in rule["from"])
+            and any(allowed["port"] == port for allowed in rule.get("ports", [{"port": port}])) for rule in rules)
 
 
 def image_variables(dockerfile: Path) -> dict[str, str]:

@@ -309,6 +309,16 @@ def stop(cluster: Cluster) -> tuple[str, str]:
     return found[1], found[2]
 
 
+def check_network(manifests: Manifests) -> None:
+    """The run's pods reach each other, a page's pod the scheduler alone, and others nothing."""
+    pods = [workload["template"]["metadata"]["labels"] for workload in manifests.workloads.values()]
+    for receiver in pods:
+        for port in (7070, 7071, 41000):
+            assert all(manifests.reaches(sender, receiver, port) for sender in pods), receiver
+            assert manifests.reaches({"app": "pando-view"}, receiver, port) == (port == 7070), receiver
+            assert not manifests.reaches({"app": "other"}, receiver, port), receiver
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pando", required=True, type=os.path.abspath)
@@ -325,7 +335,9 @@ def main() -> int:
         run(options.pando, "keys", "new", deploy / "keys")
         job = run(options.pando, "train", *JOB, "--servers", "3", "--workers", "2", "--dry-run")
         (deploy / "job.toml").write_text(job)
-        cluster = Cluster(folder, Manifests(deploy), options.pando)
+        manifests = Manifests(deploy)
+        check_network(manifests)
+        cluster = Cluster(folder, manifests, options.pando)
         play(cluster)
         steps, weights_hash = stop(cluster)
         serial = [options.pando, "train", deploy / "job.toml", "--serial", "--steps", steps, "--run-dir"]
