@@ -1,7 +1,11 @@
 #include "scheduler/final_weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace pando {
@@ -24,6 +28,7 @@ void FinalWeights::StartCollecting(Micros now) {
   run_.phase.StartCollecting(now);
   collecting_since_ = now;
   unkept_since_.reset();
+  compares_ = false;
   weights_.emplace(run_.plan.layout.float_count());
   collected_.assign(run_.plan.shards.shard_count(), false);
   silence_max_ = kRetryFirst;
@@ -36,31 +41,57 @@ void FinalWeights::Repeat(Micros now) {
   AskForMissing(now);
 }
 
+// P33. Without a final snapshot another replica's parameters say whether the primary's are right.
+bool FinalWeights::StartComparing(Micros now) {
+  const bool has_other = run_.plan.job.replicas > 1 && !run_.IsGroup() &&
+                         !snapshots_.ledger().IsComplete(run_.history.final_version());
+  if (!has_other || std::exchange(compares_, true)) return false;
+  collected_.assign(collected_.size(), false);
+  AskForMissing(now);
+  return true;
+}
+
+// The lane that is asked for the shard; none to compare with, if it has no backup.
+std::optional<PeerId> FinalWeights::SourceFor(uint32_t shard) const {
+  const ShardPlacement& placement = run_.view().shards[shard];
+  if (!compares_) return placement.primary;
+  if (placement.in_sync_backups.empty()) return std::nullopt;
+  return placement.in_sync_backups.front();
+}
+
 void FinalWeights::AskForMissing(Micros now) {
   if (run_.rollback.is_pending()) return;
   std::map<PeerId, Pull> pulls;
   uint32_t asked = 0;
   for (pulled_end_ = 0; pulled_end_ < collected_.size() && asked < kPulledAtOnce; ++pulled_end_) {
+    const std::optional<PeerId> source = SourceFor(pulled_end_);
+    if (!source) collected_[pulled_end_] = true;
     if (collected_[pulled_end_]) continue;
-    const PeerId& primary = run_.view().shards[pulled_end_].primary;
-    pulls[primary].items.push_back({ShardId(pulled_end_), run_.history.final_version()});
+    pulls[*source].items.push_back({ShardId(pulled_end_), run_.history.final_version()});
     ++asked;
   }
   for (auto& [lane, pull] : pulls) run_.outbox.Send(lane, std::move(pull));
   again_at_ = now + silence_max_;
 }
 
-void FinalWeights::OnParams(Micros now, const Params& params) {
+void FinalWeights::OnParams(Micros now, const PeerId& from, const Params& params) {
   if (!run_.phase.is_collecting() || run_.rollback.is_pending()) return;
   silence_max_ = kRetryFirst;
   again_at_ = now + silence_max_;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
-    if (i >= collected_.size() || collected_[i]) continue;
+    if (i >= collected_.size() || collected_[i] || SourceFor(i) != from) continue;
     if (item.version != run_.history.final_version()) continue;
     const ShardRange& range = run_.plan.shards.range(item.shard);
     if (item.form != ParamsForm::kExact || item.payload.floats().size() != range.size()) continue;
-    std::ranges::copy(item.payload.floats(), weights_->data() + range.first);
+    float* weights = weights_->data() + range.first;
+    const std::span<const float> floats = item.payload.floats();
+    if (!compares_) std::ranges::copy(floats, weights);
+    if (std::memcmp(floats.data(), weights, floats.size_bytes()) != 0) {
+      return OnDifference(
+          now, fmt::format("two replicas have sent different parameters of shard {} of version {}",
+                           i, item.version.value()));
+    }
     collected_[i] = true;
   }
   const auto missing = std::ranges::find(collected_, false) - collected_.begin();
@@ -71,8 +102,9 @@ void FinalWeights::Tick(Micros now) {
   if (!run_.phase.is_collecting()) return;
   const bool has_all = std::ranges::find(collected_, false) == collected_.end();
   if (run_.rollback.is_pending() || !has_all || !verification_.IsSettled()) return;
-  if (!unkept_since_ && !snapshots_.IsFinalSettled(now, collecting_since_)) return;
-  if (!AreKept(now)) return;
+  const bool is_checked = unkept_since_ || compares_;
+  if (!is_checked && !snapshots_.IsFinalSettled(now, collecting_since_)) return;
+  if (StartComparing(now) || !AreKept(now)) return;
   weights_.reset();
   run_.faults.Recover(now);
   run_.phase.SetCompleted();
@@ -105,7 +137,7 @@ bool FinalWeights::AreKept(Micros now) {
   return false;
 }
 
-// P33: the shard's primary sent other parameters than were stored. A second time it is no accident.
+// P33: a second time it is no accident.
 void FinalWeights::OnDifference(Micros now, const std::string& text) {
   if (std::exchange(has_differed_, true))
     return run_.phase.End(now, StopReason::kFailed, text + "; the run can be resumed");

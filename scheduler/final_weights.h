@@ -19,7 +19,7 @@ class FinalWeights {
 
   // The run's last version is committed and evaluated.
   void StartCollecting(Micros now);
-  void OnParams(Micros now, const Params& params);
+  void OnParams(Micros now, const PeerId& from, const Params& params);
   // Pulls again what is missing, if the servers were silent for long enough.
   void Repeat(Micros now);
   // Completes the run once the weights are here, verified and kept, and the final snapshot is
@@ -31,6 +31,8 @@ class FinalWeights {
   void StartGeneration();
 
  private:
+  bool StartComparing(Micros now);
+  std::optional<PeerId> SourceFor(uint32_t shard) const;
   void AskForMissing(Micros now);
   bool AreKept(Micros now);
   void OnDifference(Micros now, const std::string& text);
@@ -39,7 +41,8 @@ class FinalWeights {
   const GradientComparison& verification_;
   Snapshots& snapshots_;
   std::optional<FloatBuffer> weights_;  // the flat parameter vector
-  std::vector<bool> collected_;         // by shard
+  std::vector<bool> collected_;         // by shard; if it compares: those that are equal
+  bool compares_ = false;               // collects once more, from backups
   uint32_t pulled_end_ = 0;             // shards below it are collected or asked for
   Micros silence_max_{0};               // before the missing ones are asked for again
   Micros again_at_{0};

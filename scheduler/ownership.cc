@@ -44,6 +44,13 @@ bool Ownership::IsOwn(const Member& sender, const Envelope& envelope) const {
                                    std::get<EvaluationResult>(envelope.message)) ||
              Mutated(Mutation::kAnySlice);
     case About::kPrimary:
+      // FinalWeights asks the primaries, and then backups.
+      if (HoldsAny<Params>(envelope.message)) {
+        return AreAllShards(envelope.message, [&](ShardId shard) {
+          return HasReplica(run_.view(), shard, envelope.sender);
+        });
+      }
+      [[fallthrough]];
     case About::kReplica:
       return IsAboutOwnShards(run_.view(), envelope);
     case About::kItself:

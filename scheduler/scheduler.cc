@@ -112,7 +112,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       [&](const PinReleased& m) { evaluations_.OnPinReleased(from, m); },
       [&](const SnapshotStored& m) { snapshots_.OnSnapshotStored(now, from, m); },
       [&](const SnapshotAtAck& m) { requests_.OnSnapshotAtAck(from, m); },
-      [&](const Params& m) { final_weights_.OnParams(now, m); },
+      [&](const Params& m) { final_weights_.OnParams(now, from, m); },
       // People.
       [&](const StatusRequest&) { run_.outbox.Send(from, StatusReport{StatusJson(now)}); },
       [&](const Command& m) { commands_.OnCommand(now, from, m); });

@@ -39,11 +39,23 @@ void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
   Pull others;
   for (const PullItem& item : pull.items) {
     Shard* shard = replicas_.FindPrimary(item.shard);
+    if (shard == nullptr && ShowToScheduler(envelope.sender, item)) continue;
     if (shard == nullptr) others.items.push_back(item);
     if (shard == nullptr || item.version > plan_.steps.final_version()) continue;
     Answer(envelope.sender, *shard, {kPulled, item.version, item.form}, /*says_pending=*/true);
   }
   AnswerNotPrimary(envelope, std::move(others));
+}
+
+// P33. The scheduler asks a backup for the final version alone, which it knows to be committed: the
+// backup may not know that yet.
+bool Replies::ShowToScheduler(const PeerId& peer, const PullItem& item) {
+  const Replica* replica = peer.node == kSchedulerNode ? replicas_.Find(item.shard) : nullptr;
+  if (replica == nullptr || !replica->shard.has_data()) return false;
+  const VersionRecord& newest = replica->shard.records().newest();
+  if (newest.version != item.version) return false;
+  params_out_[peer].items.push_back({item.shard, item.version, ToBlob(newest.parameters)});
+  return true;
 }
 
 void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& question) {

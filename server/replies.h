@@ -79,6 +79,7 @@ class Replies : LanePart {
     Version version;
   };
   void Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending);
+  bool ShowToScheduler(const PeerId& peer, const PullItem& item);
   void SendTo(PeerId peer);
 
   EarlyMessages& early_;

@@ -29,6 +29,20 @@ void Collect(StoringFixture& f) {
   }
 }
 
+// The parameters of each shard's backup, which are compared without a final snapshot.
+void Compare(StoringFixture& f, float value = 0) {
+  const auto& shards = f.scheduler->view().shards;
+  for (uint32_t s = 0; s < shards.size(); ++s) {
+    const auto floats = std::make_shared<FloatBuffer>(f.plan.shards.range(ShardId(s)).size());
+    floats->data()[0] = value;
+    const PeerId backup = shards[s].in_sync_backups.at(0);
+    f.From(backup.incarnation.value(),
+           Params{{{ShardId(s), f.plan.steps.final_version(),
+                    Blob(std::as_bytes(std::span<const float>(floats->span())), floats)}}},
+           backup.lane);
+  }
+}
+
 TEST_CASE("a run that is evaluated, collected and stored is finished, in the journal too") {
   StoringFixture f;
   f.StartAll();
@@ -38,7 +52,16 @@ TEST_CASE("a run that is evaluated, collected and stored is finished, in the jou
   Collect(f);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
   SUBCASE("the final snapshot is stored") { f.Store(1000); }
-  SUBCASE("the disk is full") { f.Store(1000, "no space left on device"); }
+  SUBCASE("the disk is full") {
+    f.Store(1000, "no space left on device");
+    CHECK_FALSE(f.recorder.has_weights);
+    SUBCASE("and the backups have other parameters") {
+      Compare(f, 1);
+      CHECK(f.recorder.HasEvent("weights-differ"));
+      Collect(f);
+    }
+    Compare(f);
+  }
   CHECK(f.recorder.has_weights);
   CHECK(f.journal.state->is_finished);
   CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
