@@ -179,6 +179,8 @@ std::optional<Message> HostileMember::LieOfWorker(const PeerId& self) {
   if (!slices_.empty() && chance().OneIn(0.5)) {
     const auto& [slice, workers] = *std::prev(slices_.end());
     if (std::ranges::count(workers, self.incarnation) != 0) return std::nullopt;
+    // The slice of a dead worker may be given to this one before the lie arrives.
+    if (population_.Find(workers.back()) == nullptr) return std::nullopt;
     const uint64_t count = slice_samples_[slice];
     return EvaluationResult{.version = slice.first,
                             .slice = slice.second,

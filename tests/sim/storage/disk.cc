@@ -153,6 +153,13 @@ bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
 bool JournalDisk::LoseNewestView(Micros now) {
   const bool has_view = before_view_ && before_view_->view.id.number != 0;
   if (!has_view || now - view_at_ > kLostMax) return false;
+  // A member of the lost view that the journal does not know as ready would not say so again.
+  const bool knows_all = std::ranges::all_of(state_->members, [&](const MemberRecord& member) {
+    const auto& before = before_view_->members;
+    const auto at = std::ranges::find(before, member.peer, &MemberRecord::peer);
+    return !member.is_ready || at == before.end() || at->is_ready;
+  });
+  if (!knows_all) return false;
   state_ = std::exchange(before_view_, std::nullopt);
   leader_ = Incarnation();
   return true;
