@@ -75,6 +75,14 @@ void LineGuard::Trust(Incarnation process, const std::string& public_key) {
   keys_.try_emplace(process, public_key);
 }
 
+std::optional<std::string> LineGuard::SignLink(Incarnation peer, const std::string& text) const {
+  if (!has_keys()) return "";
+  const auto key = keys_.find(peer);
+  const std::string token =
+      key == keys_.end() ? "" : LineToken(context_.own_keys(), key->second, text);
+  return token.empty() ? std::nullopt : std::optional(token);
+}
+
 bool LineGuard::MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const {
   const bool is_to_scheduler = dialed && dialed->node == kSchedulerNode;
   return speaks_in_clear_ && !is_scheduler_ && !is_to_scheduler && HoldsAny<ViewUpdate>(message);

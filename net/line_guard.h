@@ -42,6 +42,9 @@ class LineGuard {
   // From now on messages of this process are believed from the holder of the key alone. The first
   // key of an incarnation stays.
   void Trust(Incarnation process, const std::string& public_key);
+  // The token of a text on a shared-memory link with this process. Empty without keys; nullopt: its
+  // key is not trusted yet.
+  std::optional<std::string> SignLink(Incarnation peer, const std::string& text) const;
   // Whether a view came in clear text, where its sender is not proven to those that dial it: views
   // then come from the scheduler alone, which repeats them.
   bool MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const;
