@@ -75,6 +75,14 @@ void LineGuard::Trust(Incarnation process, const std::string& public_key) {
   keys_.try_emplace(process, public_key);
 }
 
+std::optional<std::string> LineGuard::SignLink(Incarnation peer, const std::string& text) const {
+  if (!has_keys()) return "";
+  const auto key = keys_.find(peer);
+  const std::string token =
+      key == keys_.end() ? "" : LineToken(context_.own_keys(), key->second, text);
+  return token.empty() ? std::nullopt : std::optional(token);
+}
+
 bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope) {
   const std::optional<KeyRole> role = ParseEnum<KeyRole>(received.user_id);
   if (!role || *role < RoleToSend(RowFor(envelope.message).sender)) return false;

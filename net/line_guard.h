@@ -42,6 +42,9 @@ class LineGuard {
   // From now on messages of this process are believed from the holder of the key alone. The first
   // key of an incarnation stays.
   void Trust(Incarnation process, const std::string& public_key);
+  // The token of a text on a shared-memory link with this process. Empty without keys; nullopt: its
+  // key is not trusted yet.
+  std::optional<std::string> SignLink(Incarnation peer, const std::string& text) const;
   // Whether to believe a message of a secured connection. Of processes without a trusted key the
   // cores hear nothing but what any newcomer may say. Remembers the routing id for answers.
   bool IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope);

@@ -183,6 +183,7 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::stri
   if (!parsed.ok()) return parsed.status();
   PANDO_ASSIGN_OR_RETURN(const LineSecurity security,
                          guard_.SecurityToDial(*parsed, peer, public_key));
+  if (peer.incarnation != Incarnation()) guard_.Trust(peer.incarnation, public_key);
   const std::string routing_id = RoutingId({options_.channel, self_.incarnation, self_.lane}, peer);
   Result<ZmqSocket> socket =
       ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kDealer,
@@ -379,6 +380,7 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (has_names_) poll_for(names_.fd());
   for (const int fd : fds) poll_for(fd);
   const size_t first_link = polled.size();
+  if (links_ != nullptr) links_->Prove();
   if (links_ != nullptr) links_->AppendFds(&polled);
   // poll counts in milliseconds; rounding up keeps a loop from spinning just before the deadline.
   if (has_names_) deadline = std::min(deadline, SteadyNow() + HostNames::kInterval);

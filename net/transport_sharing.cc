@@ -24,7 +24,11 @@ bool Shares(const SharedLinks& links, const PeerId& dialed) {
 
 Status Transport::ShareMemory(SharedMemory options) {
   PANDO_CHECK(links_ == nullptr);
-  auto links = std::make_unique<SharedLinks>(SharedLink::End{options.pool, options.on_mapped});
+  const auto sign = [this](Incarnation peer, const std::string& text) {
+    return guard_.SignLink(peer, text);
+  };
+  auto links =
+      std::make_unique<SharedLinks>(SharedLink::End{options.pool, options.on_mapped, sign});
   if (lines_.contains(std::nullopt)) {
     PANDO_RETURN_IF_ERROR(links->Listen(MakeLinkPeer(self_)));
   }

@@ -19,7 +19,7 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kMagic = 0x6d68'7350;  // "Pshm"
-constexpr uint64_t kLayoutVersion = 2;    // one more when segments, references or packets change
+constexpr uint64_t kLayoutVersion = 3;    // one more when segments, references or packets change
 constexpr int kBacklog = 256;             // a whole job may dial at once
 constexpr size_t kPacketsReadMax = 16;    // at a time, before the other links' turn
 
@@ -86,19 +86,23 @@ SharedReference ReferenceAt(const Blob& table, size_t word) {
 }  // namespace
 
 struct SharedLink::Control {
-  enum class Kind : uint32_t { kHello = 1, kSegment = 2, kMapped = 3, kRetired = 4 };
+  enum class Kind : uint32_t { kHello = 1, kSegment = 2, kMapped = 3, kRetired = 4, kProof = 5 };
   uint32_t magic = kMagic;
   Kind kind = Kind::kHello;
-  uint64_t first = 0;   // hello: incarnation; else the segment
-  uint64_t second = 0;  // hello: lane; segment: bytes
-  uint64_t third = 0;   // hello: layout version; segment: reader
+  uint64_t first = 0;         // hello: incarnation; else the segment
+  uint64_t second = 0;        // hello: lane; segment: bytes
+  uint64_t third = 0;         // hello: layout version; segment: reader
+  LinkProof::Bytes number{};  // hello, proof
+  LinkProof::Bytes token{};   // proof
 };
 
 // ---- connecting ---------------------------------------------------------------------------------
 
-SharedLink::SharedLink(UniqueFd fd, const End& end)
+SharedLink::SharedLink(UniqueFd fd, const End& end, std::optional<LinkPeer> peer)
     : fd_(std::make_shared<UniqueFd>(std::move(fd))),
       pool_(end.pool),
+      peer_(peer),
+      proof_(end.sign, peer ? std::optional(peer->first) : std::nullopt),
       reader_(std::make_unique<SharedReader>(std::make_shared<ReadingEnds>(fd_), end.on_mapped)) {}
 
 // A peer that has not closed the link may still read. Then its reader index is not used again.
@@ -133,10 +137,11 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, co
             : std::strerror(errno));
   }
   if (!IsOfOurUser(fd.get())) return Unavailable("it belongs to another user");
-  std::unique_ptr<SharedLink> link(new SharedLink(std::move(fd), end));
-  link->peer_ = peer;
-  link->SendControl({.first = self.first.value(), .second = self.second, .third = kLayoutVersion});
-  link->AnnounceSegments();
+  std::unique_ptr<SharedLink> link(new SharedLink(std::move(fd), end, peer));
+  link->SendControl({.first = self.first.value(),
+                     .second = self.second,
+                     .third = kLayoutVersion,
+                     .number = link->proof_.number()});
   return link;
 }
 
@@ -218,31 +223,46 @@ void SharedLink::OnPacket(const Blob& packet, UniqueFd descriptor) {
     if (control.magic == kMagic) return OnControl(control, std::move(descriptor));
   }
   std::optional<Frames> message;
-  if (peer_) message = ParsePacket(packet);
+  if (proof_.is_proven()) message = ParsePacket(packet);
   if (!message) return Break("it sent an invalid message");
   messages_.push_back(*std::move(message));
 }
 
 void SharedLink::OnControl(const Control& control, UniqueFd descriptor) {
-  const bool is_hello = control.kind == Control::Kind::kHello;
-  if (is_hello == peer_.has_value()) return Break("it sent a message at a wrong time");
+  using Kind = Control::Kind;
+  const bool is_of_handshake = control.kind == Kind::kHello || control.kind == Kind::kProof;
+  if (is_of_handshake == proof_.is_proven() && control.kind != Kind::kRetired)
+    return Break("it sent a message at a wrong time");
   switch (control.kind) {
-    case Control::Kind::kHello:
+    case Kind::kHello:
+      if (peer_) return Break("it sent a message at a wrong time");
       if (control.third != kLayoutVersion || control.second > UINT16_MAX)
         return Break("it is another release of pando");
       peer_ = {Incarnation(control.first), static_cast<uint16_t>(control.second)};
+      proof_.OnHello(peer_->first, control.number);
+      return Prove();
+    case Kind::kProof:
+      if (!proof_.OnProof(control.number, control.token))
+        return Break("it does not prove that it has the key of its process");
+      Prove();
       return AnnounceSegments();
-    case Control::Kind::kSegment:
+    case Kind::kSegment:
       return OnSegment(control, std::move(descriptor));
-    case Control::Kind::kMapped:
+    case Kind::kMapped:
       if (control.first != mapped_count_ || mapped_count_ >= announced_count_)
         return Break("it mapped a segment that it was not given");
       ++mapped_count_;
       return;
-    case Control::Kind::kRetired:
+    case Kind::kRetired:
       return Break("it has closed the link");
   }
   Break("it sent an invalid message");
+}
+
+void SharedLink::Prove() {
+  if (is_over()) return;
+  if (const std::optional<LinkProof::Bytes> token = proof_.TakeToken())
+    SendControl({.kind = Control::Kind::kProof, .number = proof_.number(), .token = *token});
 }
 
 void SharedLink::OnSegment(const Control& control, UniqueFd descriptor) {
@@ -278,7 +298,7 @@ void SharedLink::Break(std::string complaint) {
 }
 
 void SharedLink::AnnounceSegments() {
-  if (pool_ == nullptr || !peer_) return;
+  if (pool_ == nullptr || !proof_.is_proven()) return;
   const uint32_t count = pool_->segment_count();
   if (announced_count_ == count) return;
   if (!our_reader_) our_reader_ = pool_->AddReader();

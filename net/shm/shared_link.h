@@ -6,11 +6,14 @@
 //
 //   message  | from            | content
 //   ---------+-----------------+------------------------------------------------------------------
-//   hello    | connecting end  | its identity and layout version
+//   hello    | connecting end  | its identity, layout version and random number
+//   proof    | both            | with keys a token; from the accepting end its random number
 //   segment  | owner of a pool | its next segment, with the descriptor; the reader's index
 //   mapped   | reader          | the segment may be named from now on
 //   retired  | both            | this end no longer reads from the link
 //   packet   | both            | a message (net/shm/packet.h)
+//
+// Other messages come after both proofs (net/shm/link_proof.h).
 //
 // Each end shuts down its half when it reads nothing any more: after the link is retired and the
 // last blob is released, or by the kernel when the process ends. Only then does the other end reuse
@@ -26,6 +29,7 @@
 
 #include "common/descriptor.h"
 #include "common/ids.h"
+#include "net/shm/link_proof.h"
 #include "net/shm/shared_pool.h"
 #include "proto/codec.h"
 #include "proto/messages.h"
@@ -44,6 +48,7 @@ class SharedLink {
   struct End {                         // of a link
     std::shared_ptr<SharedPool> pool;  // what it shares; null: nothing
     OnMapped on_mapped = {};
+    LinkProof::Sign sign = {};
   };
   // Listens on a name in the abstract namespace. Only this network namespace sees it, and it ends
   // with the process.
@@ -57,14 +62,17 @@ class SharedLink {
   ~SharedLink();
 
   int fd() const { return fd_->get(); }
-  // Empty until an accepted peer has sent its hello.
+  // Empty until an accepted peer has sent its hello. A claim, until it is proven.
   const std::optional<LinkPeer>& peer() const { return peer_; }
+  // Sends this end's proof if it is due and the peer's key is known by now.
+  void Prove();
 
   // Reads the available messages, at most a bounded number at a time.
   void Receive();
   // The other end reads nothing any more. Its earlier messages may still be waiting here.
   bool is_closed() const { return is_closed_; }
-  bool is_usable() const { return peer_.has_value() && !is_closed_ && reader_ != nullptr; }
+  bool is_over() const { return is_closed_ || reader_ == nullptr; }
+  bool is_usable() const { return proof_.is_proven() && !is_over(); }
   // Why it is not used any more, if the peer caused that.
   const std::string& complaint() const { return complaint_; }
   // From now on nothing is sent or received on it.
@@ -85,7 +93,7 @@ class SharedLink {
 
  private:
   struct Control;
-  SharedLink(UniqueFd fd, const End& end);
+  SharedLink(UniqueFd fd, const End& end, std::optional<LinkPeer> peer = {});
   bool ReceiveOne();
   void OnControl(const Control& control, UniqueFd descriptor);
   void OnSegment(const Control& control, UniqueFd descriptor);
@@ -100,6 +108,7 @@ class SharedLink {
   std::shared_ptr<UniqueFd> fd_;
   std::shared_ptr<SharedPool> pool_;
   std::optional<LinkPeer> peer_;
+  LinkProof proof_;
   std::unique_ptr<SharedReader> reader_;  // of the peer's pool; null: retired
   std::optional<uint32_t> our_reader_;    // the peer's index in our pool
   uint32_t announced_count_ = 0;          // our segments

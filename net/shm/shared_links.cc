@@ -103,7 +103,7 @@ bool SharedLinks::Receive(std::span<const pollfd> polled) {
   if (is_dialed) Admit();
   NameAdmitted();
   RetireIf([&](const Line& line, const SharedLink& link) {
-    if (link.is_usable() || link.has_message()) return false;
+    if (!link.is_over() || link.has_message()) return false;
     NoteRefusal(line, link);
     return true;
   });
@@ -126,6 +126,10 @@ void SharedLinks::Admit() {
     if (*link == nullptr) return;
     if (link_count() < kLinksMax) unnamed_.push_back(*std::move(link));
   }
+}
+
+void SharedLinks::Prove() {
+  for (const auto& link : unnamed_) link->Prove();
 }
 
 // A peer that connects again has lost its earlier link.

@@ -48,6 +48,9 @@ class SharedLinks {
 
   std::vector<LinkPeer> connected() const;
 
+  // Proves this process to the peers whose keys are known by now.
+  void Prove();
+
   // AppendFds appends the descriptors to poll for reading. The function below is called with them
   // afterwards and reads what is available. It returns false if there was nothing.
   void AppendFds(std::vector<pollfd>* polled) const;
@@ -72,7 +75,7 @@ class SharedLinks {
   const SharedLink::End end_;
   UniqueFd listener_;
   std::map<Line, std::unique_ptr<SharedLink>> lines_;
-  std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and still without a hello
+  std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and still without a proof
   std::vector<std::unique_ptr<SharedLink>> retired_;  // until the peer has closed them
   std::vector<Refusal> refusals_;
   Line taken_;  // of the last message taken

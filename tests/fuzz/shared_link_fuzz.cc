@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "common/check.h"
+#include "common/hash.h"
 #include "net/shm/shared_link.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/input_file.h"
@@ -35,9 +36,10 @@ std::string Packet(bool has_descriptor, const std::string& bytes) {
 }
 
 // A control message of net/shm/shared_link.cc.
-std::string Control(uint32_t kind, uint64_t first, uint64_t second, uint64_t third) {
+std::string Control(uint32_t kind, uint64_t first, uint64_t second, uint64_t third,
+                    uint64_t token = 0) {
   constexpr uint64_t kMagic = 0x6d68'7350;
-  return Words({kMagic | uint64_t{kind} << 32, first, second, third});
+  return Words({kMagic | uint64_t{kind} << 32, first, second, third, 0, 0, token, token});
 }
 
 // A message of one word.
@@ -108,12 +110,26 @@ void ReceiveAll(SharedLink& link) {
   }
 }
 
+// The packets of an input.
+void SendAll(std::string_view rest, int peer, SharedLink& link) {
+  while (rest.size() > 2) {
+    const bool has_descriptor = (rest[0] & 1) != 0;
+    const std::string_view packet =
+        rest.substr(2, size_t{static_cast<uint8_t>(rest[1])} * kWordBytes);
+    rest.remove_prefix(2 + packet.size());
+    if (packet.empty()) continue;
+    Send(peer, packet, has_descriptor);
+    ReceiveAll(link);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   // Not the offered one: a child that is forked later does not have its pages.
   const uint64_t segment_bytes = SharedSegment::Create(kSegmentDataBytes)->size_bytes();
-  const std::string hello = Packet(false, Control(1, 9, 0, 2));
+  const std::string hello =
+      Packet(false, Control(1, 9, 0, 3)) + Packet(false, Control(5, 0, 0, 0, 0x7878787878787878));
   const std::string segment = Packet(true, Control(2, 0, segment_bytes, kReader));
   const std::string mapped = Packet(false, Control(3, 0, 0, 0));
   const std::string retired = Packet(false, Control(4, 0, 0, 0));
@@ -129,20 +145,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pando;
   static const Listener listener;
   (void)OfferedSegment();
-  UniqueFd peer = listener.Connect();
-  const auto accepted = SharedLink::Accept(listener.fd.get(), {.pool = listener.pool});
-  PANDO_CHECK(accepted.ok() && *accepted != nullptr);
-  SharedLink& link = **accepted;
-  for (std::string_view rest = TextIn(data, size); rest.size() > 2;) {
-    const bool has_descriptor = (rest[0] & 1) != 0;
-    const std::string_view packet =
-        rest.substr(2, size_t{static_cast<uint8_t>(rest[1])} * kWordBytes);
-    rest.remove_prefix(2 + packet.size());
-    if (packet.empty()) continue;
-    Send(peer.get(), packet, has_descriptor);
-    ReceiveAll(link);
+  // With keys, of a process that the peer is not.
+  const auto sign = [](Incarnation, const std::string& text) {
+    return std::optional(HexText(Hash64(text)));
+  };
+  for (const bool has_keys : {false, true}) {
+    UniqueFd peer = listener.Connect();
+    SharedLink::End end{.pool = listener.pool};
+    if (has_keys) end.sign = sign;
+    const auto accepted = SharedLink::Accept(listener.fd.get(), end);
+    PANDO_CHECK(accepted.ok() && *accepted != nullptr);
+    SendAll(TextIn(data, size), peer.get(), **accepted);
+    PANDO_CHECK(!has_keys || !(*accepted)->is_usable());
+    peer = UniqueFd();
+    while (!(*accepted)->is_closed()) (*accepted)->Receive();
   }
-  peer = UniqueFd();
-  while (!link.is_closed()) link.Receive();
   return 0;
 }

@@ -1,14 +1,17 @@
 // Messages that go by the link of parties that share memory, past ZeroMQ, and links that lie.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/net/shared_fixture.h"
 
@@ -163,13 +166,22 @@ TEST_CASE("a stranger that sends garbage to the Unix socket disturbs no peer") {
   close(stranger);
 }
 
-// What SharedLink sends as its hello.
+// What SharedLink sends before any segment.
+struct RawControl {
+  uint32_t magic = 0x6d68'7350, kind = 1;
+  uint64_t incarnation = 0, lane = 0, layout_version = 3;
+  char number[16] = {}, token[16] = {};
+};
+std::string AsPacket(const RawControl& control) {
+  return {reinterpret_cast<const char*>(&control), sizeof(control)};
+}
 std::string MakeHello(const PeerId& peer) {
-  const struct {
-    uint32_t magic = 0x6d68'7350, kind = 1;
-    uint64_t incarnation, lane, layout_version = 2;
-  } hello{.incarnation = peer.incarnation.value(), .lane = peer.lane};
-  return {reinterpret_cast<const char*>(&hello), sizeof(hello)};
+  return AsPacket({.incarnation = peer.incarnation.value(), .lane = peer.lane});
+}
+std::string MakeProof(const std::string& token) {
+  RawControl proof{.kind = 5};
+  token.copy(proof.token, sizeof(proof.token));
+  return AsPacket(proof);
 }
 
 TEST_CASE("a peer with false packets is disconnected and disturbs no other peer") {
@@ -182,7 +194,7 @@ TEST_CASE("a peer with false packets is disconnected and disturbs no other peer"
        {lying_sizes, std::string("Pmsg\xff\xff\xff\xff"), std::string(200'000, 'x')}) {
     const PeerId liar_peer = NewPeer(7);
     const int liar = ConnectTo(pair.lane_peer);
-    for (const std::string& said : {MakeHello(liar_peer), packet})
+    for (const std::string& said : {MakeHello(liar_peer), MakeProof(""), packet})
       REQUIRE(send(liar, said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
     char bytes[64];
     ssize_t size = 1;
@@ -194,6 +206,127 @@ TEST_CASE("a peer with false packets is disconnected and disturbs no other peer"
     }
     close(liar);
     CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
+  }
+}
+
+// ---- keys ---------------------------------------------------------------------------------------
+
+// Reads until the peer hangs up, meanwhile its transport goes on. No packet has a descriptor.
+std::vector<std::string> ReadAll(int fd, Transport& transport) {
+  std::vector<std::string> packets;
+  const Micros deadline = SteadyNow() + kEventDeadline;
+  while (true) {
+    REQUIRE(SteadyNow() < deadline);
+    transport.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    char bytes[256], space[256];
+    iovec part{bytes, sizeof(bytes)};
+    msghdr message{
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+    const ssize_t size = recvmsg(fd, &message, MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN) continue;
+    if (size <= 0) return packets;
+    CHECK(message.msg_controllen == 0);
+    packets.emplace_back(bytes, static_cast<size_t>(size));
+  }
+}
+
+void Say(int fd, const std::string& packet) {
+  REQUIRE(send(fd, packet.data(), packet.size(), 0) == static_cast<ssize_t>(packet.size()));
+}
+
+TEST_CASE("with keys memory is shared once both ends know and have proved each other's") {
+  SharingPair pair({}, DrawKeys());
+  for (int i = 0; i < 3; ++i) {
+    pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "by ZeroMQ"));
+    MustReceive(pair.lane);
+    pair.ReadLinks();
+  }
+  CHECK(pair.worker.CountLines().shm == 0);
+  pair.lane.guard().Trust(pair.worker_peer.incarnation, pair.worker.guard().public_key());
+  pair.MustLink();
+  CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
+}
+
+TEST_CASE(
+    "a link gives a process of this user without the key no memory, and takes none of its "
+    "messages") {
+  SharingPair pair({}, DrawKeys());
+  const std::string key = pair.worker.guard().public_key();
+  const PeerId member = NewPeer(9);  // it has not linked
+  for (const PeerId& known : {pair.worker_peer, member})
+    pair.lane.guard().Trust(known.incarnation, key);
+  pair.MustLink();
+  std::string message = "Pmsg";
+  for (const uint32_t number : {1u, 8u, 0u})
+    message.append(reinterpret_cast<const char*>(&number), 4);
+  message += "12345678";
+  RawControl segment{.kind = 2, .incarnation = 0, .lane = 4096, .layout_version = 0};
+  for (const PeerId& claimed : {pair.worker_peer, member}) {
+    for (const std::string& said :
+         {MakeProof(""), MakeProof(std::string(16, 'x')), message, AsPacket(segment),
+          MakeHello(claimed), AsPacket({.kind = 3}), std::string("reflect")}) {
+      const int stranger = ConnectTo(pair.lane_peer);
+      Say(stranger, MakeHello(claimed));
+      if (said != "reflect") {
+        Say(stranger, said);
+      } else {  // the lane's own token
+        RawControl proof;
+        pollfd polled{stranger, POLLIN, 0};
+        while (poll(&polled, 1, 0) == 0) pair.ReadLinks();
+        REQUIRE(recv(stranger, &proof, sizeof(proof), 0) == sizeof(proof));
+        CHECK(proof.kind == 5);
+        CHECK(std::string(proof.token, 16) != std::string(16, 0));
+        Say(stranger, MakeProof(std::string(proof.token, 16)));
+      }
+      for (const std::string& packet : ReadAll(stranger, pair.lane)) {
+        RawControl control;
+        REQUIRE(packet.size() == sizeof(control));
+        std::memcpy(&control, packet.data(), sizeof(control));
+        CHECK((control.kind == 5 || control.kind == 4));  // its proof, and that it reads no more
+      }
+      close(stranger);
+    }
+  }
+  // One that names an unknown process waits for nothing.
+  const int unknown = ConnectTo(pair.lane_peer);
+  Say(unknown, MakeHello(NewPeer(11)));
+  CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
+  char byte;
+  CHECK(recv(unknown, &byte, 1, MSG_DONTWAIT) == -1);
+  close(unknown);
+  CHECK(pair.lane.counters().undecodable == 0);
+}
+
+TEST_CASE("a false listener under a lane's name gets no token and no memory") {
+  ZmqContext context(DrawKeys());
+  for (const char* const token : {"", "xxxxxxxxxxxxxxxx"}) {
+    const PeerId lane_peer = NewPeer(1, 3);
+    const PeerId worker_peer = NewPeer(2);
+    Transport lane(context, lane_peer, {});
+    const Result<std::string> bound = lane.Bind(kAnyTcpPort);
+    REQUIRE(bound.ok());
+    const Result<UniqueFd> listener = SharedLink::Listen(MakeLinkPeer(lane_peer));
+    REQUIRE(listener.ok());
+    const auto pool = MustCreatePool();
+    BufferPool buffers(kFloats, pool->source());
+    const SharedBuffer shared = buffers.Take();  // so that there is a segment
+    Transport worker(context, worker_peer, {});
+    REQUIRE(worker.ShareMemory({.pool = pool}).ok());
+    REQUIRE(worker.Dial(lane_peer, *bound, lane.guard().public_key()).ok());
+    const UniqueFd link(accept(listener->get(), nullptr, nullptr));
+    REQUIRE(link.is_open());
+    Say(link.get(), MakeProof(token));
+    const std::vector<std::string> packets = ReadAll(link.get(), worker);
+    REQUIRE(!packets.empty());
+    for (const std::string& packet : packets) {
+      RawControl control;
+      REQUIRE(packet.size() == sizeof(control));
+      std::memcpy(&control, packet.data(), sizeof(control));
+      CHECK((control.kind == 1 || control.kind == 4));
+      CHECK(std::string(control.token, 16) == std::string(16, 0));
+    }
+    worker.Send(TextFrom(worker_peer, lane_peer, "by ZeroMQ"));
+    CHECK(Text(MustReceive(lane)) == "by ZeroMQ");
   }
 }
 

@@ -34,15 +34,16 @@ inline void CheckRamp(const Blob& payload, float first) {
 
 // A bound and a dialing party that both share memory.
 struct SharingPair {
-  explicit SharingPair(SharedPool::Sizes worker_sizes = {})
-      : worker_pool(MustCreatePool(worker_sizes)),
+  explicit SharingPair(SharedPool::Sizes worker_sizes = {}, const Keys& keys = {})
+      : context(keys),
+        worker_pool(MustCreatePool(worker_sizes)),
         lane(context, lane_peer, {}),
         worker(context, worker_peer, {}) {
     bound = lane.Bind(kAnyTcpPort);
     REQUIRE(bound.ok());
     REQUIRE(lane.ShareMemory({.pool = lane_pool}).ok());
     REQUIRE(worker.ShareMemory({.pool = worker_pool}).ok());
-    REQUIRE(worker.Dial(lane_peer, *bound).ok());
+    REQUIRE(worker.Dial(lane_peer, *bound, lane.guard().public_key()).ok());
   }
   // Until both have mapped all segments: before that payloads travel as bytes.
   void MustLink() {
