@@ -39,14 +39,41 @@ std::string PathFor(const std::string& folder, KeyRole role, const char* ending)
   return fmt::format("{}/{}.{}", folder, EnumName(role), ending);
 }
 
-Status WriteNew(const std::string& path, const std::string& letters, mode_t mode) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+Status WriteNew(const std::string& path, const std::string& letters) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.is_open()) return FileError("create", path, errno);
   const std::string text = letters + "\n";
   const ssize_t written = write(fd.get(), text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size()))
     return FileError("write", path, written < 0 ? errno : ENOSPC);
   return fsync(fd.get()) == 0 ? Status() : FileError("write", path, errno);
+}
+
+// Other users could change what belongs to them.
+Status CheckOwner(const std::string& path, const struct stat& info) {
+  if (info.st_uid == geteuid() || info.st_uid == 0) return Status();
+  return InvalidArgument(fmt::format(
+      "{} belongs to user {}, which could change it: chown it to user {}, which reads it here",
+      path, info.st_uid, geteuid()));
+}
+
+// In a sticky folder only a file's owner may replace it.
+Status CheckFolder(const std::string& folder) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) return FileError("read", folder, errno);
+  PANDO_RETURN_IF_ERROR(CheckOwner(folder, info));
+  if ((info.st_mode & S_IWOTH) == 0 || (info.st_mode & S_ISVTX) != 0) return Status();
+  return InvalidArgument(fmt::format(
+      "all users may write to {} (mode {:o}), and so replace what is trusted there: chmod o-w it",
+      folder, info.st_mode & 07777));
+}
+
+Status CheckSecret(const std::string& path, const struct stat& info) {
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) == 0) return Status();
+  return InvalidArgument(fmt::format(
+      "{} is a secret key that others may read (mode {:o}): chmod 600 it, and make a new one if "
+      "others have had access",
+      path, info.st_mode & 0777));
 }
 
 // The letters in the file; empty where there is no file.
@@ -56,12 +83,8 @@ Result<std::string> ReadKey(const std::string& path, bool is_secret) {
   if (!fd.is_open()) return FileError("read", path, errno);
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) return FileError("read", path, errno);
-  if (is_secret && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return InvalidArgument(fmt::format(
-        "{} is a secret key that others may read (mode {:o}): chmod 600 it, and make new keys if "
-        "others have had access",
-        path, info.st_mode & 0777));
-  }
+  PANDO_RETURN_IF_ERROR(CheckOwner(path, info));
+  if (is_secret) PANDO_RETURN_IF_ERROR(CheckSecret(path, info));
   std::array<char, kKeyLetters + 2> bytes;  // a longer file is no key
   const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
   if (count < 0) return FileError("read", path, errno);
@@ -101,6 +124,15 @@ KeyPair DrawKeyPair() {
   return {public_key.data(), secret_key.data()};
 }
 
+Status CheckSecretFile(const std::string& path, int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return FileError("read", path, errno);
+  const std::string folder = std::filesystem::path(path).parent_path();
+  PANDO_RETURN_IF_ERROR(CheckFolder(folder.empty() ? "." : folder));
+  PANDO_RETURN_IF_ERROR(CheckOwner(path, info));
+  return CheckSecret(path, info);
+}
+
 bool IsPublicKey(const std::string& text) { return Decode(text).has_value(); }
 
 KeyRole Keys::role() const {
@@ -123,8 +155,8 @@ Status MakeKeys(const std::string& folder) {
   Status status;
   for (const KeyRole role : kRoles) {
     const KeyPair pair = DrawKeyPair();
-    if (status.ok()) status = WriteNew(PathFor(made, role, "key"), pair.secret_key, 0600);
-    if (status.ok()) status = WriteNew(PathFor(made, role, "pub"), pair.public_key, 0644);
+    if (status.ok()) status = WriteNew(PathFor(made, role, "key"), pair.secret_key);
+    if (status.ok()) status = WriteNew(PathFor(made, role, "pub"), pair.public_key);
   }
   if (status.ok() && rename(made.c_str(), path.c_str()) != 0) {
     const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
@@ -142,6 +174,7 @@ Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
     return NotFound(
         fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
   }
+  PANDO_RETURN_IF_ERROR(CheckFolder(folder));
   bool has_secret = false;
   for (const KeyRole role : kRoles) {
     PANDO_ASSIGN_OR_RETURN(keys.Of(role), ReadPair(folder, role));

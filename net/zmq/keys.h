@@ -55,6 +55,9 @@ Status MakeKeys(const std::string& folder);
 Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose);
 // The same for a scheduler: it shows the admin's pair and must know the members' public key.
 Result<Keys> ReadSchedulerKeys(const std::string& folder);
+// Whether other users could read the open file, or have written it or its folder: then it is an
+// error, as it holds a secret.
+Status CheckSecretFile(const std::string& path, int fd);
 // "PANDO_KEYS=FOLDER", for the environment of a child in any folder; nothing without keys.
 std::vector<std::string> KeysVariables(const Keys& keys);
 // `folder`, or if that is empty the one in PANDO_KEYS; none: no keys.

@@ -1,6 +1,7 @@
 #include "net/zmq/keys.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -154,6 +155,13 @@ TEST_CASE("a file that is no key, or that others may read, is named") {
     REQUIRE(chmod(path.c_str(), mode) == 0);
     CheckUnreadable(read(fs::path(path).parent_path()), path + " is a secret key");
   }
+  for (const mode_t mode : {0777, 0757, 0702}) {
+    const std::string folder = member_folder();
+    REQUIRE(chmod(folder.c_str(), mode) == 0);
+    CheckUnreadable(read(folder), "all users may write to " + folder);
+    REQUIRE(chmod(folder.c_str(), mode | S_ISVTX) == 0);  // only an owner may replace a file
+    CHECK(read(folder).ok());
+  }
   const std::string key = BytesFor(run.whole + "/member.key");
   for (const std::string& garbage :
        {std::string(), std::string("no key\n"), key + "x", key.substr(1), key.substr(0, 39) + "\"",
@@ -173,6 +181,19 @@ TEST_CASE("a file that is no key, or that others may read, is named") {
   fs::copy_file(run.whole + "/reader.pub", mixed + "/member.pub",
                 fs::copy_options::overwrite_existing);
   CheckUnreadable(read(mixed), "member.pub is not the public part of");
+}
+
+TEST_CASE("keys and folders of another user are named") {
+  if (geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can give files to another user");
+    return;
+  }
+  RunKeys run;
+  for (const char* name : {"", "/member.key", "/member.pub", "/admin.pub"}) {
+    const std::string folder = run.Copy({"member.key", "member.pub", "admin.pub"});
+    REQUIRE(chown((folder + name).c_str(), 65532, static_cast<gid_t>(-1)) == 0);
+    CheckUnreadable(ReadKeys(folder, KeyRole::kMember), folder + name + " belongs to user 65532");
+  }
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
