@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -89,6 +90,7 @@ Result<std::string> ReadKey(const std::string& path, bool is_secret) {
   const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
   if (count < 0) return FileError("read", path, errno);
   std::string letters(bytes.data(), static_cast<size_t>(count));
+  sodium_memzero(bytes.data(), bytes.size());
   if (letters.ends_with('\n')) letters.pop_back();
   if (Decode(letters)) return letters;
   return InvalidArgument(
@@ -175,6 +177,11 @@ Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
         fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
   }
   PANDO_RETURN_IF_ERROR(CheckFolder(folder));
+  // All of the process: libzmq copies secrets, too. A debugger may still read the memory.
+  rlimit core{};
+  getrlimit(RLIMIT_CORE, &core);
+  core.rlim_cur = 0;
+  setrlimit(RLIMIT_CORE, &core);
   bool has_secret = false;
   for (const KeyRole role : kRoles) {
     PANDO_ASSIGN_OR_RETURN(keys.Of(role), ReadPair(folder, role));
@@ -193,6 +200,11 @@ Result<Keys> ReadSchedulerKeys(const std::string& folder) {
   PANDO_ASSIGN_OR_RETURN(Keys keys, ReadKeys(folder, KeyRole::kAdmin));
   if (keys.Of(KeyRole::kMember).public_key.empty())
     return Missing(folder, "has no member.pub, by which members are known");
+  for (const KeyRole role : {KeyRole::kReader, KeyRole::kMember}) {
+    std::string& unused = keys.Of(role).secret_key;
+    sodium_memzero(unused.data(), unused.size());
+    unused.clear();
+  }
   return keys;
 }
 
@@ -216,14 +228,25 @@ Result<Keys> FindKeys(const std::string& folder, KeyRole purpose) {
 
 std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
                       const std::string& text) {
+  return TokenFor(SharedSecret(own, peer_public_key), text);
+}
+
+std::string SharedSecret(const KeyPair& own, const std::string& peer_public_key) {
   const std::optional<KeyBytes> secret = Decode(own.secret_key);
   const std::optional<KeyBytes> peer = Decode(peer_public_key);
   KeyBytes shared;
   if (!secret || !peer) return "";
   if (crypto_box_beforenm(shared.data(), peer->data(), secret->data()) != 0) return "";
+  return {reinterpret_cast<const char*>(shared.data()), shared.size()};
+}
+
+std::string TokenFor(const std::string& shared_secret, const std::string& text) {
+  if (shared_secret.size() != crypto_auth_KEYBYTES) return "";
+  const auto bytes = [](const std::string& s) {
+    return reinterpret_cast<const uint8_t*>(s.data());
+  };
   std::array<uint8_t, crypto_auth_BYTES> mac;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  PANDO_CHECK(crypto_auth(mac.data(), bytes, text.size(), shared.data()) == 0);
+  PANDO_CHECK(crypto_auth(mac.data(), bytes(text), text.size(), bytes(shared_secret)) == 0);
   return {reinterpret_cast<const char*>(mac.data()), kTokenBytes};
 }
 

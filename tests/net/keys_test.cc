@@ -1,5 +1,6 @@
 #include "net/zmq/keys.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,6 +195,21 @@ TEST_CASE("keys and folders of another user are named") {
     REQUIRE(chown((folder + name).c_str(), 65532, static_cast<gid_t>(-1)) == 0);
     CheckUnreadable(ReadKeys(folder, KeyRole::kMember), folder + name + " belongs to user 65532");
   }
+}
+
+TEST_CASE("a scheduler keeps one secret, and a process with keys leaves no core file") {
+  RunKeys run;
+  const rlimit before{.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+  REQUIRE(setrlimit(RLIMIT_CORE, &before) == 0);
+  const Keys keys = *ReadSchedulerKeys(run.whole);
+  rlimit after{};
+  getrlimit(RLIMIT_CORE, &after);
+  CHECK(after.rlim_cur == 0);
+  for (const KeyRole role : {KeyRole::kReader, KeyRole::kMember, KeyRole::kAdmin}) {
+    CHECK(IsPublicKey(keys.Of(role).public_key));
+    CHECK(keys.Of(role).secret_key.empty() == (role != KeyRole::kAdmin));
+  }
+  CHECK(keys.role() == KeyRole::kAdmin);
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
