@@ -125,6 +125,13 @@ struct RunAddress {
   std::string keys;  // the folder of --keys
 };
 void AddRunAddress(CLI::App& command, RunAddress* address);
+// How a command makes its run folder: --force, --shared-run-dir.
+struct FolderChoice {
+  bool is_forced = false;
+  bool is_shared = false;
+  Result<RunFolder> Create(const Job& job) const;
+};
+void AddFolderOptions(CLI::App& command, FolderChoice* choice);
 // --keys.
 void AddKeysOption(CLI::App& command, std::string* folder);
 // Of a run that makes keys for itself.

@@ -120,11 +120,15 @@ bool IsThere(const std::string& path, const PublishedFile& wanted) {
 // What a transfer appends to. Unbuffered: what was taken is in the file, or `error` says why not.
 struct Sink {
   UniqueFd fd;
-  int error = 0;  // errno of the write that failed
+  uint64_t bytes_max = 0;  // one more than are wanted: a longer file is another one
+  int error = 0;           // errno of the write that failed
 };
 
 size_t AppendToFile(char* bytes, size_t, size_t count, void* to) {
   Sink& sink = *static_cast<Sink*>(to);
+  const size_t all = count;
+  count = std::min(count, sink.bytes_max);
+  sink.bytes_max -= count;
   for (size_t done = 0; done < count;) {
     const ssize_t put = write(sink.fd.get(), bytes + done, count - done);
     if (put < 0 && errno == EINTR) continue;
@@ -134,7 +138,7 @@ size_t AppendToFile(char* bytes, size_t, size_t count, void* to) {
     }
     done += static_cast<size_t>(put);
   }
-  return count;
+  return count < all ? 0 : count;  // 0 ends the transfer
 }
 
 // How one try ended. `message` is curl's, if it failed.
@@ -144,9 +148,10 @@ struct Try {
   bool is_all = false;  // the other side said how much there is, and this is it
 };
 
-// Appends to `part` from where it ends.
-Result<Try> Transfer(const std::string& url, const std::string& part) {
-  Sink sink{UniqueFd(open(part.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644))};
+// Appends to `part` from where it ends, so that it has at most one byte more than `wanted_bytes`.
+Result<Try> Transfer(const std::string& url, const std::string& part, uint64_t wanted_bytes) {
+  Sink sink{.fd = UniqueFd(open(part.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)),
+            .bytes_max = wanted_bytes + 1 - FileSize(part)};
   if (!sink.fd.is_open()) return FileError("cannot write", part, errno);
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
                                                                  &curl_easy_cleanup);
@@ -182,7 +187,7 @@ Status Download(const std::string& url, const std::string& part, const Published
     const uint64_t before = FileSize(part);
     if (before == wanted.bytes) return Status();
     if (before > wanted.bytes) fs::remove(part, ignored);
-    PANDO_ASSIGN_OR_RETURN(Try last, Transfer(url, part));
+    PANDO_ASSIGN_OR_RETURN(Try last, Transfer(url, part, wanted.bytes));
     if (last.is_all || FileSize(part) >= wanted.bytes) return Status();
     message = last.code == CURLE_OK ? "the connection ended early" : last.message;
     const bool cannot_resume =

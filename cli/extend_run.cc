@@ -128,11 +128,18 @@ Status RemovePart(const std::string& path) {
 Status MakeFolder(const RunFolder& from, const JobPlan& plan, Version last, Job job) {
   const std::string final_dir = job.run_dir;
   job.run_dir += kPartSuffix;
-  PANDO_ASSIGN_OR_RETURN(const RunFolder part, RunFolder::Create(job, /*is_forced=*/false));
+  std::error_code ignored;  // then the new folder is its owner's alone
+  const fs::perms others = fs::status(from.path(), ignored).permissions() & ~fs::perms::owner_all;
+  PANDO_ASSIGN_OR_RETURN(
+      const RunFolder part,
+      RunFolder::Create(job, /*is_forced=*/false,
+                        !ignored && others != fs::perms::none ? RunFolder::Access::kByUmask
+                                                              : RunFolder::Access::kOwner));
   PANDO_RETURN_IF_ERROR(CopyState(from, part));
   PANDO_RETURN_IF_ERROR(OpenEnd(part, plan, last));
   job.run_dir = final_dir;
-  PANDO_RETURN_IF_ERROR(WriteFileAtomically(part.JobPath(), WriteJobText(job)));
+  PANDO_RETURN_IF_ERROR(
+      WriteFileAtomically(part.JobPath(), WriteJobText(job), FileAccess::kAsFolder));
   const UniqueFd fd(open(part.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open() || syncfs(fd.get()) != 0) return FileError("sync", part.path(), errno);
   if (rename(part.path().c_str(), final_dir.c_str()) == 0) return Status();

@@ -39,7 +39,7 @@ struct SchedulerOptions {
   std::string interface;
   std::string keys_folder;
   std::string prepared_run_dir;  // made by `pando train`
-  bool is_forced = false;
+  FolderChoice folder;
   bool is_verbose = false;
 };
 
@@ -65,18 +65,18 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
-Result<RunFolder> MakeFolderWithWeights(bool is_forced, Job* job) {
-  if (job->init.empty()) return RunFolder::Create(*job, is_forced);
+Result<RunFolder> MakeFolderWithWeights(const FolderChoice& choice, Job* job) {
+  if (job->init.empty()) return choice.Create(*job);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(*job, is_forced));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, choice.Create(*job));
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   return folder;
 }
 
-Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
+Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(*job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolderWithWeights(is_forced, job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolderWithWeights(choice, job));
   if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   return folder;
 }
@@ -88,7 +88,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
   TakeDeclaration(&begun);
   TakeInitHash(&begun);
   const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
-  if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {
+  if (is_unfinished && (options.args.is_resumed || !options.folder.is_forced)) {
     *job = begun;
     if (options.args.is_resumed) {
       args.run_dir = job->run_dir;
@@ -100,7 +100,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
         job->run_dir);
     return RunFolder::Open(job->run_dir);
   }
-  if (!options.args.is_resumed) return MakeNewFolder(options.is_forced, job);
+  if (!options.args.is_resumed) return MakeNewFolder(options.folder, job);
   return NotFound(fmt::format(
       "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
@@ -323,7 +323,7 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
   AddBindOptions(command, "to listen", &options->args.bind, &options->args.insecure);
   AddInterfaceOption(command, &options->interface);
   AddKeysOption(command, &options->keys_folder);
-  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  AddFolderOptions(command, &options->folder);
   AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
             "write the endpoint to this file once it listens (for port 0)");
   command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");

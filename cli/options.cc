@@ -219,6 +219,17 @@ void AddJoinOption(CLI::App& command, std::string* endpoint) {
       ->required();
 }
 
+Result<RunFolder> FolderChoice::Create(const Job& job) const {
+  using Access = RunFolder::Access;
+  return RunFolder::Create(job, is_forced, is_shared ? Access::kByUmask : Access::kOwner);
+}
+
+void AddFolderOptions(CLI::App& command, FolderChoice* choice) {
+  command.add_flag("--force", choice->is_forced, "overwrite the run that the run folder holds");
+  command.add_flag("--shared-run-dir", choice->is_shared,
+                   "let other users read the run folder, as far as the umask does");
+}
+
 void AddRunAddress(CLI::App& command, RunAddress* address) {
   AddOption(command, "RUN_DIR", &address->run_dir, "the run's folder, or --join");
   AddOption(command, "--join ENDPOINT", &address->join,
@@ -240,8 +251,9 @@ void AddOwnKeysOption(CLI::App& command, std::string* folder) {
 Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose) {
   std::string folder = run.keys;
   const std::string kept = RunFolder::Open(run.run_dir).KeysPath();
-  std::error_code error;
-  if (folder.empty() && !run.run_dir.empty() && std::filesystem::exists(kept, error)) folder = kept;
+  // Other users of a shared run folder see what its files say.
+  const bool is_ours = !run.run_dir.empty() && access(kept.c_str(), R_OK | X_OK) == 0;
+  if (folder.empty() && is_ours) folder = kept;
   return FindKeys(folder, purpose);
 }
 

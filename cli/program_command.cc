@@ -22,7 +22,7 @@ struct ProgramOptions {
   std::string chaos;
   LocalRunArgs run;
   bool is_json = false;
-  bool is_forced = false;
+  FolderChoice folder;
   bool is_attached = false;
   std::string http;                                // --http
   std::string logs = EnumName(ShownLogs::kFirst);  // --logs
@@ -99,7 +99,7 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   options.run.shown_logs = *ParseEnum<ShownLogs>(options.logs);
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(options.run.job, options.is_forced));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, options.folder.Create(options.run.job));
   PANDO_ASSIGN_OR_RETURN(const auto viewer,
                          StartViewer(options.http, options.run.job, options.run.keys_folder));
   return ConcludeRun(options.run.job, folder, options.is_json, RunLocal(options.run));
@@ -117,7 +117,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
       std::string(kRunNotes) + kChaosHelp);
   AddProgramOptions(command, &options->source);
   command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
-  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  AddFolderOptions(command, &options->folder);
   AddMaxRestartsOption(command, &options->run.restarts_max);
   AddOption(command, "--chaos TEXT", &options->chaos, "faults to inject");
   command.add_flag("--attach", options->is_attached,

@@ -34,7 +34,7 @@ struct RunOptions {
   bool is_serial = false;
   bool is_json = false;
   bool is_dry_run = false;
-  bool is_forced = false;
+  FolderChoice folder;
   std::string http;          // --http
   std::string extended_dir;  // of a resumed run that gets another length
 };
@@ -149,7 +149,7 @@ Result<int> Train(RunOptions options) {
   if (!is_serial) WarnOfIdleWorkers(job);
   if (!is_serial) WarnOfOneServer(job);
   WarnOfWarmup(opened.plan);
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, options.folder.Create(job));
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   initial.reset();
   if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
@@ -344,7 +344,7 @@ Subcommand AddTrainCommand(CLI::App& app) {
                    "the same job in one process, without network: same weights");
   command.add_flag("--dry-run", options->is_dry_run,
                    "print the resolved job and the plan, train nothing");
-  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  AddFolderOptions(command, &options->folder);
   AddRunOptions(command, options.get());
   return [options] { return Train(*options); };
 }

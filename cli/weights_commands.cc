@@ -54,7 +54,7 @@ Result<int> Export(const ExportOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const JobPlan plan, PlanOfRun(folder, job));
   PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadVersion(folder, plan, options.version));
   PANDO_RETURN_IF_ERROR(WriteWeights(options.output, plan.layout, weights.flat.span(),
-                                     WeightsMetadata(plan, weights.version)));
+                                     WeightsMetadata(plan, weights.version), FileAccess::kForAll));
   Print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
         weights.version.value(), WeightsHash(plan.layout, std::as_const(weights.flat).span()));
   return kExitCompleted;

@@ -25,10 +25,14 @@ int WriteAll(int fd, std::span<const std::byte> bytes) {
   return 0;
 }
 
+std::string FolderWith(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
 // A rename is durable only after its folder is synced.
 Status SyncFolder(const std::string& path) {
-  std::string folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
+  const std::string folder = FolderWith(path);
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems cannot sync folders and return EINVAL.
   if (!fd.is_open() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
@@ -46,10 +50,25 @@ Status FileError(std::string_view what, const std::string& path, int error_numbe
   return InvalidArgument(text + (is_shut ? "; give a folder you may write to" : ""));
 }
 
+mode_t ModeFor(const std::string& path, FileAccess access) {
+  constexpr mode_t kForAll = 0644, kForOwner = 0600;
+  if (access == FileAccess::kForAll) return kForAll;
+  struct stat info {};
+  const bool is_known = stat(FolderWith(path).c_str(), &info) == 0;
+  return is_known ? info.st_mode & kForAll : kForOwner;
+}
+
+Result<UniqueFd> OpenForOwner(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.is_open()) return FileError("open", path, errno);
+  (void)!fchmod(fd.get(), 0600);  // it fails where another user has made it
+  return fd;
+}
+
 AtomicFile::AtomicFile(std::string path, std::string temp_path, UniqueFd fd)
     : path_(std::move(path)), temp_path_(std::move(temp_path)), fd_(std::move(fd)) {}
 
-Result<AtomicFile> AtomicFile::Create(std::string path) {
+Result<AtomicFile> AtomicFile::Create(std::string path, FileAccess access) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     const char* what = S_ISDIR(info.st_mode) ? "a folder" : "a device, socket or pipe";
@@ -60,7 +79,7 @@ Result<AtomicFile> AtomicFile::Create(std::string path) {
   // A rest of an earlier try goes. What another user puts there meanwhile is not written to.
   unlink(temp_path.c_str());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  UniqueFd fd(open(temp_path.c_str(), kFlags, 0644));
+  UniqueFd fd(open(temp_path.c_str(), kFlags, ModeFor(path, access)));
   if (!fd.is_open()) return FileError("create", temp_path, errno);
   return AtomicFile(std::move(path), std::move(temp_path), std::move(fd));
 }
@@ -81,14 +100,15 @@ Status AtomicFile::Commit() {
   return SyncFolder(path_);
 }
 
-Status WriteFileAtomically(const std::string& path, std::string_view text) {
-  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+Status WriteFileAtomically(const std::string& path, std::string_view text, FileAccess access) {
+  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path, access));
   PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(text))));
   return file.Commit();
 }
 
 Result<RowFile> RowFile::Create(std::string path) {
-  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
+                   ModeFor(path, FileAccess::kAsFolder)));
   if (!fd.is_open()) return FileError("create", path, errno);
   return RowFile(std::move(path), std::move(fd));
 }
@@ -111,7 +131,8 @@ Result<std::string> ReadTail(int fd, const std::string& path, size_t file_bytes)
 Result<RowFile> RowFile::Reopen(std::string path,
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC,
+                   ModeFor(path, FileAccess::kAsFolder)));
   struct stat info {};
   if (!fd.is_open() || fstat(fd.get(), &info) != 0) return FileError("open", path, errno);
   const auto file_bytes = static_cast<size_t>(info.st_size);

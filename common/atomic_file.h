@@ -3,6 +3,8 @@
 // do.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -14,11 +16,21 @@
 
 namespace pando {
 
+// How open a new file is; the umask closes it further.
+enum class FileAccess {
+  kForAll,    // of a file that a user asks for
+  kAsFolder,  // of a run: users that may look into the file's folder may read it
+};
+mode_t ModeFor(const std::string& path, FileAccess access);
+// Opens or makes a file that processes lock: each user that may open it could block its run.
+// Earlier releases let all users.
+Result<UniqueFd> OpenForOwner(const std::string& path);
+
 // AtomicFile writes beside the target and renames over it: temp, fsync, rename, fsync folder.
 // Without Commit() nothing remains.
 class AtomicFile {
  public:
-  static Result<AtomicFile> Create(std::string path);
+  static Result<AtomicFile> Create(std::string path, FileAccess access = FileAccess::kForAll);
   AtomicFile(AtomicFile&&) = default;
   ~AtomicFile();
   Status Write(std::span<const std::byte> bytes);
@@ -31,9 +43,11 @@ class AtomicFile {
   UniqueFd fd_;  // open until committed
 };
 
-Status WriteFileAtomically(const std::string& path, std::string_view text);
+Status WriteFileAtomically(const std::string& path, std::string_view text,
+                           FileAccess access = FileAccess::kForAll);
 
-// RowFile appends text, whole and at once in each call, so that a killed process loses no row.
+// RowFile appends text, whole and at once in each call, so that a killed process loses no row. It
+// is as open as its folder.
 class RowFile {
  public:
   RowFile() = default;

@@ -87,11 +87,13 @@ std::optional<StepRange> ParseStepRange(std::string_view text) {
 Result<std::unique_ptr<Timeline>> Timeline::Create(const Options& options) {
   PANDO_CHECK(options.bytes_max >= kChunksOffset);
   std::error_code error;
-  std::filesystem::create_directories(options.folder, error);
+  const std::filesystem::path folder(options.folder);
+  std::filesystem::create_directory(folder, folder.parent_path(), error);  // with its mode
   if (error) return FileError("make the folder", options.folder, error.value());
   const std::string path = FilePath(options);
   const std::string temp_path = path + ".tmp";
-  UniqueFd fd(open(temp_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  UniqueFd fd(open(temp_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
+                   ModeFor(temp_path, FileAccess::kAsFolder)));
   if (!fd.is_open()) return FileError("create", temp_path, errno);
   if (const int failed = Allocate(fd.get(), 0, kChunksOffset); failed != 0) {
     unlink(temp_path.c_str());

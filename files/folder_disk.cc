@@ -31,8 +31,9 @@ bool FolderDisk::Has(const std::string& name) {
 
 Result<std::unique_ptr<FileDraft>> FolderDisk::Create(const std::string& name) {
   std::error_code ignored;  // creating the file says what is wrong
-  fs::create_directories(fs::path(PathTo(name)).parent_path(), ignored);
-  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(PathTo(name)));
+  const fs::path folder = fs::path(PathTo(name)).parent_path();
+  fs::create_directory(folder, folder.parent_path(), ignored);  // with its mode
+  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(PathTo(name), FileAccess::kAsFolder));
   std::unique_ptr<FileDraft> draft = std::make_unique<AtomicDraft>(std::move(file));
   return draft;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/atomic_file.h"
 #include "common/status.h"
 
 namespace pando {
@@ -45,8 +46,9 @@ class RunFiles {
 class FolderFiles : public RunFiles {
  public:
   // `advice` ends what is said of a folder that is missing.
-  explicit FolderFiles(std::string folder, std::string advice = "")
-      : folder_(std::move(folder)), advice_(std::move(advice)) {}
+  explicit FolderFiles(std::string folder, std::string advice = "",
+                       FileAccess access = FileAccess::kAsFolder)
+      : folder_(std::move(folder)), advice_(std::move(advice)), access_(access) {}
   std::string location() const override { return folder_; }
   // None if the folder cannot be read.
   Result<std::vector<std::string>> List(const std::string& prefix) override;
@@ -56,6 +58,7 @@ class FolderFiles : public RunFiles {
  private:
   const std::string folder_;
   const std::string advice_;
+  const FileAccess access_;
 };
 
 }  // namespace pando

@@ -108,7 +108,15 @@ bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
 bool LineGuard::Proves(const std::string& routing_id, const std::string& public_key) const {
   std::string token;
   if (!ParseRoutingId(routing_id, &token) || token.empty()) return false;
-  return AreEqualSecrets(token, LineToken(Shown(), public_key, WithoutToken(routing_id)));
+  return AreEqualSecrets(token, TokenFrom(public_key, WithoutToken(routing_id)));
+}
+
+// The token that the process with this key shows to us.
+std::string LineGuard::TokenFrom(const std::string& public_key, const std::string& text) const {
+  if (shared_.size() >= kRememberedMax) shared_.clear();
+  const auto [known, is_new] = shared_.try_emplace(public_key);
+  if (is_new) known->second = SharedSecret(Shown(), public_key);
+  return TokenFor(known->second, text);
 }
 
 std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id) {
@@ -130,7 +138,7 @@ std::string LineGuard::Complete(const std::string& without_token, Incarnation pe
   if (const auto known = whole_.find(without_token); known != whole_.end()) return known->second;
   const auto key = keys_.find(peer);
   if (key == keys_.end()) return without_token;
-  const std::string routing_id = without_token + LineToken(Shown(), key->second, without_token);
+  const std::string routing_id = without_token + TokenFrom(key->second, without_token);
   Note(routing_id);
   return routing_id;
 }

@@ -58,11 +58,14 @@ class LineGuard {
   bool IsProven(const std::string& routing_id, Incarnation sender);
   bool Proves(const std::string& routing_id, const std::string& public_key) const;
   void Note(const std::string& routing_id);
+  std::string TokenFrom(const std::string& public_key, const std::string& text) const;
 
   const ZmqContext& context_;
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
   std::map<Incarnation, std::string> keys_;  // trusted
+  // What this party's pair shares with others', by public key: a wrong token must cost little.
+  mutable std::unordered_map<std::string, std::string> shared_;
   std::unordered_map<std::string, std::string>
       whole_;  // routing ids, by the part without the token
   std::unordered_map<std::string, Incarnation> proven_;  // by routing id

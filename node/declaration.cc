@@ -55,7 +55,8 @@ Status Keep(DeclarationIntake& intake, const SchedulerArgs& args, Job* job) {
   std::memcpy(weights.flat.data(), bytes.data(), bytes.size());
   job->init_hash = WeightsHash(plan.layout, std::as_const(weights.flat).span());
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(weights, RunFolder::Open(args.run_dir), plan));
-  return WriteFileAtomically(RunFolder::Open(args.run_dir).JobPath(), WriteJobText(*job));
+  return WriteFileAtomically(RunFolder::Open(args.run_dir).JobPath(), WriteJobText(*job),
+                             FileAccess::kAsFolder);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) 
   const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
   const FilesEndpoint now{service->endpoint_, options.job};
   if (!known.ok() || *known != now) {
-    const Status kept = WriteFileAtomically(path, now.ToText());
+    const Status kept = WriteFileAtomically(path, now.ToText(), FileAccess::kAsFolder);
     if (!kept.ok())
       spdlog::warn("{}; if the scheduler restarts, servers may not find where to store snapshots",
                    kept.message());

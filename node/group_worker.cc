@@ -240,8 +240,8 @@ GroupWorker::~GroupWorker() {
 Status GroupWorker::ReachGroupFiles() {
   if (parts_.membership.files_endpoint.empty()) {
     std::error_code ignored;  // writing says what is wrong
-    std::filesystem::create_directories(
-        std::filesystem::path(RunDirFor(parts_.membership)) / "group", ignored);
+    const std::filesystem::path folder = RunDirFor(parts_.membership);
+    std::filesystem::create_directory(folder / "group", folder, ignored);  // with its mode
   }
   PANDO_ASSIGN_OR_RETURN(
       group_files_,

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
@@ -125,7 +126,8 @@ ProcessGroup::~ProcessGroup() {
 Status ProcessGroup::Start(const ProcessSpec& spec) {
   PANDO_CHECK(!IsRunning(spec.name));
   const std::string log_path = spec.log_path.empty() ? "/dev/null" : spec.log_path;
-  UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                    ModeFor(log_path, FileAccess::kAsFolder)));
   if (!log.is_open()) return FileError("open the log", log_path, errno);
   UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.is_open()) return FileError("open", "/dev/null", errno);

@@ -105,7 +105,8 @@ Status WriteEnginesFile(const std::string& path, const std::vector<KindEngines>&
     json[entry.kind] = ToJson(choice);
   }
   // A kind comes from a worker, and may be no UTF-8.
-  return WriteFileAtomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFileAtomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
+                             FileAccess::kAsFolder);
 }
 
 Result<std::vector<KindEngines>> ReadGivenEngines(const Job& job) {

@@ -1,10 +1,8 @@
 #include "run/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +10,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -22,10 +19,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
-#include <thread>
 
 #include "common/hash.h"
-#include "common/system.h"
 #include "job/job_file.h"
 #include "models/zoo.h"
 #include "run/snapshot_file.h"
@@ -81,8 +76,9 @@ Status CheckFree(const std::string& path, bool is_forced) {
       "run folder {} exists already; --force overwrites its run, --run-dir takes another", path));
 }
 
-// The text of the lock's file.
-std::string HolderText(pid_t pid) { return fmt::format("process {} on {}", pid, HostName()); }
+Status WriteText(const std::string& path, const std::string& text) {
+  return WriteFileAtomically(path, text, FileAccess::kAsFolder);
+}
 
 }  // namespace
 
@@ -155,72 +151,32 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
 
 namespace {
 
-// Whether a process of this machine is ending: it has no main thread any more, or SIGKILL waits for
-// that to come back from the kernel. Its other threads, and its locks, may stay a moment longer.
-bool IsDying(const std::string& holder) {
-  int pid = 0;
-  if (std::sscanf(holder.c_str(), "process %d on ", &pid) != 1) return false;
-  if (holder != fmt::format("process {} on {}", pid, HostName())) return false;
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("State:") && line.find_first_of("ZX", 6) != std::string::npos) return true;
-    if (!line.starts_with("SigPnd:")) continue;
-    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (SIGKILL - 1) & 1) != 0;
-  }
-  return false;
+// The folder that a run's folder is in is as the umask says: it is of other runs, too.
+Status MakeFolders(const std::string& path, RunFolder::Access access) {
+  std::error_code error;
+  const fs::path parent = (fs::path(path) / ".").parent_path().parent_path();
+  if (!parent.empty()) fs::create_directories(parent, error);
+  const bool is_made =
+      !error && mkdir(path.c_str(), access == RunFolder::Access::kOwner ? 0700 : 0777) == 0;
+  if (!error && !is_made && errno != EEXIST) error.assign(errno, std::generic_category());
+  for (const char* name : {"logs", "snapshots"})
+    if (!error) fs::create_directory(fs::path(path) / name, path, error);  // with its mode
+  return error ? FileError("create run folder", path, error.value()) : Status();
 }
 
 }  // namespace
 
-Result<RunLock> RunLock::Acquire(const std::string& run_dir, std::chrono::milliseconds dying_max) {
-  constexpr std::chrono::milliseconds kLookInterval(10);
-  const std::string path = run_dir + "/.lock";
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.is_open()) return FileError("open", path, errno);
-  const auto deadline = std::chrono::steady_clock::now() + dying_max;
-  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return FileError("lock", path, errno);
-    std::array<char, 256> holder{};
-    const bool is_known = pread(fd.get(), holder.data(), holder.size() - 1, 0) > 0;
-    if (is_known && IsDying(holder.data()) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kLookInterval);
-      continue;
-    }
-    return AlreadyExists(fmt::format(
-        "the run in {} is led by {} already; stop that one first, or take another --run-dir",
-        run_dir, is_known ? holder.data() : "another scheduler"));
-  }
-  // For the error of a process that finds the folder locked. The lock does not need it, and holds
-  // on a full disk.
-  const std::string text = HolderText(getpid());
-  if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
-  return RunLock(std::move(fd));
-}
-
-std::optional<pid_t> RunLock::FindHolder(const std::string& run_dir) {
-  const Result<RunLock> lock = Acquire(run_dir, std::chrono::milliseconds(0));
-  if (lock.status().code() != StatusCode::kAlreadyExists) return std::nullopt;
-  const Result<std::string> text = ReadTextFile(run_dir + "/.lock");
-  pid_t pid = 0;
-  const bool is_here = text.ok() && std::sscanf(text->c_str(), "process %d on", &pid) == 1 &&
-                       *text == HolderText(pid);
-  return is_here ? std::optional(pid) : std::nullopt;
-}
-
-Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
+Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced, Access access) {
   const std::string& path = job.run_dir;
   PANDO_CHECK(!path.empty());
   PANDO_RETURN_IF_ERROR(CheckFree(path, is_forced));
-  std::error_code error;
   RunFolder folder(path);
-  fs::create_directories(path + "/logs", error);
-  if (!error) fs::create_directories(folder.SnapshotsPath(), error);
-  if (error) return FileError("create run folder", path, error.value());
+  PANDO_RETURN_IF_ERROR(MakeFolders(path, access));
   {
     PANDO_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(path));
     RemoveOwnFiles(path);
   }
-  PANDO_RETURN_IF_ERROR(WriteFileAtomically(folder.JobPath(), WriteJobText(job)));
+  PANDO_RETURN_IF_ERROR(WriteText(folder.JobPath(), WriteJobText(job)));
   return folder;
 }
 
@@ -230,7 +186,7 @@ Result<RunFolder> RunFolder::Reopen(const Job& job) {
   std::error_code error;
   fs::remove(folder.SummaryPath(), error);
   if (error) return FileError("remove", folder.SummaryPath(), error.value());
-  PANDO_RETURN_IF_ERROR(WriteFileAtomically(folder.JobPath(), WriteJobText(job)));
+  PANDO_RETURN_IF_ERROR(WriteText(folder.JobPath(), WriteJobText(job)));
   return folder;
 }
 
@@ -287,9 +243,8 @@ Status RunFolder::KeepIdentity(const Job& job, const DataFacts& data) const {
   PANDO_RETURN_IF_ERROR(CheckIdentity(job, data.fingerprint));
   std::error_code ignored;  // a folder that cannot be looked at shows when it is written to
   if (fs::exists(IdentityPath(), ignored)) return Status();
-  return WriteFileAtomically(IdentityPath(),
-                             fmt::format("{} = {}\n{}", kTrainSamplesKey, data.train_samples,
-                                         IdentityFileText(job, data.fingerprint)));
+  return WriteText(IdentityPath(), fmt::format("{} = {}\n{}", kTrainSamplesKey, data.train_samples,
+                                               IdentityFileText(job, data.fingerprint)));
 }
 
 std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
@@ -316,7 +271,7 @@ std::string RunFolder::LogPath(std::string_view process_name) const {
 }
 
 Status RunFolder::WriteEndpoint(const std::string& endpoint) const {
-  return WriteFileAtomically(EndpointPath(), endpoint + "\n");
+  return WriteText(EndpointPath(), endpoint + "\n");
 }
 
 Result<std::string> RunFolder::ReadEndpoint() const {
@@ -340,7 +295,7 @@ std::string FilesEndpoint::ToText() const {
 }
 
 Status RunFolder::WriteSummary(const Summary& summary) const {
-  return WriteFileAtomically(SummaryPath(), ToJson(summary));
+  return WriteText(SummaryPath(), ToJson(summary));
 }
 
 Result<Summary> RunFolder::ReadSummary() const {

@@ -18,8 +18,6 @@
 // it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +32,7 @@
 #include "common/atomic_file.h"
 #include "common/status.h"
 #include "plan/job.h"
+#include "run/run_lock.h"
 #include "run/summary.h"
 
 namespace pando {
@@ -48,11 +47,13 @@ std::vector<std::string> FindTensorBoardFiles(const std::string& run_dir);
 
 class RunFolder {
  public:
-  // Makes job.run_dir with job.toml, logs/ and snapshots/ in it. A folder that holds anything is
-  // refused (kAlreadyExists) unless `is_forced`, and then only files that Pando writes are removed,
-  // and none while a scheduler leads the run.
-  // REQUIRES: ResolveRunNames.
-  static Result<RunFolder> Create(const Job& job, bool is_forced);
+  // Which users may look into a new folder, and so read the run's files (FileAccess::kAsFolder).
+  enum class Access { kOwner, kByUmask };
+  // Makes job.run_dir with job.toml, logs/ and snapshots/ in it. A folder that exists keeps its
+  // mode. One that holds anything is refused (kAlreadyExists) unless `is_forced`, and then only
+  // files that Pando writes are removed, and none while a scheduler leads the run. REQUIRES:
+  // ResolveRunNames.
+  static Result<RunFolder> Create(const Job& job, bool is_forced, Access access = Access::kOwner);
   // Whether job.run_dir has a journal of this very job, and no summary that says it completed.
   static bool HoldsUnfinished(const Job& job);
   // The folder of a run that goes on as `job` says: job.toml becomes that, and the summary of an
@@ -107,24 +108,6 @@ class RunFolder {
 
 // The number of training samples, as KeepIdentity wrote it; none in a folder of an earlier release.
 std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder);
-
-// RunLock: one scheduler at a time keeps a run folder (P25). The lock goes with its process,
-// however that ends. Held by the scheduler process; asked for before a folder is emptied.
-class RunLock {
- public:
-  // How long a process that was killed may take to end: one of its threads may still write.
-  static constexpr std::chrono::milliseconds kDyingMax{10'000};
-  // Waits for a holder that is ending already. kAlreadyExists names the holder: process and
-  // machine.
-  static Result<RunLock> Acquire(const std::string& run_dir,
-                                 std::chrono::milliseconds dying_max = kDyingMax);
-  // The process of this machine that holds the lock; none: it is free, or its holder is elsewhere.
-  static std::optional<pid_t> FindHolder(const std::string& run_dir);
-
- private:
-  explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}
-  UniqueFd fd_;
-};
 
 // A step's row of metrics.csv. docs/run-folder.md says what each column means. Those of a window
 // are means over its last second or more of training.

@@ -58,10 +58,10 @@ Status WriteSafetensors(RunFiles& files, const std::string& name,
 }
 
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
-                        std::span<const NamedTensor> tensors) {
+                        std::span<const NamedTensor> tensors, FileAccess access) {
   const std::filesystem::path parts(path);
   const std::filesystem::path folder = parts.parent_path();
-  FolderFiles files(folder.empty() ? "." : folder.string());
+  FolderFiles files(folder.empty() ? "." : folder.string(), "", access);
   return WriteSafetensors(files, parts.filename().string(), metadata, tensors);
 }
 
@@ -350,7 +350,8 @@ std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat)
 }
 
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
-                    std::span<const float> flat, const SafetensorsMetadata& metadata) {
+                    std::span<const float> flat, const SafetensorsMetadata& metadata,
+                    FileAccess access) {
   PANDO_CHECK(flat.size() == layout.float_count());
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
@@ -359,7 +360,7 @@ Status WriteWeights(const std::string& path, const TensorLayout& layout,
   }
   SafetensorsMetadata all{{"format", "pt"}, {kHashKey, WeightsHash(layout, flat)}};
   all.insert(metadata.begin(), metadata.end());
-  return WriteSafetensors(path, all, tensors);
+  return WriteSafetensors(path, all, tensors, access);
 }
 
 Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/atomic_file.h"
 #include "common/float_buffer.h"
 #include "common/status.h"
 #include "files/run_files.h"
@@ -31,7 +32,8 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 Status WriteSafetensors(RunFiles& files, const std::string& name,
                         const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors);
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
-                        std::span<const NamedTensor> tensors);
+                        std::span<const NamedTensor> tensors,
+                        FileAccess access = FileAccess::kAsFolder);
 
 // ---- reading ------------------------------------------------------------------------------------
 
@@ -91,7 +93,8 @@ std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat)
 
 // `metadata` joins what PyTorch's readers expect, and the hash of the values.  REQUIRES: as above.
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
-                    std::span<const float> flat, const SafetensorsMetadata& metadata = {});
+                    std::span<const float> flat, const SafetensorsMetadata& metadata = {},
+                    FileAccess access = FileAccess::kAsFolder);
 
 // kCorrupt: the file names another hash of its weights.
 Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash);

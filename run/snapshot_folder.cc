@@ -82,7 +82,7 @@ Status SnapshotFolder::WriteManifest(const SnapshotManifest& manifest) const {
   }
   const auto replace = nlohmann::json::error_handler_t::replace;
   return WriteFileAtomically(ManifestPath(manifest.snapshot),
-                             json.dump(1, ' ', false, replace) + "\n");
+                             json.dump(1, ' ', false, replace) + "\n", FileAccess::kAsFolder);
 }
 
 Status SnapshotFolder::WriteMissingManifests() const {

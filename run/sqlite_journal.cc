@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/hash.h"
 #include "common/text.h"
 
@@ -107,6 +109,17 @@ Status SqliteDb::Error() const {
   return Unavailable(text);
 }
 
+namespace {
+
+// As OpenForOwner. A file that exists is not opened: closing it would end this process's locks.
+// SQLite's other files get the mode of the first. What cannot be made SQLite says itself.
+void KeepForOwner(const std::string& path) {
+  for (const char* end : {"-wal", "-shm"}) (void)!chmod((path + end).c_str(), 0600);
+  if (chmod(path.c_str(), 0600) != 0 && errno == ENOENT) (void)OpenForOwner(path);
+}
+
+}  // namespace
+
 Result<SqliteDb> SqliteDb::Open(std::string path) {
   return Open(std::move(path), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
 }
@@ -117,6 +130,7 @@ Result<SqliteDb> SqliteDb::OpenToRead(std::string path) {
 
 Result<SqliteDb> SqliteDb::Open(std::string path, int flags) {
   SqliteDb db(std::move(path));
+  if ((flags & SQLITE_OPEN_CREATE) != 0) KeepForOwner(db.path_);
   sqlite3* raw = nullptr;
   const int code = sqlite3_open_v2(db.path_.c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   db.db_.reset(raw);

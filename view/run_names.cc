@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <set>
 
+#include "common/text.h"
+
 namespace pando {
 namespace {
 
@@ -47,8 +49,9 @@ std::vector<std::string> NamesForFolders(const std::vector<std::string>& paths) 
     }
   }
   std::set<std::string> taken;
-  for (std::string& name : names) {  // the same folder twice
-    const std::string own = name;
+  for (std::string& name : names) {
+    const std::string own = AsUtf8(name);
+    name = own;  // the same folder may be given twice
     for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}#{}", own, i);
   }
   return names;

@@ -1,4 +1,5 @@
 // `pando view`: a page that shows runs, and their metrics for Prometheus.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <prometheus/registry.h>
@@ -7,18 +8,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/watch/viewer.h"
 #include "common/atomic_file.h"
+#include "common/descriptor.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/output.h"
@@ -67,14 +71,23 @@ Result<std::string> FindToken(const std::string& path) {
     umask(before);
     return written.ok() ? Result<std::string>(drawn) : written;
   }
-  std::ifstream file(path);
-  std::string token;
-  std::getline(file, token);
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return FileError("read --token-file", path, errno);
+  PANDO_RETURN_IF_ERROR(CheckSecretFile(path, fd.get()));
+  std::array<char, 4096> bytes;
+  const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
+  std::string token(bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  token.resize(std::min(token.find('\n'), token.size()));
   constexpr size_t kTokenMin = 16;
-  if (token.size() >= kTokenMin) return token;
+  // Those of a bearer token (RFC 6750), which need no escapes in an address.
+  const auto is_letter = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-._~+/=").find(c) != std::string_view::npos;
+  };
+  if (token.size() >= kTokenMin && std::ranges::all_of(token, is_letter)) return token;
   return InvalidArgument(fmt::format(
-      "--token-file {}: expected one line of at least {} characters; remove the file, and pando "
-      "view makes one",
+      "--token-file {}: expected one line of at least {} letters, digits and -._~+/=; remove the "
+      "file, and pando view makes one",
       path, kTokenMin));
 }
 
@@ -96,6 +109,11 @@ Result<RunSource> MakeSource(const RunAddress& address) {
   const RunFolder folder = RunFolder::Open(address.run_dir);
   std::error_code error;
   if (!address.run_dir.empty() && !std::filesystem::exists(folder.JobPath(), error)) {
+    if (error)
+      return NotFound(fmt::format(
+          "cannot look into {}: {}; other users may where the run was started with "
+          "--shared-run-dir",
+          address.run_dir, error.message()));
     return NotFound(
         fmt::format("{} is no run folder: it has no job.toml; pando train prints its run's folder",
                     address.run_dir));

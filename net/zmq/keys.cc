@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -60,14 +61,41 @@ std::string PathFor(const std::string& folder, KeyRole role, const char* ending)
   return fmt::format("{}/{}.{}", folder, EnumName(role), ending);
 }
 
-Status WriteNew(const std::string& path, const std::string& letters, mode_t mode) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+Status WriteNew(const std::string& path, const std::string& letters) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.is_open()) return FileError("create", path, errno);
   const std::string text = letters + "\n";
   const ssize_t written = write(fd.get(), text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size()))
     return FileError("write", path, written < 0 ? errno : ENOSPC);
   return fsync(fd.get()) == 0 ? Status() : FileError("write", path, errno);
+}
+
+// Other users could change what belongs to them.
+Status CheckOwner(const std::string& path, const struct stat& info) {
+  if (info.st_uid == geteuid() || info.st_uid == 0) return Status();
+  return InvalidArgument(fmt::format(
+      "{} belongs to user {}, which could change it: chown it to user {}, which reads it here",
+      path, info.st_uid, geteuid()));
+}
+
+// In a sticky folder only a file's owner may replace it.
+Status CheckFolder(const std::string& folder) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) return FileError("read", folder, errno);
+  PANDO_RETURN_IF_ERROR(CheckOwner(folder, info));
+  if ((info.st_mode & S_IWOTH) == 0 || (info.st_mode & S_ISVTX) != 0) return Status();
+  return InvalidArgument(fmt::format(
+      "all users may write to {} (mode {:o}), and so replace what is trusted there: chmod o-w it",
+      folder, info.st_mode & 07777));
+}
+
+Status CheckSecret(const std::string& path, const struct stat& info) {
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) == 0) return Status();
+  return InvalidArgument(fmt::format(
+      "{} is a secret key that others may read (mode {:o}): chmod 600 it, and make a new one if "
+      "others have had access",
+      path, info.st_mode & 0777));
 }
 
 // The letters in the file; empty where there is no file.
@@ -77,16 +105,13 @@ Result<std::string> ReadKey(const std::string& path, bool is_secret) {
   if (!fd.is_open()) return FileError("read", path, errno);
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) return FileError("read", path, errno);
-  if (is_secret && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return InvalidArgument(fmt::format(
-        "{} is a secret key that others may read (mode {:o}): chmod 600 it, and make new keys if "
-        "others have had access",
-        path, info.st_mode & 0777));
-  }
+  PANDO_RETURN_IF_ERROR(CheckOwner(path, info));
+  if (is_secret) PANDO_RETURN_IF_ERROR(CheckSecret(path, info));
   std::array<char, kKeyLetters + 2> bytes;  // a longer file is no key
   const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
   if (count < 0) return FileError("read", path, errno);
   std::string letters(bytes.data(), static_cast<size_t>(count));
+  sodium_memzero(bytes.data(), bytes.size());
   if (letters.ends_with('\n')) letters.pop_back();
   if (Decode(letters)) return letters;
   return InvalidArgument(
@@ -122,6 +147,15 @@ KeyPair DrawKeyPair() {
   return {public_key.data(), secret_key.data()};
 }
 
+Status CheckSecretFile(const std::string& path, int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return FileError("read", path, errno);
+  const std::string folder = std::filesystem::path(path).parent_path();
+  PANDO_RETURN_IF_ERROR(CheckFolder(folder.empty() ? "." : folder));
+  PANDO_RETURN_IF_ERROR(CheckOwner(path, info));
+  return CheckSecret(path, info);
+}
+
 bool IsPublicKey(const std::string& text) { return Decode(text).has_value(); }
 
 KeyRole Keys::role() const {
@@ -144,8 +178,8 @@ Status MakeKeys(const std::string& folder) {
   Status status;
   for (const KeyRole role : kRoles) {
     const KeyPair pair = DrawKeyPair();
-    if (status.ok()) status = WriteNew(PathFor(made, role, "key"), pair.secret_key, 0600);
-    if (status.ok()) status = WriteNew(PathFor(made, role, "pub"), pair.public_key, 0644);
+    if (status.ok()) status = WriteNew(PathFor(made, role, "key"), pair.secret_key);
+    if (status.ok()) status = WriteNew(PathFor(made, role, "pub"), pair.public_key);
   }
   if (status.ok() && rename(made.c_str(), path.c_str()) != 0) {
     const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
@@ -163,6 +197,12 @@ Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
     return NotFound(
         fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
   }
+  PANDO_RETURN_IF_ERROR(CheckFolder(folder));
+  // All of the process: libzmq copies secrets, too. A debugger may still read the memory.
+  rlimit core{};
+  getrlimit(RLIMIT_CORE, &core);
+  core.rlim_cur = 0;
+  setrlimit(RLIMIT_CORE, &core);
   bool has_secret = false;
   for (const KeyRole role : kRoles) {
     PANDO_ASSIGN_OR_RETURN(keys.Of(role), ReadPair(folder, role));
@@ -181,6 +221,11 @@ Result<Keys> ReadSchedulerKeys(const std::string& folder) {
   PANDO_ASSIGN_OR_RETURN(Keys keys, ReadKeys(folder, KeyRole::kAdmin));
   if (keys.Of(KeyRole::kMember).public_key.empty())
     return Missing(folder, "has no member.pub, by which members are known");
+  for (const KeyRole role : {KeyRole::kReader, KeyRole::kMember}) {
+    std::string& unused = keys.Of(role).secret_key;
+    sodium_memzero(unused.data(), unused.size());
+    unused.clear();
+  }
   return keys;
 }
 
@@ -204,14 +249,25 @@ Result<Keys> FindKeys(const std::string& folder, KeyRole purpose) {
 
 std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
                       const std::string& text) {
+  return TokenFor(SharedSecret(own, peer_public_key), text);
+}
+
+std::string SharedSecret(const KeyPair& own, const std::string& peer_public_key) {
   const std::optional<KeyBytes> secret = Decode(own.secret_key);
   const std::optional<KeyBytes> peer = Decode(peer_public_key);
   KeyBytes shared;
   if (!secret || !peer) return "";
   if (crypto_box_beforenm(shared.data(), peer->data(), secret->data()) != 0) return "";
+  return {reinterpret_cast<const char*>(shared.data()), shared.size()};
+}
+
+std::string TokenFor(const std::string& shared_secret, const std::string& text) {
+  if (shared_secret.size() != crypto_auth_KEYBYTES) return "";
+  const auto bytes = [](const std::string& s) {
+    return reinterpret_cast<const uint8_t*>(s.data());
+  };
   std::array<uint8_t, crypto_auth_BYTES> mac;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  PANDO_CHECK(crypto_auth(mac.data(), bytes, text.size(), shared.data()) == 0);
+  PANDO_CHECK(crypto_auth(mac.data(), bytes(text), text.size(), bytes(shared_secret)) == 0);
   return {reinterpret_cast<const char*>(mac.data()), kTokenBytes};
 }
 

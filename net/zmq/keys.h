@@ -51,10 +51,15 @@ struct Keys {
 Status MakeKeys(const std::string& folder);
 
 // Reads what the folder has. An error if a file is not a key, if others may read a secret, or if
-// the secret of `purpose` is missing (kReader: any secret).
+// the secret of `purpose` is missing (kReader: any secret). From then on a crash of this process
+// leaves no core file, which would hold the secrets.
 Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose);
-// The same for a scheduler: it shows the admin's pair and must know the members' public key.
+// The same for a scheduler: it shows the admin's pair and must know the members' public key. No
+// other secret stays in its memory.
 Result<Keys> ReadSchedulerKeys(const std::string& folder);
+// Whether other users could read the open file, or have written it or its folder: then it is an
+// error, as it holds a secret.
+Status CheckSecretFile(const std::string& path, int fd);
 // "PANDO_KEYS=FOLDER", for the environment of a child in any folder; nothing without keys.
 std::vector<std::string> KeysVariables(const Keys& keys);
 // `folder`, or if that is empty the one in PANDO_KEYS; none: no keys.
@@ -68,6 +73,9 @@ Result<Keys> FindKeys(const std::string& folder, KeyRole purpose);
 // Source: crypto_box's shared key (X25519, HSalsa20) and HMAC-SHA-512-256 of libsodium.
 std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
                       const std::string& text);
+// Its two parts. The first takes 50 us, and is the same for each text.
+std::string SharedSecret(const KeyPair& own, const std::string& peer_public_key);
+std::string TokenFor(const std::string& shared_secret, const std::string& text);
 
 // The pair by which the scheduler signs views: each of its lives makes the same from the admin's
 // secret. Ed25519, in Z85; the secret is the seed. Empty without that secret.

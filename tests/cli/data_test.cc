@@ -251,6 +251,24 @@ TEST_CASE("where the mirror takes no ranges a file is fetched from its beginning
   CHECK(ReadLabels(temp.path()) == ReadLabels(original));
 }
 
+TEST_CASE("of a file that is longer than the published one no more is taken") {
+  constexpr uint64_t kPublishedBytes = 9912422;
+  const TempFolder temp;
+  Write(temp.path() + "/mirror/train-images-idx3-ubyte.gz", std::string(4 * kPublishedBytes, 'x'));
+  for (bool says_length : {true, false}) {
+    const Mirror server(temp.path() + "/mirror", {.says_length = says_length});
+    Status status;
+    {
+      const FileSizeLimit limit(kPublishedBytes + 1);  // a longer file could not be written
+      status = Fetch("mnist", temp.path() + "/mnist", server.url()).status;
+    }
+    CHECK(status.code() == StatusCode::kCorrupt);
+    CHECK(Contains(status.message(), "9912423 bytes with sha256"));
+    CHECK(Contains(status.message(), "this is not the published file"));
+    CHECK_FALSE(fs::exists(temp.path() + "/mnist/train-images-idx3-ubyte.gz.part"));
+  }
+}
+
 TEST_CASE("what cannot be fetched is named with what can") {
   const Status status = Fetch("cifar-10", "unused", "").status;
   CHECK(status.code() == StatusCode::kInvalidArgument);

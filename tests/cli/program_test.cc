@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "common/descriptor.h"
 #include "common/exit_codes.h"
@@ -111,6 +114,53 @@ TEST_CASE("without a terminal there is a page only if one is asked for") {
   const Outcome refused = train({"--http", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))});
   CHECK(refused.exit_code != kExitCompleted);
   CHECK(Contains(refused.output, "cannot listen at 127.0.0.1:"));
+}
+
+TEST_CASE("a run's folder is its owner's alone, and an exported file is as the umask says") {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  const std::string run = folder.path() + "/run";
+  const mode_t before = umask(022);
+  const Outcome trained =
+      Pando(Tiny({"--workers", "1", "--servers", "1", "--steps", "4", "--snapshot-every", "2",
+                  "--timeline", folder.File("trace"), "--run-dir", run}));
+  const Outcome exported = Pando({"export", run, folder.File("weights.safetensors")});
+  umask(before);
+  REQUIRE_MESSAGE(trained.exit_code == kExitCompleted, trained.output);
+  REQUIRE_MESSAGE(exported.exit_code == kExitCompleted, exported.output);
+  CHECK(fs::status(run).permissions() == fs::perms::owner_all);
+  for (const auto& entry : fs::recursive_directory_iterator(run)) {
+    CAPTURE(entry.path().string());
+    const auto others = fs::perms::group_all | fs::perms::others_all;
+    CHECK((entry.status().permissions() & others) == fs::perms::none);
+  }
+  for (const char* name : {"weights.safetensors", "trace"})
+    CHECK(fs::status(folder.File(name)).permissions() == fs::perms(0644));
+}
+
+TEST_CASE("a token file that others may read or write is refused by name") {
+  const TempFolder folder;
+  std::ofstream(folder.File("job.toml")) << "";
+  const std::string path = folder.File("token");
+  const std::vector<std::string> view{"view", folder.path(), "--token-file", path};
+  std::ofstream(path) << "0123456789abcdef\n";
+  for (const mode_t mode : {0644, 0640, 0602, 0660}) {
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    CheckUsageError(view, path + " is a secret key that others may read");
+  }
+  REQUIRE(chmod(path.c_str(), 0600) == 0);
+  REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
+  CheckUsageError(view, "all users may write to " + folder.path());
+  REQUIRE(chmod(folder.path().c_str(), 0700) == 0);
+  for (const char* token : {"0123456789abcde", "0123456789abcdef#", "0123456789abc%41", ""}) {
+    std::ofstream(path) << token << "\n";
+    CheckUsageError(view, "expected one line of at least 16 letters, digits and -._~+/=");
+  }
+  if (geteuid() == 0) {
+    std::ofstream(path) << "0123456789abcdef\n";
+    REQUIRE(chown(path.c_str(), 65532, static_cast<gid_t>(-1)) == 0);
+    CheckUsageError(view, path + " belongs to user 65532");
+  }
 }
 
 TEST_CASE("every flag of the table is a flag of train") {

@@ -1,6 +1,8 @@
 #include "net/zmq/keys.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -154,6 +156,13 @@ TEST_CASE("a file that is no key, or that others may read, is named") {
     REQUIRE(chmod(path.c_str(), mode) == 0);
     CheckUnreadable(read(fs::path(path).parent_path()), path + " is a secret key");
   }
+  for (const mode_t mode : {0777, 0757, 0702}) {
+    const std::string folder = member_folder();
+    REQUIRE(chmod(folder.c_str(), mode) == 0);
+    CheckUnreadable(read(folder), "all users may write to " + folder);
+    REQUIRE(chmod(folder.c_str(), mode | S_ISVTX) == 0);  // only an owner may replace a file
+    CHECK(read(folder).ok());
+  }
   const std::string key = BytesFor(run.whole + "/member.key");
   for (const std::string& garbage :
        {std::string(), std::string("no key\n"), key + "x", key.substr(1), key.substr(0, 39) + "\"",
@@ -173,6 +182,34 @@ TEST_CASE("a file that is no key, or that others may read, is named") {
   fs::copy_file(run.whole + "/reader.pub", mixed + "/member.pub",
                 fs::copy_options::overwrite_existing);
   CheckUnreadable(read(mixed), "member.pub is not the public part of");
+}
+
+TEST_CASE("keys and folders of another user are named") {
+  if (geteuid() != 0) {
+    MESSAGE("SKIPPED: only root can give files to another user");
+    return;
+  }
+  RunKeys run;
+  for (const char* name : {"", "/member.key", "/member.pub", "/admin.pub"}) {
+    const std::string folder = run.Copy({"member.key", "member.pub", "admin.pub"});
+    REQUIRE(chown((folder + name).c_str(), 65532, static_cast<gid_t>(-1)) == 0);
+    CheckUnreadable(ReadKeys(folder, KeyRole::kMember), folder + name + " belongs to user 65532");
+  }
+}
+
+TEST_CASE("a scheduler keeps one secret, and a process with keys leaves no core file") {
+  RunKeys run;
+  const rlimit before{.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+  REQUIRE(setrlimit(RLIMIT_CORE, &before) == 0);
+  const Keys keys = *ReadSchedulerKeys(run.whole);
+  rlimit after{};
+  getrlimit(RLIMIT_CORE, &after);
+  CHECK(after.rlim_cur == 0);
+  for (const KeyRole role : {KeyRole::kReader, KeyRole::kMember, KeyRole::kAdmin}) {
+    CHECK(IsPublicKey(keys.Of(role).public_key));
+    CHECK(keys.Of(role).secret_key.empty() == (role != KeyRole::kAdmin));
+  }
+  CHECK(keys.role() == KeyRole::kAdmin);
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
