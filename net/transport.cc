@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/descriptor.h"
 #include "net/address.h"
+#include "net/zmq/checked_curve.h"
 
 namespace pando {
 namespace {
@@ -391,6 +392,8 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
   if (ready_count > 0) ReceiveEvents(polled, std::span(polled).subspan(first_link));
   if (watch_.is_started()) watch_.Look();
+  if (options_.on_warning && TakeForgedHandshake())
+    warnings_.Warn("a process that is dialed", "", "", "its handshake is forged");
   counters_.turned_away = watch_.turned_away();
   if (links_ != nullptr) LinkAgain();
   RedialNamed();

@@ -142,5 +142,95 @@ TEST_CASE("a peer whose first message is long is not cut off") {
   }
 }
 
+// ---- false servers ------------------------------------------------------------------------------
+
+// A server by hand, and a worker that dials it and an honest lane.
+struct FalseServer {
+  FalseServer() : listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = LoopbackAddress(kAnyTcpPort);
+    socklen_t size = sizeof(address);
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(bind(listener.get(), name, size) == 0);
+    REQUIRE(listen(listener.get(), 16) == 0);
+    REQUIRE(getsockname(listener.get(), name, &size) == 0);
+    endpoint = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  // The next connection, and its short-term key from HELLO. ZeroMQ does not dial again
+  // where a handshake was false.
+  RawTcp Accept(CurveKey* client) {
+    Transport& dialer = pair.worker.transport;
+    dialer.HangUp(self);
+    REQUIRE(dialer.Dial(self, endpoint, shown.public_key).ok());
+    dialer.Send(TextFrom(pair.worker.self, self, "a secret"));
+    RawTcp connection = RawTcp::Accept(listener.get());
+    connection.Send(Greeting("CURVE"));
+    const std::string hello = connection.Read(64 + 2 + 200).substr(64 + 2);
+    std::copy_n(hello.begin() + 80, client->size(), client->begin());
+    return connection;
+  }
+
+  KeyedPair pair{Mechanism::kCurve};
+  const PeerId self = NewPeer(7);
+  std::string endpoint;
+  const UniqueFd listener;
+  const KeyPair shown = DrawKeyPair();
+  const CurveKey secret = RawKey(shown.secret_key);
+};
+
+TEST_CASE("a server whose short-term key is of low order ends no process that dials it") {
+  // libsodium's list, by their first and last bytes: 0, 1, p - 1, p, p + 1, and two of order 8.
+  CurveKey zero{}, one{1}, minus_one, p, p_plus_one, eight, other_eight;
+  minus_one.fill(0xff);
+  minus_one.front() = 0xec;
+  minus_one.back() = 0x7f;
+  p = p_plus_one = minus_one;
+  p.front() = 0xed;
+  p_plus_one.front() = 0xee;
+  const char* const kEight = "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800";
+  const char* const kOther = "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157";
+  sodium_hex2bin(eight.data(), 32, kEight, 64, nullptr, nullptr, nullptr);
+  sodium_hex2bin(other_eight.data(), 32, kOther, 64, nullptr, nullptr, nullptr);
+  FalseServer server;
+  for (CurveKey key : {zero, one, minus_one, p, p_plus_one, eight, other_eight}) {
+    for (const bool has_top_bit : {false, true}) {  // it does not count
+      if (has_top_bit) key.back() = static_cast<uint8_t>(key.back() | 0x80);
+      CurveKey client;
+      const RawTcp connection = server.Accept(&client);
+      connection.Send(CurveWelcome(server.secret, client, key));
+      CHECK(connection.IsCutOff());
+    }
+  }
+  KeyedPair& pair = server.pair;
+  MustBecome(pair.worker.transport, [&] { return !pair.worker.warnings.empty(); });
+  pair.CheckTraffic("honest");
+  CHECK(pair.worker.warnings.size() == 1);
+}
+
+TEST_CASE("a server that has no key is not believed") {
+  FalseServer server;
+  CurveKey client, short_public, short_secret;
+  crypto_box_keypair(short_public.data(), short_secret.data());
+  for (int i = 0; i < 20; ++i) {
+    // Its own key's connection leaves a key that it knows in the dialer's memory.
+    RawTcp known = server.Accept(&client);
+    known.Send(CurveWelcome(server.secret, client, short_public));
+    known.Read(2 + 8);  // INITIATE
+    const CurveKey left = ConnectionKey(client, short_secret);
+    { RawTcp closed = std::move(known); }
+    for (const CurveKey& key : {left, CurveKey{}}) {
+      const RawTcp connection = server.Accept(&client);
+      connection.Send(CurveReady(key));
+      CHECK(connection.IsCutOff());
+    }
+  }
+  server.pair.CheckTraffic("honest");
+  // The server that has the key gets the message.
+  const RawTcp connection = server.Accept(&client);
+  connection.Send(CurveWelcome(server.secret, client, short_public));
+  connection.ReadUntil("INITIATE");
+  connection.Send(CurveReady(ConnectionKey(client, short_secret)));
+  connection.ReadUntil("MESSAGE");
+}
+
 }  // namespace
 }  // namespace pando

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -81,6 +82,7 @@ class RawTcp {
   }
   // The next one that dials the listening socket.
   static RawTcp Accept(int listening_fd) { return RawTcp(accept(listening_fd, nullptr, nullptr)); }
+  int fd() const { return fd_.get(); }
   // The peer may have hung up by now, and that is fine.
   void Send(const RawFrame& bytes) const { (void)TrySend(bytes); }
   // False if the peer has hung up. With MSG_DONTWAIT as much as has room is sent.
@@ -139,6 +141,9 @@ inline void SendLongFrames(const std::string& endpoint, const std::string& mecha
   while (!open.empty()) {
     REQUIRE(SteadyNow() < deadline);
     std::erase_if(open, [&](const auto& tcp) { return !tcp->TrySend(part, MSG_DONTWAIT); });
+    std::vector<pollfd> polled;
+    for (const auto& tcp : open) polled.push_back({tcp->fd(), POLLOUT, 0});
+    if (!open.empty()) poll(polled.data(), polled.size(), 1000);
   }
 }
 

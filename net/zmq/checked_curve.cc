@@ -1,0 +1,87 @@
+#include "net/zmq/checked_curve.h"
+
+#include <sodium.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+namespace pando {
+namespace {
+
+std::atomic<bool> has_refused = false;  // functions in C get no object
+
+// Where the connections of this thread keep their keys, from WELCOME to READY. One stays on the
+// I/O thread where it began.
+thread_local std::set<const uint8_t*> set_keys;
+constexpr size_t kSetKeysMax = 1 << 16;  // further ones begin again: servers' stay
+// A connection's key lies at most so far before its short-term key.
+constexpr size_t kConnectionBytes = 512;
+
+int Refuse() {
+  has_refused = true;
+  return -1;
+}
+
+bool BeginsWith(const uint8_t* nonce, std::string_view prefix) {
+  return std::memcmp(nonce, prefix.data(), prefix.size()) == 0;
+}
+
+// A shared secret with it would be known to all, and libsodium returns none.
+bool IsOfLowOrder(const uint8_t* public_key) {
+  uint8_t shared[crypto_scalarmult_BYTES];
+  constexpr uint8_t kAnySecret[crypto_scalarmult_SCALARBYTES] = {1};
+  return crypto_scalarmult(shared, kAnySecret, public_key) != 0;
+}
+
+}  // namespace
+
+bool TakeForgedHandshake() {
+  return has_refused.load(std::memory_order_relaxed) && has_refused.exchange(false);
+}
+
+}  // namespace pando
+
+extern "C" {
+
+// Begins a connection: what an earlier one left in its memory counts no more.
+int crypto_box_keypair(unsigned char* public_key, unsigned char* secret_key) {
+  using namespace pando;
+  set_keys.erase(set_keys.lower_bound(public_key - kConnectionBytes),
+                 set_keys.lower_bound(public_key));
+  return crypto_box_curve25519xsalsa20poly1305_keypair(public_key, secret_key);
+}
+
+// Opens a WELCOME, among others: zeros, then the server's short-term key.
+int crypto_box_open(unsigned char* text, const unsigned char* box, unsigned long long box_bytes,
+                    const unsigned char* nonce, const unsigned char* public_key,
+                    const unsigned char* secret_key) {
+  constexpr size_t kKeyEnd = crypto_box_ZEROBYTES + crypto_box_PUBLICKEYBYTES;
+  if (crypto_box_curve25519xsalsa20poly1305_open(text, box, box_bytes, nonce, public_key,
+                                                 secret_key) != 0)
+    return -1;
+  if (!pando::BeginsWith(nonce, "WELCOME-") || box_bytes < kKeyEnd) return 0;
+  return pando::IsOfLowOrder(text + crypto_box_ZEROBYTES) ? pando::Refuse() : 0;
+}
+
+// Makes a connection's key, after a WELCOME was opened.
+int crypto_box_beforenm(unsigned char* key, const unsigned char* public_key,
+                        const unsigned char* secret_key) {
+  using namespace pando;
+  if (set_keys.size() >= kSetKeysMax) set_keys.clear();
+  set_keys.insert(key);
+  return crypto_box_curve25519xsalsa20poly1305_beforenm(key, public_key, secret_key);
+}
+
+// Opens a READY, among others, with a connection's key.
+int crypto_box_open_afternm(unsigned char* text, const unsigned char* box,
+                            unsigned long long box_bytes, const unsigned char* nonce,
+                            const unsigned char* key) {
+  if (pando::BeginsWith(nonce, "CurveZMQREADY---") && pando::set_keys.erase(key) == 0)
+    return pando::Refuse();
+  return crypto_box_curve25519xsalsa20poly1305_open_afternm(text, box, box_bytes, nonce, key);
+}
+
+}  // extern "C"
