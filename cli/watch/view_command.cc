@@ -110,10 +110,10 @@ Result<RunSource> MakeSource(const RunAddress& address) {
   std::error_code error;
   if (!address.run_dir.empty() && !std::filesystem::exists(folder.JobPath(), error)) {
     if (error)
-      return NotFound(fmt::format(
-          "cannot look into {}: {}; other users may where the run was started with "
-          "--shared-run-dir",
-          address.run_dir, error.message()));
+      return NotFound(
+          fmt::format("cannot look into {}: {}; other users may where the run was started with "
+                      "--shared-run-dir",
+                      address.run_dir, error.message()));
     return NotFound(
         fmt::format("{} is no run folder: it has no job.toml; pando train prints its run's folder",
                     address.run_dir));

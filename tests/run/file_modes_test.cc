@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/timeline.h"
-#include "files/folder_disk.h"
 #include "files/run_files.h"
 #include "run/run_folder.h"
 #include "run/sqlite_journal.h"
@@ -44,7 +43,6 @@ TEST_CASE("a new run folder and its files are their owner's alone, unless the fo
     REQUIRE(MetricsFile::Create(folder).ok());
     REQUIRE(folder.WriteEndpoint("tcp://127.0.0.1:1").ok());
     REQUIRE(FolderFiles(folder.SnapshotsPath()).Store("shard", {}).ok());
-    REQUIRE((*FolderDisk(folder.path()).Create("group/rank-0"))->Commit().ok());
     REQUIRE(Timeline::Create({.folder = folder.TimelinePath(), .process = "worker 1"}).ok());
     {
       SqliteDb db = *SqliteDb::Open(folder.JournalPath());
