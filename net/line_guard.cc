@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "net/zmq/zap_handler.h"
-#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -71,8 +70,9 @@ std::string LineGuard::Sign(const std::string& routing_id, const LineSecurity& s
 }
 
 void LineGuard::Trust(Incarnation process, const std::string& public_key) {
-  if (public_key.empty() || keys_.size() >= kNodesMax) return;
-  keys_.try_emplace(process, public_key);
+  if (public_key.empty()) return;
+  std::string& known = keys_.Touch(process);
+  if (known.empty()) known = public_key;
 }
 
 bool LineGuard::MayForgeView(const std::optional<PeerId>& dialed, const Message& message) const {
@@ -92,11 +92,11 @@ bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope&
 }
 
 bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
-  const auto key = keys_.find(sender);
-  if (key == keys_.end()) return true;
+  const std::string* key = keys_.Find(sender);
+  if (key == nullptr) return true;
   if (const auto known = proven_.find(routing_id); known != proven_.end())
     return known->second == sender;
-  if (!Proves(routing_id, key->second)) return false;
+  if (!Proves(routing_id, *key)) return false;
   if (proven_.size() >= kRememberedMax) proven_.clear();
   proven_.emplace(routing_id, sender);
   return true;
@@ -110,8 +110,8 @@ bool LineGuard::Proves(const std::string& routing_id, const std::string& public_
 
 std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id) {
   const std::optional<Dialer> dialer = ParseRoutingId(routing_id);
-  const bool is_proven =
-      dialer && keys_.contains(dialer->incarnation) && IsProven(routing_id, dialer->incarnation);
+  const bool is_proven = dialer && keys_.Find(dialer->incarnation) != nullptr &&
+                         IsProven(routing_id, dialer->incarnation);
   return is_proven ? std::optional(dialer->incarnation) : std::nullopt;
 }
 
@@ -125,9 +125,9 @@ void LineGuard::Note(const std::string& routing_id) {
 
 std::string LineGuard::Complete(const std::string& without_token, Incarnation peer) {
   if (const auto known = whole_.find(without_token); known != whole_.end()) return known->second;
-  const auto key = keys_.find(peer);
-  if (key == keys_.end()) return without_token;
-  const std::string routing_id = without_token + LineToken(Shown(), key->second, without_token);
+  const std::string* key = keys_.Find(peer);
+  if (key == nullptr) return without_token;
+  const std::string routing_id = without_token + LineToken(Shown(), *key, without_token);
   Note(routing_id);
   return routing_id;
 }

@@ -6,14 +6,15 @@
 // the process that it names, though all members share the members' key. Threads: its transport's.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "common/endpoint.h"
+#include "common/recent_map.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
+#include "proto/message_limits.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -40,7 +41,7 @@ class LineGuard {
   std::string Sign(const std::string& routing_id, const LineSecurity& security) const;
 
   // From now on messages of this process are believed from the holder of the key alone. The first
-  // key of an incarnation stays.
+  // key of an incarnation stays. Called again for those that still count: they stay known longest.
   void Trust(Incarnation process, const std::string& public_key);
   // Whether a view came in clear text, where its sender is not proven to those that dial it: views
   // then come from the scheduler alone, which repeats them.
@@ -62,7 +63,7 @@ class LineGuard {
   const ZmqContext& context_;
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
-  std::map<Incarnation, std::string> keys_;  // trusted
+  RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted
   std::unordered_map<std::string, std::string>
       whole_;  // routing ids, by the part without the token
   std::unordered_map<std::string, Incarnation> proven_;  // by routing id
