@@ -374,6 +374,7 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
                                              .job = job,
                                              .folder = RunFolder::Open(args_.run_dir),
                                              .bound = bound,
+                                             .plan = plan_,
                                              .insecure = args_.insecure,
                                              .is_fresh = args_.is_resumed || !parts_.state}));
   return Status();
