@@ -295,7 +295,7 @@ TEST_CASE("processes that have the keys of their roles train, and an error names
   CHECK(SummaryIn(job.run_dir).weights_hash == MlpHash());
 }
 
-TEST_CASE("a start with keys that times out says who has not joined, and does not ask for keys") {
+TEST_CASE("a start with keys that times out says what has not joined, and does not ask for keys") {
   TempFolder temp;
   const KeyFolders keys(temp.path());
   const Said said =
