@@ -55,7 +55,7 @@ bool MayReadFile(const std::string& name) {
 
 void FileStore::OnMessage(Micros now, const Envelope& envelope) {
   const PeerId& sender = envelope.sender;
-  if (envelope.job != job_ || !members_.contains(sender.incarnation)) return;
+  if (envelope.job != job_ || members_.Find(sender.incarnation) == nullptr) return;
   asked_at_ = now;
   const auto answer = [&](Message message) {
     outbox_.Send({.job = job_, .sender = self_, .receiver = sender, .message = std::move(message)});
@@ -74,7 +74,7 @@ void FileStore::OnMessage(Micros now, const Envelope& envelope) {
 
 StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFile& part) {
   StoreFileAck ack{.name = part.name};
-  if (!MayStoreFile(part.name, sender.incarnation, members_.at(sender.incarnation)) ||
+  if (!MayStoreFile(part.name, sender.incarnation, *members_.Find(sender.incarnation)) ||
       part.size > BytesMax(part.name)) {
     ack.failure = "the scheduler takes no file " + part.name + " of " + std::to_string(part.size) +
                   " bytes from this process";
@@ -117,10 +117,16 @@ Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerI
     drafts_.erase(at);  // it was given up
   }
   if (part.offset != 0) return drafts_.end();
-  if (drafts_.size() >= kDraftsMax)
+  const auto is_of_life = [&](const auto& entry) { return entry.first.first == key.first; };
+  const auto is_full = [&] {
+    return drafts_.size() >= kDraftsMax ||
+           std::ranges::count_if(drafts_, is_of_life) >= ptrdiff_t{kDraftsPerLifeMax};
+  };
+  if (is_full())
     std::erase_if(drafts_,
                   [&](const auto& entry) { return now - entry.second.heard_at > kDraftPatience; });
-  if (drafts_.size() >= kDraftsMax) return drafts_.end();
+  if (is_full()) return drafts_.end();
+  PANDO_RETURN_IF_ERROR(CheckQuota(sender, part));
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<FileDraft> file, disk_.Create(part.name));
   Draft& draft = drafts_[key];
   draft.name = part.name;
@@ -128,6 +134,22 @@ Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerI
   draft.hash = part.hash;
   draft.file = std::move(file);
   return drafts_.find(key);
+}
+
+// What drafts have stored is on the disk. Files that the scheduler has removed do not count any
+// more.
+Status FileStore::CheckQuota(const PeerId& sender, const StoreFile& part) const {
+  if (NameIn("group", part.name)) {
+    if (disk_.List("group/", "", kGroupFilesMax).size() < kGroupFilesMax) return Status();
+    return NoSpace("the group has " + std::to_string(kGroupFilesMax) + " addresses already");
+  }
+  uint64_t bytes = disk_.CountBytes("-" + HexText(sender.incarnation.value()));
+  for (const auto& [key, draft] : drafts_)
+    if (key.first == sender.incarnation) bytes += draft.size - draft.stored;
+  if (bytes <= life_bytes_max_ && part.size <= life_bytes_max_ - bytes) return Status();
+  return NoSpace(part.name + " of " + std::to_string(part.size) + " bytes beside " +
+                 std::to_string(bytes) + " of this process would be more than " +
+                 std::to_string(life_bytes_max_) + ", the most that a process of this job needs");
 }
 
 Status FileStore::Append(Draft& draft, const StoreFile& part) const {

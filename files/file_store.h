@@ -14,8 +14,10 @@
 
 #include "common/blob.h"
 #include "common/hash.h"
+#include "common/recent_map.h"
 #include "common/status.h"
 #include "proto/core.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 
@@ -39,6 +41,8 @@ class FileDisk {
   virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
   // kNotFound: there is no such file.
   virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;
+  // Of the files whose names have this in them, in the folders of members' files.
+  virtual uint64_t CountBytes(const std::string& part_of_name) = 0;
   // Ascending; those that begin with `prefix` and come after `after`, at most `count`.
   virtual std::vector<std::string> List(const std::string& prefix, const std::string& after,
                                         size_t count) = 0;
@@ -51,12 +55,18 @@ class FileStore : public ProtocolCore {
   // One that gets nothing for so long makes room for another.
   static constexpr Micros kDraftPatience = std::chrono::seconds(60);
 
-  // `disk` and `outbox` outlive the store.
-  FileStore(const PeerId& self, JobId job, FileDisk& disk, Outbox& outbox)
-      : self_(self), job_(job), disk_(disk), outbox_(outbox) {}
+  // Of one process life, so that it keeps no other's files away.
+  static constexpr size_t kDraftsPerLifeMax = 8;
+  static constexpr size_t kGroupFilesMax = 65'536;
 
-  // From now on this member of the run is answered.
-  void Admit(Incarnation member, Role role) { members_[member] = role; }
+  // `disk` and `outbox` outlive the store. `life_bytes_max`: what the files of a process life have
+  // together.
+  FileStore(const PeerId& self, JobId job, FileDisk& disk, Outbox& outbox,
+            uint64_t life_bytes_max = UINT64_MAX)
+      : self_(self), job_(job), disk_(disk), outbox_(outbox), life_bytes_max_(life_bytes_max) {}
+
+  // From now on this member of the run is answered. Called again for those that still count.
+  void Admit(Incarnation member, Role role) { members_.Touch(member) = role; }
 
   // When a member asked for anything last.
   Micros asked_at() const { return asked_at_; }  // any thread
@@ -79,6 +89,7 @@ class FileStore : public ProtocolCore {
 
   StoreFileAck OnStore(Micros now, const PeerId& sender, const StoreFile& part);
   Status Append(Draft& draft, const StoreFile& part) const;
+  Status CheckQuota(const PeerId& sender, const StoreFile& part) const;
   Result<Drafts::iterator> FindDraft(Micros now, const PeerId& sender, const StoreFile& part);
   FilePart OnRead(const ReadFile& wanted);
   std::vector<std::string> List(const ListFiles& wanted);
@@ -87,7 +98,8 @@ class FileStore : public ProtocolCore {
   const JobId job_;
   FileDisk& disk_;
   Outbox& outbox_;
-  std::map<Incarnation, Role> members_;
+  const uint64_t life_bytes_max_;
+  RecentMap<Incarnation, Role> members_{kNodesMax};
   std::atomic<Micros> asked_at_{Micros(0)};
   Drafts drafts_;  // one per member and lane
 };

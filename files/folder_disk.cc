@@ -47,6 +47,19 @@ Result<FileDisk::Part> FolderDisk::Read(const std::string& name, uint64_t offset
   return Part{file->size(), Blob(all, std::move(bytes))};
 }
 
+uint64_t FolderDisk::CountBytes(const std::string& part_of_name) {
+  uint64_t bytes = 0;
+  for (const char* folder : {"snapshots", "timeline"}) {
+    std::error_code ignored;  // a file that is gone counts no more
+    for (const auto& entry : fs::directory_iterator(PathTo(folder), ignored)) {
+      if (entry.path().filename().string().find(part_of_name) == std::string::npos) continue;
+      const uint64_t size = entry.file_size(ignored);
+      if (!ignored) bytes += size;
+    }
+  }
+  return bytes;
+}
+
 std::vector<std::string> FolderDisk::List(const std::string& prefix, const std::string& after,
                                           size_t count) {
   const size_t slash = prefix.rfind('/');

@@ -16,6 +16,7 @@ class FolderDisk : public FileDisk {
   // Makes the folder that the name is in.
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;
+  uint64_t CountBytes(const std::string& part_of_name) override;
   std::vector<std::string> List(const std::string& prefix, const std::string& after,
                                 size_t count) override;
 

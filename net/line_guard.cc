@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "net/zmq/zap_handler.h"
-#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -71,15 +70,15 @@ std::string LineGuard::Sign(const std::string& routing_id, const LineSecurity& s
 }
 
 void LineGuard::Trust(Incarnation process, const std::string& public_key) {
-  if (public_key.empty() || keys_.size() >= kNodesMax) return;
-  keys_.try_emplace(process, public_key);
+  if (public_key.empty()) return;
+  std::string& known = keys_.Touch(process);
+  if (known.empty()) known = public_key;
 }
 
 std::optional<std::string> LineGuard::SignLink(Incarnation peer, const std::string& text) const {
   if (!has_keys()) return "";
-  const auto key = keys_.find(peer);
-  const std::string token =
-      key == keys_.end() ? "" : LineToken(context_.own_keys(), key->second, text);
+  const std::string* key = keys_.Find(peer);
+  const std::string token = key == nullptr ? "" : LineToken(context_.own_keys(), *key, text);
   return token.empty() ? std::nullopt : std::optional(token);
 }
 
@@ -95,11 +94,11 @@ bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope&
 }
 
 bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
-  const auto key = keys_.find(sender);
-  if (key == keys_.end()) return true;
+  const std::string* key = keys_.Find(sender);
+  if (key == nullptr) return true;
   if (const auto known = proven_.find(routing_id); known != proven_.end())
     return known->second == sender;
-  if (!Proves(routing_id, key->second)) return false;
+  if (!Proves(routing_id, *key)) return false;
   if (proven_.size() >= kRememberedMax) proven_.clear();
   proven_.emplace(routing_id, sender);
   return true;
@@ -121,8 +120,8 @@ std::string LineGuard::TokenFrom(const std::string& public_key, const std::strin
 
 std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id) {
   const std::optional<Dialer> dialer = ParseRoutingId(routing_id);
-  const bool is_proven =
-      dialer && keys_.contains(dialer->incarnation) && IsProven(routing_id, dialer->incarnation);
+  const bool is_proven = dialer && keys_.Find(dialer->incarnation) != nullptr &&
+                         IsProven(routing_id, dialer->incarnation);
   return is_proven ? std::optional(dialer->incarnation) : std::nullopt;
 }
 
@@ -136,9 +135,9 @@ void LineGuard::Note(const std::string& routing_id) {
 
 std::string LineGuard::Complete(const std::string& without_token, Incarnation peer) {
   if (const auto known = whole_.find(without_token); known != whole_.end()) return known->second;
-  const auto key = keys_.find(peer);
-  if (key == keys_.end()) return without_token;
-  const std::string routing_id = without_token + TokenFrom(key->second, without_token);
+  const std::string* key = keys_.Find(peer);
+  if (key == nullptr) return without_token;
+  const std::string routing_id = without_token + TokenFrom(*key, without_token);
   Note(routing_id);
   return routing_id;
 }

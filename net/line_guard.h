@@ -6,14 +6,15 @@
 // the process that it names, though all members share the members' key. Threads: its transport's.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "common/endpoint.h"
+#include "common/recent_map.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
+#include "proto/message_limits.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -40,7 +41,7 @@ class LineGuard {
   std::string Sign(const std::string& routing_id, const LineSecurity& security) const;
 
   // From now on messages of this process are believed from the holder of the key alone. The first
-  // key of an incarnation stays.
+  // key of an incarnation stays. Called again for those that still count: they stay known longest.
   void Trust(Incarnation process, const std::string& public_key);
   // The token of a text on a shared-memory link with this process. Empty without keys; nullopt: its
   // key is not trusted yet.
@@ -63,7 +64,7 @@ class LineGuard {
   const ZmqContext& context_;
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
-  std::map<Incarnation, std::string> keys_;  // trusted
+  RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted
   // What this party's pair shares with others', by public key: a wrong token must cost little.
   mutable std::unordered_map<std::string, std::string> shared_;
   std::unordered_map<std::string, std::string>

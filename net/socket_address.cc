@@ -122,6 +122,14 @@ uint16_t PortIn(const sockaddr* address) {
                                               : AsIpv4(address).sin_port);
 }
 
+std::string PeerAddress(int fd) {
+  SocketAddress address;
+  const bool is_known = getpeername(fd, address.generic(), &address.size) == 0;
+  const auto family = address.storage.ss_family;
+  return is_known && (family == AF_INET || family == AF_INET6) ? AddressText(address.generic())
+                                                               : "";
+}
+
 int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
             UniqueFd* connection) {
   SocketAddress address = MakeAddress(host, port);

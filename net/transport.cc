@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/descriptor.h"
 #include "net/address.h"
+#include "net/socket_address.h"
 #include "net/zmq/checked_curve.h"
 
 namespace pando {
@@ -362,6 +363,14 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                    fmt::format("the {} key does not permit {} of node {}", received.user_id,
                                RowFor(decoded->message).name, sender.node.value()));
     return false;
+  }
+  if (HoldsAny<Register>(decoded->message)) {
+    const std::string address = PeerAddress(received.connection_fd);
+    if (!registrations_.Admit(SteadyNow(), address, sender.incarnation)) {
+      ++counters_.rate_limited;
+      warnings_.Warn("", received.routing_id, address, "too many processes register from there");
+      return false;
+    }
   }
   if (received.connection_fd >= 0) watch_.Note(received.connection_fd, sender.incarnation);
   if (has_names_) line.heard_at = SteadyNow();

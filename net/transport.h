@@ -32,6 +32,7 @@
 #include "net/connection_watch.h"
 #include "net/host_names.h"
 #include "net/line_guard.h"
+#include "net/registration_limit.h"
 #include "net/shm/shared_links.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
@@ -88,11 +89,12 @@ class Transport {
     uint64_t queue_full = 0;
     uint64_t undecodable = 0;
     uint64_t misattributed =
-        0;                     // the claimed sender did not send it, or its key does not permit it
-    uint64_t bad_views = 0;    // forged, or naming lanes that cannot be dialed
-    uint64_t isolated = 0;     // dropped because the context was isolated
-    uint64_t turned_away = 0;  // connections, for want of descriptors
-    uint64_t overtaken = 0;    // its shared memory was rewritten or is unreadable
+        0;                      // the claimed sender did not send it, or its key does not permit it
+    uint64_t bad_views = 0;     // forged, or naming lanes that cannot be dialed
+    uint64_t isolated = 0;      // dropped because the context was isolated
+    uint64_t rate_limited = 0;  // registrations of new processes
+    uint64_t turned_away = 0;   // connections, for want of descriptors
+    uint64_t overtaken = 0;     // its shared memory was rewritten or is unreadable
     // Payloads of 16 KiB and more, which peers of one host could share, that went by ZeroMQ: sent
     // to such peers, and received from those dialed.
     uint64_t copied_on_host_bytes = 0;
@@ -211,6 +213,7 @@ class Transport {
   unsigned link_burst_ = 0;        // calls of Receive in a row that read links
   PeerWarnings warnings_;
   LineGuard guard_;
+  RegistrationLimit registrations_;
   std::unique_ptr<SharedLinks> links_;  // null: memory is not shared
   SharedMemory shared_memory_;
   Status sharing_failure_;

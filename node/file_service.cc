@@ -14,6 +14,7 @@
 #include "files/file_client.h"
 #include "net/address.h"
 #include "node/log.h"
+#include "optim/optimizer.h"
 
 namespace pando {
 namespace {
@@ -26,6 +27,22 @@ Result<Endpoint> NextTo(const std::string& bound) {
                       ? 0
                       : static_cast<uint16_t>(endpoint.port + 1);
   return endpoint;
+}
+
+// What a process life may have at the file store: its timeline, and all shards, for it may be the
+// last server, in the snapshots that are kept and those that are being made, completed or dropped.
+uint64_t StoredBytesMax(const JobPlan& plan) {
+  constexpr uint64_t kSnapshotsBesideKept = 8;
+  constexpr uint64_t kHeadBytesPerShard = 1024;
+  constexpr uint64_t kTimelineBytes = uint64_t{512} << 20;
+  const Optimizer optimizer(plan.job.optimizer, plan.layout);
+  uint64_t record_bytes = 0;
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    record_bytes +=
+        sizeof(float) * (range.size() + optimizer.state_floats(range)) + kHeadBytesPerShard;
+  }
+  return record_bytes * (plan.job.snapshot_keep + kSnapshotsBesideKept) + kTimelineBytes;
 }
 
 // To a member that does not read them.
@@ -41,7 +58,8 @@ FileService::FileService(const Options& options)
                  {.insecure = options.insecure,
                   .queued_bytes_max = kQueuedAnswersBytesMax,
                   .on_warning = LogWarning}),
-      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, outbox_) {}
+      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, outbox_,
+             StoredBytesMax(options.plan)) {}
 
 FileService::~FileService() {
   stop_.Request();

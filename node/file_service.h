@@ -10,6 +10,7 @@
 #include "files/file_store.h"
 #include "files/folder_disk.h"
 #include "net/event_loop.h"
+#include "plan/job_plan.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -22,6 +23,7 @@ class FileService {
     JobId job;
     RunFolder folder;
     std::string bound;      // where the scheduler listens
+    const JobPlan& plan;    // says how much a process life may store
     bool insecure = false;  // as Transport's
     bool is_fresh = false;  // no process knows where an earlier life's was
   };

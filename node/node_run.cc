@@ -193,7 +193,8 @@ void NodeRun::AwaitEnd() {
       service_.SendStatus(fmt::format("{} processes train", supervisor_.running_count()));
     }
     if (!supervisor_.root_cause() || std::exchange(has_told, true)) continue;
-    spdlog::error("not restarting {}; the others continue", supervisor_.root_cause()->spec.title);
+    const ProcessExit& cause = *supervisor_.root_cause();
+    spdlog::error("not restarting {} ({}); the others continue", cause.spec.title, ExitText(cause));
   }
 }
 

@@ -258,7 +258,7 @@ class SchedulerProcess : public RunObserver {
   };
   Gathering gathering_;
   bool is_waiting_ = false;     // for the journal
-  uint32_t trusted_below_ = 0;  // members with lower ids are
+  uint32_t trusted_below_ = 0;  // the next id when all members were trusted
   std::string endpoint_;        // where others reach this process
 };
 
@@ -390,6 +390,7 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
                                              .job = job,
                                              .folder = RunFolder::Open(args_.run_dir),
                                              .bound = bound,
+                                             .plan = plan_,
                                              .insecure = args_.insecure,
                                              .is_fresh = args_.is_resumed || !parts_.state}));
   return Status();
@@ -458,12 +459,15 @@ void SchedulerProcess::Watch(Micros now) {
   const auto waited = now - gathering_.since;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     gathering_.has_timed_out = true;
-    scheduler_->End(
-        now, StopReason::kFailed,
-        fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
-                    waited / std::chrono::seconds(1),
-                    ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms",
-                                   args_.keys)));
+    // With keys this process's own cannot say why others are not here.
+    const std::string advice =
+        args_.keys.are_none()
+            ? ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")
+            : "check that the others run and that their folders of keys belong to this run, or "
+              "raise run.start_timeout_ms";
+    scheduler_->End(now, StopReason::kFailed,
+                    fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
+                                waited / std::chrono::seconds(1), advice));
   } else if (now >= gathering_.note_at) {
     recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
                                scheduler_->MissingText()));

@@ -254,6 +254,16 @@ void ProcessGroup::KillAll() {
 }
 
 std::string ExitText(const ProcessExit& exit) {
+  if (exit.restart_count > 0) {
+    ProcessExit last = exit;
+    last.restart_count = 0;
+    return fmt::format(
+        "{}, after {} restart{} within {} s: mend what {} shows, or raise "
+        "--max-restarts",
+        ExitText(last), exit.restart_count, exit.restart_count == 1 ? "" : "s",
+        exit.restarts_within.count(),
+        exit.spec.log_path.empty() ? "its output" : exit.spec.log_path);
+  }
   if (exit.is_out_of_memory) {
     const std::optional<uint64_t> limit = ReadCgroup().memory_bytes;
     return fmt::format(
@@ -297,7 +307,7 @@ std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, De
   if (life >= kGoodLife) death_count_ = 0;
   if (death == Death::kOurDoing) return now + kPauseMin;
   if (death_count_ >= restarts_max_) return std::nullopt;
-  ++death_count_;
+  if (death_count_++ == 0) first_death_at_ = now;
   return now + std::exchange(pause_, std::min(2 * pause_, kPauseMax));
 }
 
@@ -383,11 +393,11 @@ void Supervisor::OnExit(ProcessExit exit) {
     return;
   }
   TellDeath(it->second, exit);
-  Bury(exit);
+  Bury(std::move(exit));
 }
 
 // Decides what follows a death.
-void Supervisor::Bury(const ProcessExit& exit) {
+void Supervisor::Bury(ProcessExit exit) {
   Kept& kept = kept_.at(exit.spec.name);
   const bool is_ours = std::exchange(kept.killed_us, 0) != 0 && exit.signal == SIGKILL;
   kept.resume_at.reset();
@@ -396,13 +406,17 @@ void Supervisor::Bury(const ProcessExit& exit) {
   const auto death = is_ours        ? RestartPolicy::Death::kOurDoing
                      : is_unreached ? RestartPolicy::Death::kUnreached
                                     : RestartPolicy::Death::kOfItsOwn;
-  if (may_restart) kept.restart_at = kept.policy.OnDeath(Clock::now(), death);
+  const TimePoint now = Clock::now();
+  if (may_restart) kept.restart_at = kept.policy.OnDeath(now, death);
   if (kept.restart_at) {
     if (options_.on_restart) options_.on_restart(exit);
     return;
   }
-  if (!root_cause_) root_cause_ = exit;
+  if (may_restart) exit.restart_count = kept.policy.restart_count();
+  exit.restarts_within =
+      std::chrono::ceil<std::chrono::seconds>(now - kept.policy.first_death_at());
   kept_.erase(exit.spec.name);
+  if (!root_cause_) root_cause_ = std::move(exit);
 }
 
 void Supervisor::TellDeath(const Kept& kept, const ProcessExit& exit) {

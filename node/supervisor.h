@@ -45,7 +45,9 @@ struct ProcessExit {
   int exit_code = 0;              // where signal is 0
   int signal = 0;                 // that ended it
   bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
-  std::optional<Stop> stop;       // how the run had ended for it before; none: it was a member
+  uint32_t restart_count = 0;     // before it, where it has died too often; within this time:
+  std::chrono::seconds restarts_within{0};
+  std::optional<Stop> stop;  // how the run had ended for it before; none: it was a member
   std::chrono::system_clock::time_point time;
   bool is_clean() const { return signal == 0 && exit_code == 0; }
   // A program's own work after the run has failed.
@@ -118,7 +120,7 @@ class ProcessGroup {
   OomKills oom_kills_{ReadCgroup().oom_kill_count};
 };
 
-// "exit code 3" or "signal 9 (SIGKILL)".
+// "exit code 3" or "signal 9 (SIGKILL)"; of one that has died too often, the restarts as well.
 std::string ExitText(const ProcessExit& exit);
 // The block for the terminal that names the process that failed first, and how, with the end of its
 // log.
@@ -148,12 +150,15 @@ class RestartPolicy {
   };
   // When to start it again; none: it has died too often.
   std::optional<TimePoint> OnDeath(TimePoint now, Death death);
+  uint32_t restart_count() const { return death_count_; }  // without a good life in between
+  TimePoint first_death_at() const { return first_death_at_; }
 
  private:
   uint32_t restarts_max_;
   uint32_t death_count_ = 0;  // without a good life in between
   std::chrono::milliseconds pause_ = kPauseMin;
   TimePoint started_at_{};
+  TimePoint first_death_at_{};  // of those counted
 };
 
 class Preload;
@@ -224,7 +229,7 @@ class Supervisor {
   Status StartLife(const ProcessSpec& spec);
   void NoteStart(Status status);
   void OnExit(ProcessExit exit);
-  void Bury(const ProcessExit& exit);
+  void Bury(ProcessExit exit);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
   FaultNote MakeNote(const Kept& kept, pid_t pid, uint64_t key) const;
   void RunDue(TimePoint now);

@@ -326,6 +326,8 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   } else {
     *known = fault;
   }
+  if (summary_.faults.size() > kFaultRecordsMax) summary_.faults.erase(summary_.faults.begin());
+  summary_.fault_count = std::max(summary_.fault_count, fault.id);
   Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
   progress_.Note(fmt::format(

@@ -159,6 +159,7 @@ void ForEachField(S& s, const std::string& on, Field field) {
   field("classes", s.classes);
   field("confusion_matrix", s.confusion_matrix);
   field("snapshots", s.snapshots);
+  field("fault_count", s.fault_count);
   field("faults", s.faults);
 }
 

@@ -72,7 +72,8 @@ struct Summary {
   std::vector<ClassScore> classes;
   std::vector<std::vector<uint64_t>> confusion_matrix;  // [label][predicted], samples
   std::vector<SnapshotRef> snapshots;                   // those kept, ascending
-  std::vector<FaultRecord> faults;                      // of processes, injected or not
+  uint64_t fault_count = 0;                             // of processes, injected or not
+  std::vector<FaultRecord> faults;                      // the newest of them
 };
 
 // The fields that a job determines. The caller fills in status, results and durations.

@@ -186,7 +186,7 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
     return last_snapshot_.End(now, StopReason::kFailed, failed->second);
   if (member != nullptr)
     return run_.membership.OnDeath(now, member->peer.node, note.action, "exit",
-                                   note.action == "exit" ? note.text : "");
+                                   note.action == "exit" ? note.text.substr(0, kNameBytesMax) : "");
   if (!is_scheduler) run_.views.RequestView(now);  // it may have ended before it joined
 }
 

@@ -43,8 +43,10 @@ struct GivenUpSnapshots {
 
 // A fault of a process, and how long the run took to recover from it. Times in ms since the job
 // began; < 0: not (yet).
+// That the journal and the summary hold; the oldest go first.
+inline constexpr size_t kFaultRecordsMax = 4096;
 struct FaultRecord {
-  uint64_t id = 0;
+  uint64_t id = 0;          // 1, 2, ... in the order of the faults
   std::string action;       // "kill", "stop", "partition", "exit", "silence", "rollback", ...
   std::string target;       // "worker 1"
   std::string host;         // of the target

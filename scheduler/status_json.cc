@@ -200,7 +200,7 @@ void AddFaults(const FaultLedger& ledger, Json& status) {
   const size_t shown = std::min(faults.size(), kFaultsShownMax);
   for (size_t i = faults.size() - shown; i < faults.size(); ++i)
     status["faults"].push_back(FaultJson(faults[i]));
-  status["fault_count"] = faults.size();
+  status["fault_count"] = ledger.count();
 }
 
 void AddStall(Micros now, const Stall& stall, const std::string& text, Json& status) {

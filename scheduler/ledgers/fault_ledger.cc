@@ -74,12 +74,14 @@ FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNo
   return is_another ? nullptr : newest;
 }
 
-void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step) {
+void FaultLedger::OnNote(Micros now, Subject subject, const FaultNote& note, Step step) {
+  subject.target.resize(std::min(subject.target.size(), kTextBytesMax));
+  subject.process.host.resize(std::min(subject.process.host.size(), kHostBytesMax));
   const bool is_injection = note.action != "exit";
   Entry* entry = FindNoted(subject, note);
   if (entry == nullptr) entry = &Open(subject, step);
   FaultRecord& record = entry->record;
-  if (record.action.empty() || is_injection) record.action = note.action;
+  if (record.action.empty() || is_injection) record.action = note.action.substr(0, kTextBytesMax);
   if (record.process_id == 0) {
     record.host = subject.process.host;
     record.process_id = subject.process.process_id;

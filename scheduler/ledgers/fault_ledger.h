@@ -15,7 +15,8 @@ namespace pando {
 
 class FaultLedger {
  public:
-  static constexpr size_t kRecordsMax = 4096;  // the oldest go first
+  static constexpr size_t kRecordsMax = kFaultRecordsMax;  // the oldest go first
+  static constexpr size_t kTextBytesMax = 64;              // of a target and an action
   // `started_at`: when the job began, on the machine's steady clock. `records`: of earlier lives.
   FaultLedger(Micros started_at, std::vector<FaultRecord> records);
 
@@ -24,7 +25,7 @@ class FaultLedger {
     ProcessName process;  // not known: the target's name says it all
   };
   // A supervisor's report of a fault. It may come before the fault is detected, or after.
-  void OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step);
+  void OnNote(Micros now, Subject subject, const FaultNote& note, Step step);
   // The scheduler noticed the fault. `action` counts if no supervisor reports one.
   void OnDetected(Micros now, const Subject& subject, const std::string& action,
                   const std::string& detected_by, Step step);
@@ -40,6 +41,8 @@ class FaultLedger {
   // Copies of those that have changed since the last call, in order of their ids.
   std::vector<FaultRecord> TakeChanged();
   std::vector<FaultRecord> records() const;
+  // All that the run has had, in all lives of the scheduler.
+  uint64_t count() const { return next_id_ - 1; }
 
  private:
   struct Entry {

@@ -32,6 +32,8 @@ struct Member : MemberRecord {
   std::vector<PeerId> Peers() const;  // a server's lanes, or the worker
 };
 
+inline constexpr size_t kHostBytesMax = 253;  // of a host's name; RFC 1035
+
 // What tells one process from another, of those that a supervisor or the process itself reports.
 struct ProcessName {
   std::string host;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.h"
 #include "common/endpoint.h"
 #include "common/mutation.h"
 #include "plan/external_model.h"
@@ -22,7 +23,6 @@ std::string SecondsText(Micros time) {
   return fmt::format("{}.{} s", tenths / 10, tenths % 10);
 }
 
-constexpr size_t kHostBytesMax = 253;  // RFC 1035
 // "tcp://", a host name, the port; an ipc path has 107 bytes at most.
 constexpr size_t kEndpointBytesMax = 300;
 
@@ -131,9 +131,9 @@ RunMembers::RunMembers(RunFacts& run, const SchedulerOptions& options, Membershi
       files_endpoint_(options.files_endpoint),
       leases_(std::chrono::milliseconds(run.plan.job.lease_ms),
               [this](NodeId node) { return LeaseFor(node); }),
-      use_(options.state.has_value()) {
+      use_(options.state.has_value()),
+      ids_(options.state ? options.state->next_node : 1) {
   if (!options.state) return;
-  next_node_ = options.state->next_node;
   if (options.is_fresh) return;
   for (const MemberRecord& record : options.state->members) {
     members_.Add(Member(record));
@@ -155,7 +155,7 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
   const PeerId& from = envelope.sender;
   const Member* member = members_.Find(from.incarnation);
   if (member == nullptr) {
-    const bool was_member = from.node != kUnknownNode || given_up_.contains(from.incarnation);
+    const bool was_member = from.node != kUnknownNode || ids_.IsGivenUp(from.incarnation);
     if (was_member && !std::holds_alternative<Bye>(envelope.message)) RefuseGivenUp(from);
     return nullptr;
   }
@@ -175,7 +175,7 @@ void RunMembers::RefuseGivenUp(const PeerId& to) {
 
 void RunMembers::OnRegister(Micros now, const PeerId& from, const Register& registration) {
   if (registration.role != Role::kServer && registration.role != Role::kWorker) return;
-  if (given_up_.contains(from.incarnation)) return RefuseGivenUp(from);
+  if (ids_.IsGivenUp(from.incarnation)) return RefuseGivenUp(from);
   if (members_.Find(from.incarnation) == nullptr) {
     const std::string reason = ReasonToRefuse(registration);
     const bool is_over = run_.phase.is_ending();
@@ -208,8 +208,10 @@ const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Regist
     return *old;
   }
   if (old != nullptr) OnDeath(now, old->peer.node, "restart", "socket");
+  const auto node = ids_.Take([this](NodeId id) { return members_.Find(id) != nullptr; });
+  PANDO_CHECK(node.has_value());  // ReasonToRefuse
   const Member& added = members_.Add(
-      Member({.peer = {NodeId(next_node_++), from.incarnation, 0},
+      Member({.peer = {*node, from.incarnation, 0},
               .registration = registration,
               .rank = members_.FreeRank(registration.role, registration.wanted_rank)}));
   leases_.Add(added.peer.node);
@@ -353,7 +355,7 @@ void RunMembers::EndGroup(Micros now, const Member& lost, const std::string& act
 
 void RunMembers::Forget(NodeId node) {
   const Member& member = *members_.Find(node);
-  given_up_.insert(member.peer.incarnation);
+  ids_.GiveUp(member.peer.incarnation);
   unheard_.erase(member.peer.incarnation);
   leases_.Remove(node);
   observer_.OnForget(member);
@@ -399,9 +401,8 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
   if (std::string reason = ReasonNotToDial(registration); !reason.empty()) return reason;
   if (std::string reason = ReasonOutOfReach(registration, members_); !reason.empty()) return reason;
   if (std::string reason = ReasonNotInGroup(registration); !reason.empty()) return reason;
-  if (next_node_ < kNodesMax) return "";
-  return fmt::format("the run has seen {} processes, the most that it can name; start it again",
-                     kNodesMax - 1);
+  if (members_.all().size() + 1 < kNodesMax) return "";
+  return fmt::format("the run has {} processes, the most that it can name", kNodesMax - 1);
 }
 
 // An allreduce group has the same members from its beginning to its end. Its one server is the

@@ -14,6 +14,7 @@
 #include "common/ids.h"
 #include "proto/outbox.h"
 #include "scheduler/members/member.h"
+#include "scheduler/members/node_ids.h"
 
 namespace pando {
 
@@ -174,8 +175,8 @@ class RunMembers {
   const WorkerUse& use() const { return use_; }
   // Every member of the scheduler's earlier lives has sent a message or is given up (P26).
   bool HasHeardAll() const { return unheard_.empty(); }
-  // The id that the next process gets; kept in the journal.
-  uint32_t next_node() const { return next_node_; }
+  // Where the search for the next process's id begins; kept in the journal.
+  uint32_t next_node() const { return ids_.next(); }
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
   std::string MissingText() const;
 
@@ -198,9 +199,8 @@ class RunMembers {
   Members members_;
   Leases leases_;
   WorkerUse use_;
-  uint32_t next_node_ = 1;
+  NodeIds ids_;
   bool has_begun_ = false;
-  std::set<Incarnation> given_up_;
   std::set<Incarnation> unheard_;  // members of earlier lives that have not reported yet
 };
 

@@ -295,6 +295,20 @@ TEST_CASE("processes that have the keys of their roles train, and an error names
   CHECK(SummaryIn(job.run_dir).weights_hash == MlpHash());
 }
 
+TEST_CASE("a start with keys that times out says what has not joined, and does not ask for keys") {
+  TempFolder temp;
+  const KeyFolders keys(temp.path());
+  const Said said =
+      RunPando(temp.path(), "scheduler",
+               Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--keys", keys.scheduler,
+                    "--run-dir", temp.path() + "/run", "--set", "run.start_timeout_ms=1000"} +
+                   KeyedJob(kKeyedSteps));
+  CHECK(said.exit_code == kExitUnreached);
+  CHECK(Contains(said.err, "0 of 2 servers, 0 of 2 workers"));
+  CHECK(Contains(said.err, "their folders of keys belong to this run"));
+  CHECK_FALSE(Contains(said.err, "give --keys"));
+}
+
 TEST_CASE("with gradients in clear text the run is the same") {
   KeyedJobByHand job(KeyedJob(kKeyedSteps, {"--encrypt", "control"}));
   job.AddWorker();

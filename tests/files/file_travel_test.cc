@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/philox.h"
 #include "files/file_client.h"
 #include "files/file_store.h"
@@ -287,6 +288,44 @@ TEST_CASE("too many files under way wait until one has been silent for a minute"
   CHECK(offer(5000) == 0);
   f.now = FileStore::kDraftPatience + Micros(1);
   CHECK(offer(5000) == 100);
+}
+
+TEST_CASE("the files of one life keep no other's away, and have a bound in bytes") {
+  Fixture f;
+  const std::string other = "snapshots/g000-v000000005-0000000000000def-0.safetensors";
+  f.store = std::make_unique<FileStore>(kStore, kJob, f.disk, f.wire, 1000);
+  f.store->Admit(kLife, Role::kServer);
+  f.store->Admit(Incarnation(0xdef), Role::kServer);
+  const std::vector<std::byte> bytes = MakeBytes(200);
+  const auto begin = [&](uint16_t lane) {
+    const std::string name =
+        fmt::format("snapshots/g000-v000000005-{}-{}.safetensors", HexText(kLife.value()), lane);
+    return f.Offer(Part(bytes, 0, 20, name), {NodeId(3), kLife, lane});
+  };
+  uint64_t begun = 0;
+  std::string failure;
+  for (uint16_t lane = 0; lane < 300; ++lane) {
+    const StoreFileAck ack = begin(lane);
+    begun += ack.offset > 0;
+    if (!ack.failure.empty()) failure = ack.failure;
+  }
+  CHECK(begun == 5);  // of 200 bytes
+  f.StartStore();
+  begun = 0;
+  for (uint16_t lane = 0; lane < 300; ++lane) begun += begin(lane).offset > 0;
+  CHECK(begun == FileStore::kDraftsPerLifeMax);
+  f.store->Admit(Incarnation(0xdef), Role::kServer);
+  CHECK(Contains(failure, "more than 1000, the most that a process of this job needs"));
+  CHECK(f.Offer(Part(bytes, 0, 200, other), {NodeId(4), Incarnation(0xdef), 0}).is_stored);
+  // What is on the disk counts, and what was removed does not.
+  f.StartStore();
+  f.store = std::make_unique<FileStore>(kStore, kJob, f.disk, f.wire, 1000);
+  f.store->Admit(kLife, Role::kServer);
+  const std::vector<std::byte> large = MakeBytes(900);
+  CHECK(f.Offer(Part(large, 0, 900)).is_stored);
+  CHECK_FALSE(begin(1).failure.empty());
+  fs::remove(f.temp.path() + "/" + kName);
+  CHECK(begin(1).failure.empty());
 }
 
 TEST_CASE("no process but the one that a file names stores it, and no other file is given") {

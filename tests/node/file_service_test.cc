@@ -34,6 +34,9 @@ struct StoreFixture {
   RunFolder folder = *RunFolder::Create(job, false);
   ZmqContext context;
   Membership membership{{}, {NodeId(2), NewIncarnation(), 0}, {}, JobId(7), job};
+  JobPlan plan{job,
+               {.train_samples = 1000},
+               TensorLayout({{.name = "a", .shape = {30}}, MetricTensorSpec()})};
   std::unique_ptr<FileService> service = Start("tcp://127.0.0.1:0", true);
 
   std::unique_ptr<FileService> Start(const std::string& bound, bool is_fresh) {
@@ -43,6 +46,7 @@ struct StoreFixture {
                             .job = JobId(7),
                             .folder = folder,
                             .bound = bound,
+                            .plan = plan,
                             .is_fresh = is_fresh});
     REQUIRE_MESSAGE(started.ok(), started.status().message());
     membership.files_endpoint = (*started)->endpoint();

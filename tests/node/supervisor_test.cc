@@ -146,12 +146,17 @@ TEST_CASE("a process that keeps dying is the root cause, and so is one that may 
   household.Await([&] { return household.supervisor.root_cause().has_value(); });
   CHECK(household.exits.size() == 2);
   CHECK(household.supervisor.root_cause()->exit_code == 3);
+  const std::string text = ExitText(*household.supervisor.root_cause());
+  CHECK(text.starts_with("exit code 3, after 1 restart within "));
+  CHECK(text.find("worker-0") != std::string::npos);
+  CHECK(text.ends_with("or raise --max-restarts"));
   CHECK(household.supervisor.kept_count() == 0);
   Household strict;
   strict.may_restart = false;
   strict.Start("worker-0", "exit 2");
   strict.Await([&] { return strict.supervisor.root_cause().has_value(); });
   CHECK(strict.exits.size() == 1);
+  CHECK(ExitText(*strict.supervisor.root_cause()) == "exit code 2");
 }
 
 TEST_CASE("an injected kill is reported with its time, and may happen more often than restarts") {

@@ -170,6 +170,24 @@ TEST_CASE("records of an earlier life keep their ids, and a repeated note finds 
   CHECK(second.TakeChanged().empty());
 }
 
+TEST_CASE("a flood of notes leaves a bounded ledger, and an exact count") {
+  FaultLedger ledger(kStart, {});
+  FaultNote note = Note(std::string(1024, 'a'), 1, -1);
+  note.host = std::string(1024, 'h');
+  for (uint32_t i = 1; i <= 5000; ++i) {
+    note.process_id = i;
+    const FaultLedger::Subject subject{std::string(1024, 't'), {note.host, i, 0}};
+    ledger.OnNote(At(10), subject, note, Step(5));
+    ledger.OnNote(At(10), subject, note, Step(5));  // repeated
+  }
+  CHECK(ledger.count() == 5000);
+  CHECK(ledger.records().size() == 4096);
+  for (const FaultRecord& record : ledger.records())
+    REQUIRE(record.action.size() + record.target.size() + record.host.size() <= 400);
+  FaultLedger later(kStart, ledger.records());
+  CHECK(later.count() == 5000);
+}
+
 // ---- snapshots ---------------------------------------------------------------------------------
 
 SnapshotStoredItem Stored(uint32_t shard, uint64_t version, const std::string& file = "f") {

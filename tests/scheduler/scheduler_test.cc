@@ -67,14 +67,59 @@ TEST_CASE("a process that joins after the end of the run is refused") {
   CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->kind == RefusalKind::kRunIsOver);
 }
 
-TEST_CASE("a run that has no names left reports it") {
+TEST_CASE("a run that has seen 65,535 processes gives the ids of the dead again") {
   Fixture f;
-  f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax};
+  f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax - 1};
   f.StartScheduler();
-  f.Join(99, Role::kWorker);
-  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(99)) != nullptr);
-  CHECK(f.recorder.LastTo<Refused>(Incarnation(99))->reason.find("65535 processes") !=
-        std::string::npos);
+  for (uint64_t who : {90, 91, 92}) f.Join(who, Role::kWorker);
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(90))->node == NodeId(kNodesMax - 1));
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(91))->node == NodeId(1));
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(92))->node == NodeId(2));
+  f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax};  // an older one's
+  f.StartScheduler();
+  f.Join(93, Role::kWorker);
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(93))->node == NodeId(1));
+}
+
+TEST_CASE("an id is given again only after all others, and never while a process has it") {
+  NodeIds ids(1);
+  const auto is_taken = [](NodeId id) { return id.value() % 2 == 1; };
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t id = 2; id < kNodesMax; id += 2) REQUIRE(ids.Take(is_taken) == NodeId(id));
+  }
+  CHECK_FALSE(ids.Take([](NodeId) { return true; }));
+  for (uint64_t life = 1; life <= kNodesMax + 1; ++life) ids.GiveUp(Incarnation(life));
+  CHECK_FALSE(ids.IsGivenUp(Incarnation(1)));
+  CHECK(ids.IsGivenUp(Incarnation(2)));
+}
+
+TEST_CASE("a storm of registrations and deaths leaves the run its ids and its first members") {
+  Fixture f;
+  f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax - 1000};
+  f.StartScheduler();
+  f.StartAll();
+  for (uint64_t i = 0; i < 3000; ++i) {
+    Register registration{.role = Role::kWorker, .host = "storm", .process_id = 1};
+    registration.process_key = i + 1;
+    f.scheduler->OnMessage(f.now, {.job = Fixture::kJob,
+                                   .sender = {kUnknownNode, Incarnation(1000 + i), 0},
+                                   .receiver = f.self,
+                                   .message = registration});
+    f.scheduler->OnDisconnect(f.now, Incarnation(1000 + i), "nonsense");
+    if (i % 100 == 0) {
+      f.scheduler->Tick(f.now);
+      f.recorder.sent.clear();
+      f.recorder.events.clear();
+      f.recorder.faults.clear();
+    }
+  }
+  f.Add(30, Role::kWorker);
+  const Welcome* welcome = f.recorder.LastTo<Welcome>(Incarnation(30));
+  REQUIRE(welcome != nullptr);
+  CHECK(welcome->node.value() < 3000);
+  CHECK(f.NodeFor(10) == NodeId(kNodesMax - 1000));
+  CHECK(f.NodeFor(21) == NodeId(kNodesMax - 997));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
 }
 
 TEST_CASE("training starts when everybody is ready, not before") {

@@ -30,6 +30,7 @@ class VirtualFolder : public FileDisk {
   bool Has(const std::string& name) override;
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;
+  uint64_t CountBytes(const std::string&) override { return 0; }
   std::vector<std::string> List(const std::string& prefix, const std::string& after,
                                 size_t count) override;
 
