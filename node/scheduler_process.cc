@@ -1,6 +1,5 @@
 // `pando scheduler`: the scheduler's core, its endpoint, and the run folder it keeps.
 #include <fmt/format.h>
-#include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -24,11 +23,12 @@
 #include "net/event_loop.h"
 #include "net/view_guard.h"
 #include "net/zmq/zmq_context.h"
-#include "node/declaration.h"
 #include "node/file_service.h"
 #include "node/log.h"
+#include "node/patient_journal.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
+#include "node/programs/declaration.h"
 #include "node/shutdown.h"
 #include "plan/external_model.h"
 #include "run/engine_file.h"
@@ -43,9 +43,6 @@ namespace pando {
 namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(10);
-// Longer writes of the journal are an event.
-constexpr Micros kSlowJournal = std::chrono::seconds(1);
-constexpr std::chrono::milliseconds kJournalRetry(500);
 // Replies that wait for a client that does not read them.
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
@@ -73,91 +70,6 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
       "journal others; give the job file of that run",
       path, shard_count, plan.job.micro_batches));
 }
-
-// Waits between tries to write.  Returns false after a signal to stop.
-bool WaitToRetry(const ShutdownSignal& shutdown) {
-  pollfd signalled{shutdown.fd(), POLLIN, 0};
-  return poll(&signalled, 1, static_cast<int>(kJournalRetry.count())) == 0;
-}
-
-// PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
-// without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
-// it are on the disk, as far as that takes them. Engines that are in the journal are also kept as a
-// file, for the runs of others (P39).
-class PatientJournal : public Journal {
- public:
-  PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
-                 const ShutdownSignal& shutdown)
-      : journal_(journal), folder_(std::move(folder)), recorder_(recorder), shutdown_(shutdown) {}
-
-  Status Commit(const SchedulerState& state) override {
-    if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
-      newest_ = state.snapshots.back().snapshot;
-      recorder_.SyncRows();
-    }
-    const Micros start = SteadyNow();
-    bool has_told = false;
-    while (true) {
-      Status status = journal_.Commit(state);
-      if (status.ok()) {
-        KeepEngines(state.engines);
-        TellTime(SteadyNow() - start, has_told);
-      }
-      if (status.ok() || journal_.is_fenced()) return status;
-      if (!std::exchange(has_told, true)) {
-        const std::string text = fmt::format(
-            "the scheduler waits for its journal: {}; steps go on until they need it, "
-            "for an evaluation say",
-            status.message());
-        recorder_.Note(text);
-        recorder_.OnEvent("stalled", "scheduler", text);
-      }
-      if (!(wait_ ? wait_(status, start) : WaitToRetry(shutdown_)))
-        return Interrupted(status.message());
-    }
-  }
-
-  // What to do between tries, for a short while. `since`: the first one. False after a signal to
-  // stop.
-  using Wait = std::function<bool(const Status& why, Micros since)>;
-  void SetWait(Wait wait) { wait_ = std::move(wait); }
-
- private:
-  // A slow disk shows only afterwards: this thread writes.
-  void TellTime(Micros time, bool has_told) {
-    if (time < kSlowJournal && !has_told) return;
-    const double seconds = std::chrono::duration<double>(time).count();
-    if (has_told) {
-      return recorder_.OnEvent("stall-ended", "scheduler",
-                               fmt::format("the journal is written, after {:.1f} s", seconds));
-    }
-    const std::string text =
-        fmt::format("the scheduler's journal took {:.1f} s to write: is the disk of {} slow?",
-                    seconds, folder_.path());
-    recorder_.Note(text);
-    recorder_.OnEvent("slow-journal", "scheduler", text);
-  }
-
-  // A file that cannot be written now is written with a later commit.
-  void KeepEngines(const std::vector<KindEngines>& engines) {
-    if (engines == kept_) return;
-    const Status status = WriteEnginesFile(folder_.EnginesPath(), engines);
-    if (status.ok()) {
-      kept_ = engines;
-    } else if (!std::exchange(has_told_of_engines_, true)) {
-      recorder_.Note(status.message());
-    }
-  }
-
-  SqliteJournal& journal_;
-  const RunFolder folder_;
-  RunRecorder& recorder_;
-  const ShutdownSignal& shutdown_;
-  Wait wait_;  // null: poll the signals
-  SnapshotRef newest_;
-  std::vector<KindEngines> kept_;  // in the file
-  bool has_told_of_engines_ = false;
-};
 
 // What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
 Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,

@@ -8,9 +8,9 @@
 
 #include "common/atomic_file.h"
 #include "common/text.h"
+#include "files/json_depth.h"
 #include "job/job_file.h"
 #include "proto/message_limits.h"
-#include "run/json_depth.h"
 
 namespace pando {
 namespace {

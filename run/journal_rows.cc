@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/hash.h"
+#include "files/json_depth.h"
 #include "proto/codec_fields.h"
-#include "run/json_depth.h"
 
 namespace pando {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "common/hash.h"
 #include "files/file_kind.h"
-#include "run/json_depth.h"
+#include "files/json_depth.h"
 #include "run/safetensors_shards.h"
 
 namespace pando {

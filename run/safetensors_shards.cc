@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "files/json_depth.h"
 #include "files/run_files.h"
-#include "run/json_depth.h"
 
 namespace pando {
 namespace {

@@ -1,4 +1,4 @@
-#include "run/json_depth.h"
+#include "files/json_depth.h"
 
 #include <doctest/doctest.h>
 

@@ -187,7 +187,7 @@ void Declarations::KillScheduler() {
   });
 }
 
-// As node/declaration.cc: version 0, then the job. Meanwhile no message is read.
+// As node/programs/declaration.cc: version 0, then the job. Meanwhile no message is read.
 void Declarations::Keep(DeclarationIntake& intake) {
   scheduler_loops_.Drop(scheduler_);
   scheduler_ = Incarnation();

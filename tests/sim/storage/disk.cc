@@ -153,7 +153,7 @@ bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
 bool JournalDisk::LoseNewestView(Micros now) {
   const bool has_view = before_view_ && before_view_->view.id.number != 0;
   if (!has_view || now - view_at_ > kLostMax) return false;
-  // A member of the lost view that the journal does not know as ready would not say so again.
+  // A member of the lost view that the journal does not know as ready would not report that again.
   const bool knows_all = std::ranges::all_of(state_->members, [&](const MemberRecord& member) {
     const auto& before = before_view_->members;
     const auto at = std::ranges::find(before, member.peer, &MemberRecord::peer);

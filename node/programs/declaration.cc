@@ -1,4 +1,4 @@
-#include "node/declaration.h"
+#include "node/programs/declaration.h"
 
 #include <fmt/format.h>
 

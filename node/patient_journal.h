@@ -1,0 +1,111 @@
+// The journal of a scheduler process whose disk may be full or slow. Used by node/scheduler_process
+// alone.
+#pragma once
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "node/shutdown.h"
+#include "run/engine_file.h"
+#include "run/run_folder.h"
+#include "run/run_recorder.h"
+#include "run/sqlite_journal.h"
+
+namespace pando {
+
+// Waits between tries to write.  Returns false after a signal to stop.
+inline bool WaitToRetry(const ShutdownSignal& shutdown) {
+  constexpr std::chrono::milliseconds kRetry(500);
+  pollfd signalled{shutdown.fd(), POLLIN, 0};
+  return poll(&signalled, 1, static_cast<int>(kRetry.count())) == 0;
+}
+
+// PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
+// without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
+// it are on the disk, as far as that takes them. Engines that are in the journal are also kept as a
+// file, for the runs of others (P39).
+class PatientJournal : public Journal {
+ public:
+  PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
+                 const ShutdownSignal& shutdown)
+      : journal_(journal), folder_(std::move(folder)), recorder_(recorder), shutdown_(shutdown) {}
+
+  Status Commit(const SchedulerState& state) override {
+    if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
+      newest_ = state.snapshots.back().snapshot;
+      recorder_.SyncRows();
+    }
+    const Micros start = SteadyNow();
+    bool has_told = false;
+    while (true) {
+      Status status = journal_.Commit(state);
+      if (status.ok()) {
+        KeepEngines(state.engines);
+        TellTime(SteadyNow() - start, has_told);
+      }
+      if (status.ok() || journal_.is_fenced()) return status;
+      if (!std::exchange(has_told, true)) {
+        const std::string text = fmt::format(
+            "the scheduler waits for its journal: {}; steps go on until they need it, "
+            "for an evaluation say",
+            status.message());
+        recorder_.Note(text);
+        recorder_.OnEvent("stalled", "scheduler", text);
+      }
+      if (!(wait_ ? wait_(status, start) : WaitToRetry(shutdown_)))
+        return Interrupted(status.message());
+    }
+  }
+
+  // What to do between tries, for a short while. `since`: the first one. False after a signal to
+  // stop.
+  using Wait = std::function<bool(const Status& why, Micros since)>;
+  void SetWait(Wait wait) { wait_ = std::move(wait); }
+
+ private:
+  // Longer writes of the journal are an event.
+  static constexpr Micros kSlowJournal = std::chrono::seconds(1);
+
+  // A slow disk shows only afterwards: this thread writes.
+  void TellTime(Micros time, bool has_told) {
+    if (time < kSlowJournal && !has_told) return;
+    const double seconds = std::chrono::duration<double>(time).count();
+    if (has_told) {
+      return recorder_.OnEvent("stall-ended", "scheduler",
+                               fmt::format("the journal is written, after {:.1f} s", seconds));
+    }
+    const std::string text =
+        fmt::format("the scheduler's journal took {:.1f} s to write: is the disk of {} slow?",
+                    seconds, folder_.path());
+    recorder_.Note(text);
+    recorder_.OnEvent("slow-journal", "scheduler", text);
+  }
+
+  // A file that cannot be written now is written with a later commit.
+  void KeepEngines(const std::vector<KindEngines>& engines) {
+    if (engines == kept_) return;
+    const Status status = WriteEnginesFile(folder_.EnginesPath(), engines);
+    if (status.ok()) {
+      kept_ = engines;
+    } else if (!std::exchange(has_told_of_engines_, true)) {
+      recorder_.Note(status.message());
+    }
+  }
+
+  SqliteJournal& journal_;
+  const RunFolder folder_;
+  RunRecorder& recorder_;
+  const ShutdownSignal& shutdown_;
+  Wait wait_;  // null: poll the signals
+  SnapshotRef newest_;
+  std::vector<KindEngines> kept_;  // in the file
+  bool has_told_of_engines_ = false;
+};
+
+}  // namespace pando
