@@ -302,7 +302,7 @@ class Outsider {
       : transport_(context, self_, {}), report_(report) {
     REQUIRE(transport_.Dial({kSchedulerNode, {}, 0}, endpoint).ok());
     registration_ = {.role = Role::kWorker,
-                     .host = "outside",
+                     .host = HostName(),  // others cannot reach the lanes
                      .process_id = 1,
                      .public_key = context.own_keys().public_key};
     AwaitWelcome();
@@ -350,7 +350,7 @@ TEST_CASE("with a stolen member key a newer view is claimed, shown, and not beli
   Outsider outsider(context, job.endpoint, report);
   const View newer{.id = {report.view.term, report.view.number + 100},
                    .generation = report.generation};
-  outsider.Say(newer.id, Heartbeat{});
+  outsider.Say(newer.id, ViewAck{newer.id, newer.generation});
   outsider.Await<ViewWanted>();
   for (const std::string& signature : {std::string(), std::string(80, '0')})
     outsider.Say(newer.id, ViewUpdate{newer, signature});
