@@ -19,11 +19,12 @@
 
 namespace pando {
 
+inline constexpr std::chrono::milliseconds kJournalRetry(500);
+
 // Waits between tries to write.  Returns false after a signal to stop.
 inline bool WaitToRetry(const ShutdownSignal& shutdown) {
-  constexpr std::chrono::milliseconds kRetry(500);
   pollfd signalled{shutdown.fd(), POLLIN, 0};
-  return poll(&signalled, 1, static_cast<int>(kRetry.count())) == 0;
+  return poll(&signalled, 1, static_cast<int>(kJournalRetry.count())) == 0;
 }
 
 // PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on

@@ -48,7 +48,7 @@ bool FinalWeights::StartComparing(Micros now) {
   if (!has_other || std::exchange(compares_, true)) return false;
   collected_.assign(collected_.size(), false);
   AskForMissing(now);
-  return true;
+  return !HasAll();
 }
 
 // The lane that is asked for the shard; none to compare with, if it has no backup.
@@ -100,8 +100,7 @@ void FinalWeights::OnParams(Micros now, const PeerId& from, const Params& params
 
 void FinalWeights::Tick(Micros now) {
   if (!run_.phase.is_collecting()) return;
-  const bool has_all = std::ranges::find(collected_, false) == collected_.end();
-  if (run_.rollback.is_pending() || !has_all || !verification_.IsSettled()) return;
+  if (run_.rollback.is_pending() || !HasAll() || !verification_.IsSettled()) return;
   const bool is_checked = unkept_since_ || compares_;
   if (!is_checked && !snapshots_.IsFinalSettled(now, collecting_since_)) return;
   if (StartComparing(now) || !AreKept(now)) return;

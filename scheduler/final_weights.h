@@ -2,6 +2,7 @@
 // (P33). Part of the scheduler core. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class FinalWeights {
   void StartGeneration();
 
  private:
+  bool HasAll() const { return std::ranges::find(collected_, false) == collected_.end(); }
+  // Returns false if there is nothing to compare.
   bool StartComparing(Micros now);
   std::optional<PeerId> SourceFor(uint32_t shard) const;
   void AskForMissing(Micros now);

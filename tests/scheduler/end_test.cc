@@ -133,6 +133,7 @@ TEST_CASE("the end waits for a disk that does not take the final weights") {
   f.Store(1000, "no space left on device");
   f.recorder.disk = NoSpace("no space left on device");
   Collect(f);
+  Compare(f);
   f.Wait(std::chrono::seconds(10));
   CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
   CHECK_FALSE(f.journal.state->is_finished);

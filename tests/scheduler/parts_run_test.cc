@@ -139,7 +139,7 @@ struct FinalFixture : PartsFixture {
       const size_t size = plan.shards.range(item.shard).size();
       const auto zeros = std::make_shared<const FloatBuffer>(size);
       final_weights.OnParams(
-          now, {{{item.shard, item.version, Blob(std::as_bytes(zeros->span()), zeros)}}});
+          now, server, {{{item.shard, item.version, Blob(std::as_bytes(zeros->span()), zeros)}}});
     }
   }
   FinalWeights final_weights;
