@@ -133,7 +133,7 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
   }
   run_.outbox.TellNotable(now, "failed", member.Name(), "{}", text);
   const bool is_program = member.is_ready && failure.kind == FailureKind::kTraining;
-  if (is_program || !run_.phase.is_running()) NoteFailed(ProcessFor(member.registration), text);
+  if (is_program) NoteFailed(ProcessFor(member.registration), text);
   // The run does not need a newcomer that cannot begin.
   if (!member.is_ready) return run_.membership.Forget(member.peer.node);
   run_.outbox.Send(envelope.sender, Refused{"given up: " + failure.text});
@@ -142,9 +142,9 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
 
 // Otherwise the failure costs its sender alone.
 bool Failures::EndsRun(const Member& member, const Failure& failure) {
+  if (!run_.phase.is_running()) return true;  // no step is lost
   if (!member.is_ready) return false;
-  if (!run_.phase.is_running() || run_.IsGroup()) return true;
-  return ConcernsAll(member, failure.kind);
+  return run_.IsGroup() || ConcernsAll(member, failure.kind);
 }
 
 // If the same failure occurs again before the run makes a step, the work causes it and the run
