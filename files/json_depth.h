@@ -1,6 +1,6 @@
-// How deeply a JSON text is nested. Called by the readers of the run folder before they parse a file:
-// nlohmann's parser takes any depth, but copies and writes values by recursion. Without this check
-// 200 kB of brackets overflow the stack.
+// How deeply a JSON text is nested. Called by the readers of the run folder before they parse a
+// file: nlohmann's parser takes any depth, but copies and writes values by recursion. Without this
+// check 200 kB of brackets overflow the stack.
 #pragma once
 
 #include <cstddef>
