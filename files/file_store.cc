@@ -136,8 +136,8 @@ Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerI
   return drafts_.find(key);
 }
 
-// What drafts have stored is on the disk. Files that the scheduler has removed do not count any
-// more.
+// The bytes that drafts have stored are on the disk. Files that the scheduler has removed do not
+// count any more.
 Status FileStore::CheckQuota(const PeerId& sender, const StoreFile& part) const {
   if (NameIn("group", part.name)) {
     if (disk_.List("group/", "", kGroupFilesMax).size() < kGroupFilesMax) return Status();
@@ -169,8 +169,8 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Of a complete snapshot only what its manifest names: any server may have stored more files with
-// its name. A manifest that a full disk did not take restricts nothing.
+// A complete snapshot has only the files that its manifest names: any server may have stored more
+// with its name. A manifest that a full disk did not take restricts nothing.
 std::vector<std::string> FileStore::List(const ListFiles& wanted) {
   constexpr size_t kAll = std::numeric_limits<size_t>::max();
   std::vector<std::string> names = disk_.List(wanted.prefix, wanted.after, kAll);

@@ -41,7 +41,7 @@ class FileDisk {
   virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
   // kNotFound: there is no such file.
   virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;
-  // Of the files whose names have this in them, in the folders of members' files.
+  // Counts the files whose names have this in them, in the folders of members' files.
   virtual uint64_t CountBytes(const std::string& part_of_name) = 0;
   // Ascending; those that begin with `prefix` and come after `after`, at most `count`.
   virtual std::vector<std::string> List(const std::string& prefix, const std::string& after,
@@ -55,7 +55,7 @@ class FileStore : public ProtocolCore {
   // One that gets nothing for so long makes room for another.
   static constexpr Micros kDraftPatience = std::chrono::seconds(60);
 
-  // Of one process life, so that it keeps no other's files away.
+  // The limit of one process life, so that it keeps no other's files away.
   static constexpr size_t kDraftsPerLifeMax = 8;
   static constexpr size_t kGroupFilesMax = 65'536;
 

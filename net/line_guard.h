@@ -65,7 +65,7 @@ class LineGuard {
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
   RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted
-  // What this party's pair shares with others', by public key: a wrong token must cost little.
+  // The secrets that this party's pair shares with others', by public key: a wrong token is cheap.
   mutable std::unordered_map<std::string, std::string> shared_;
   std::unordered_map<std::string, std::string>
       whole_;  // routing ids, by the part without the token

@@ -41,7 +41,7 @@ Result<std::string> InterfaceAddress(const std::string& name);
 SocketAddress MakeAddress(const std::string& host, uint16_t port);
 std::string AddressText(const sockaddr* address);  // without the port
 uint16_t PortIn(const sockaddr* address);
-// Of the other end of a TCP connection; empty for others.
+// The address of the other end of a TCP connection; empty for others.
 std::string PeerAddress(int fd);
 
 // Connects within `patience`; the socket does not block. Returns the error's number, or 0.

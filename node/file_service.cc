@@ -29,7 +29,7 @@ Result<Endpoint> NextTo(const std::string& bound) {
   return endpoint;
 }
 
-// What a process life may have at the file store: its timeline, and all shards, for it may be the
+// A process life may have this at the file store: its timeline, and all shards, for it may be the
 // last server, in the snapshots that are kept and those that are being made, completed or dropped.
 uint64_t StoredBytesMax(const JobPlan& plan) {
   constexpr uint64_t kSnapshotsBesideKept = 8;

@@ -64,8 +64,8 @@ class PatientJournal : public Journal {
     }
   }
 
-  // What to do between tries, for a short while. `since`: the first one. False after a signal to
-  // stop.
+  // Called between tries, for a short while. `since`: the first one. Returns false after a signal
+  // to stop.
   using Wait = std::function<bool(const Status& why, Micros since)>;
   void SetWait(Wait wait) { wait_ = std::move(wait); }
 

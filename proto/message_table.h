@@ -47,7 +47,7 @@ constexpr bool MayBeStranger(Sender sender) { return sender <= Sender::kAdmin; }
 // kOne: about versions, which another generation may have made again, so it is dropped there (P21).
 enum class Generation : uint8_t { kAny, kOne };
 
-// What a member may report: only what is its own (P46). The scheduler, lanes and workers drop a
+// A member may report only what is its own (P46). The scheduler, lanes and workers drop a
 // message that concerns anything else (proto/ownership.h, scheduler/ownership.h).
 enum class About : uint8_t {
   kItself,      // the sender, a request, or what its handler compares with the sender

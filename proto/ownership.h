@@ -29,7 +29,7 @@ struct ShardHolders {
   }
 };
 
-// What the view alone decides: kPrimary and kReplica. True for all other messages.
+// The view alone decides this for kPrimary and kReplica. True for all other messages.
 bool IsAboutOwnShards(const View& view, const Envelope& envelope);
 
 }  // namespace pando

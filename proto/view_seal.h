@@ -20,7 +20,7 @@ class ViewSeal {
   virtual void OnForged(const PeerId& from) = 0;
 };
 
-// What is signed: the job and the whole view, in one form on all machines.
+// The signed text: the job and the whole view, in one form on all machines.
 std::string SealedText(JobId job, const View& view);
 
 }  // namespace pando

@@ -24,7 +24,7 @@ struct RunEvent {
   bool is_notable = false;  // worth a line on the terminal
 };
 
-// What reading a snapshot's files has shown.
+// The result of reading a snapshot's files.
 struct SnapshotCheck {
   Status status;
   ShardId shard = {};  // the first whose file is missing, or holds another record

@@ -38,7 +38,7 @@ class ViewClaims {
 
   RunFacts& run_;
   std::map<std::pair<Incarnation, uint16_t>, Claim> claims_;  // by lane
-  // Of the members of earlier lives: unset while one has claimed nothing.
+  // By member of earlier lives: unset while it has claimed nothing.
   std::map<Incarnation, std::optional<Micros>> open_until_;
 };
 

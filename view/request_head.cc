@@ -9,7 +9,7 @@ namespace pando {
 namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
-// What decides where a request ends, and for which site it is.
+// These headers decide where a request ends, and for which site it is.
 constexpr std::array<std::string_view, 3> kOnceOnly{"content-length", "transfer-encoding", "host"};
 
 bool IsVisible(char c) { return c > ' ' && c <= '~'; }

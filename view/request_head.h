@@ -6,7 +6,7 @@
 
 namespace pando {
 
-// What is wrong with a head, which ends with its blank line; empty if nothing is. httplib skips
+// The error of a head, which ends with its blank line; empty if there is none. httplib skips
 // lines that it does not understand, unpacks %41 in values, and takes the first of several lengths.
 // A proxy may read such a head differently, and then takes a part of one client's request for the
 // request of another.

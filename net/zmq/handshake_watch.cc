@@ -35,7 +35,7 @@ uint64_t DescriptorsMax() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
-// What a ROUTER of ZMTP 3.1 sends before it has accepted the peer's key, greeting and frames'
+// A ROUTER of ZMTP 3.1 sends this much before it has accepted the peer's key, greeting and frames'
 // headers included: 64 bytes, and CURVE's WELCOME or PLAIN's.
 uint64_t BytesSentFirst(LineSecurity::Kind security) {
   using Kind = LineSecurity::Kind;
@@ -141,7 +141,7 @@ void HandshakeWatch::NoteTurnedAway(const std::string& why) {
     std::ignore = news_.Push({.warning = "further connections are turned away: " + why});
 }
 
-// What ZeroMQ has taken before its event of a finished handshake came is part of the handshake.
+// Bytes that ZeroMQ took before its event of a finished handshake came belong to the handshake.
 void HandshakeWatch::EndExcessive() {
   const std::vector<int> excessive = FindExcessive(SteadyNow());
   if (!excessive.empty()) ReadEvents();

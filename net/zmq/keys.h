@@ -80,7 +80,7 @@ std::string TokenFor(const std::string& shared_secret, const std::string& text);
 // The pair by which the scheduler signs views: each of its lives makes the same from the admin's
 // secret. Ed25519, in Z85; the secret is the seed. Empty without that secret.
 KeyPair ViewKeyPair(const Keys& keys);
-// Of the text's BLAKE2b hash, as 80 letters of Z85.  REQUIRES: the pair is a ViewKeyPair.
+// Signs the text's BLAKE2b hash: 80 letters of Z85.  REQUIRES: the pair is a ViewKeyPair.
 std::string SignText(const KeyPair& pair, const std::string& text);
 bool IsSignature(const std::string& public_key, const std::string& text,
                  const std::string& signature);

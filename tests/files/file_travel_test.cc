@@ -317,7 +317,7 @@ TEST_CASE("the files of one life keep no other's away, and have a bound in bytes
   f.store->Admit(Incarnation(0xdef), Role::kServer);
   CHECK(Contains(failure, "more than 1000, the most that a process of this job needs"));
   CHECK(f.Offer(Part(bytes, 0, 200, other), {NodeId(4), Incarnation(0xdef), 0}).is_stored);
-  // What is on the disk counts, and what was removed does not.
+  // Files on the disk count, and removed ones do not.
   f.StartStore();
   f.store = std::make_unique<FileStore>(kStore, kJob, f.disk, f.wire, 1000);
   f.store->Admit(kLife, Role::kServer);

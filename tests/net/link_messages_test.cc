@@ -166,7 +166,7 @@ TEST_CASE("a stranger that sends garbage to the Unix socket disturbs no peer") {
   close(stranger);
 }
 
-// What SharedLink sends before any segment.
+// The packet that SharedLink sends before any segment.
 struct RawControl {
   uint32_t magic = 0x6d68'7350, kind = 1;
   uint64_t incarnation = 0, lane = 0, layout_version = 3;

@@ -41,7 +41,7 @@ struct KeyedFixture : Fixture {
     recorder.events.clear();
     return {lost, Sign(lost)};
   }
-  // What a member of the lost view says.
+  // A member of the lost view says this.
   void SayIn(const View& view, uint64_t who, Message message) {
     Say(who, std::move(message), 0, view.id);
   }

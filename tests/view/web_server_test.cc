@@ -105,7 +105,7 @@ UniqueFd ConnectRaw(const Viewer& viewer) {
   return link;
 }
 
-// What comes until the server closes the connection.
+// The bytes that come until the server closes the connection.
 std::string ReadToEnd(const UniqueFd& link) {
   std::string answer;
   std::array<char, 4096> part;

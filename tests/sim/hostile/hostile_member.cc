@@ -141,8 +141,8 @@ std::optional<Message> HostileMember::LieAboutShard(const PeerId& self, Role rol
   }
 }
 
-// Of the member's shards: a version that no shard can have, or that it failed to restore what it
-// has restored.
+// A lie about the member's shards: a version that no shard can have, or that the member failed to
+// restore a snapshot that it has restored.
 std::optional<Message> HostileMember::LieAboutVersion(const PeerId& self) {
   const ShardId shard(static_cast<uint32_t>(chance().Below(view().shards.size())));
   if (!IsAt(view().shards[shard.value()], self)) return std::nullopt;

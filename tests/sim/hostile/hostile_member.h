@@ -16,7 +16,7 @@ namespace pando::sim {
 
 class HostileMember {
  public:
-  // What it says of snapshots that are sound.
+  // Its text about snapshots that are sound.
   static constexpr const char* kLie = "forged";
 
   // All outlive it.
