@@ -11,19 +11,13 @@
 #include "files/run_files.h"
 #include "run/run_folder.h"
 #include "run/sqlite_journal.h"
+#include "tests/run/job_in.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-Job JobFor(const std::string& run_dir) {
-  Job job;
-  job.run_dir = run_dir;
-  ResolveRunNames(std::chrono::system_clock::now(), &job);
-  return job;
-}
 
 fs::perms PermsFor(const std::string& path) { return fs::status(path).permissions(); }
 
@@ -38,7 +32,7 @@ TEST_CASE("a new run folder and its files are their owner's alone, unless the fo
     CAPTURE(mask);
     const TempFolder temp;
     const mode_t before = umask(mask);
-    const Job job = JobFor(temp.path() + "/runs/first/");
+    const Job job = JobIn(temp.path() + "/runs/first/");
     const RunFolder folder = *RunFolder::Create(job, /*is_forced=*/false, access);
     REQUIRE(MetricsFile::Create(folder).ok());
     REQUIRE(folder.WriteEndpoint("tcp://127.0.0.1:1").ok());
@@ -70,7 +64,7 @@ TEST_CASE("a folder that exists keeps its mode, and its lock becomes its owner's
   fs::permissions(path, fs::perms(0755));
   std::ofstream(path + "/.lock") << "x";
   fs::permissions(path + "/.lock", fs::perms(0644));
-  const RunFolder folder = *RunFolder::Create(JobFor(path), /*is_forced=*/true);
+  const RunFolder folder = *RunFolder::Create(JobIn(path), /*is_forced=*/true);
   CHECK(PermsFor(path) == fs::perms(0755));
   CHECK(PermsFor(path + "/logs") == fs::perms(0755));
   CHECK(PermsFor(folder.JobPath()) == fs::perms(0644));

@@ -20,19 +20,13 @@
 #include "job/job_file.h"
 #include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
+#include "tests/run/job_in.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-Job JobIn(const std::string& run_dir) {
-  Job job;
-  job.run_dir = run_dir;
-  ResolveRunNames(std::chrono::system_clock::now(), &job);
-  return job;
-}
 
 void Touch(const std::string& path) { std::ofstream(path) << "x"; }
 
