@@ -1,4 +1,4 @@
-// The fields of every message, visited for reading, for writing, and as JSON (run/journal_rows.cc).
+// The fields of every message, visited for reading, for writing, and as JSON (files/json_fields.h).
 // `io` is the decoder's or the encoder's view of one generated struct, or of a JSON object;
 // io(PANDO_WIRE(Name, member, limits), ...) reads the field `name` into the member with all checks,
 // or writes it; then the fields after it. Fields are written in this order, which decides where
@@ -12,6 +12,7 @@
 
 #include "proto/message_limits.h"
 #include "proto/messages.h"
+#include "proto/named_field.h"
 
 namespace pando {
 
@@ -25,10 +26,6 @@ struct WireField {
   T& member;
   std::tuple<Limits...> limits;
 };
-// `text`: "m.name" or "m.name, limits".
-constexpr std::string_view MemberName(std::string_view text) {
-  return text.substr(2, text.find(',') - 2);
-}
 template <class Get, class Set, class Init, class T, class... Limits>
 auto MakeWireField(const char* text, Get get, Set set, Init init, T& member, Limits... limits) {
   return WireField<Get, Set, Init, T, Limits...>{MemberName(text), get,        set, init,

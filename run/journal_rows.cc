@@ -92,16 +92,6 @@ void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
 // ---- what the JSON in columns holds: objects with the members' names. Those of messages are
 // visited in proto/codec_fields.h.
 
-template <class T>
-struct NamedField {
-  std::string_view name;
-  T& member;
-};
-template <class T>
-NamedField(std::string_view, T&) -> NamedField<T>;  // clang 14 does not deduce it
-#define PANDO_FIELD(member) \
-  NamedField { MemberName(#member), member }
-
 void Visit(auto io, StoredShard& m) { io(PANDO_FIELD(m.hash), PANDO_FIELD(m.file)); }
 
 void Visit(auto io, ClassScore& m) {

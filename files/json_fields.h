@@ -1,0 +1,209 @@
+// Records as JSON, and back: an object with an entry for each field that the record's function
+// Visit names (proto/named_field.h). Incarnations and jobs are 16 hex digits, enums their names,
+// and a number that is not finite is null. Used where records are stored or shown.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/hash.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "common/text.h"
+#include "files/json_depth.h"
+#include "proto/named_field.h"
+
+namespace pando {
+
+template <class T>
+concept HasFields = requires(T& value) {
+  Visit([](const auto&...) {}, value);
+};
+template <class T>
+concept IsId = requires {
+  typename T::rep;
+};
+template <class T>
+concept IsHexId = std::same_as<T, Incarnation> || std::same_as<T, JobId>;
+template <class T>
+concept IsOptional = requires(T& value) {
+  value.has_value();
+};
+
+// ---- writing ------------------------------------------------------------------------------------
+
+using OrderedJson = nlohmann::ordered_json;  // in the order of the fields
+
+template <class T>
+OrderedJson ToJson(const T& value);
+
+struct FieldWriter {
+  OrderedJson& json;
+  void operator()(const auto&... fields) const {
+    ((json[std::string(fields.name)] = ToJson(fields.member)), ...);
+  }
+};
+
+template <class T>
+OrderedJson ToJson(const T& value) {
+  if constexpr (HasFields<T>) {
+    OrderedJson json = OrderedJson::object();
+    Visit(FieldWriter{json}, const_cast<T&>(value));  // the reader's function, too
+    return json;
+  } else if constexpr (IsHexId<T>) {
+    return HexText(value.value());
+  } else if constexpr (IsId<T>) {
+    return value.value();
+  } else if constexpr (std::is_enum_v<T>) {
+    return EnumName(value);
+  } else if constexpr (std::same_as<T, NullBelowZero>) {
+    return value.number < 0 ? OrderedJson() : OrderedJson(value.number);
+  } else if constexpr (std::same_as<T, AnyNumber>) {
+    if (std::isinf(value.number)) return value.number < 0 ? "-inf" : "inf";
+    return value.number;
+  } else if constexpr (IsOptional<T>) {
+    return value ? ToJson(*value) : OrderedJson();
+  } else if constexpr (std::ranges::range<T> && !std::same_as<T, std::string>) {
+    OrderedJson list = OrderedJson::array();
+    for (const auto& item : value) list.push_back(ToJson(item));
+    return list;
+  } else {
+    return value;
+  }
+}
+
+// One line. Bytes that are no UTF-8 are replaced.
+inline std::string JsonText(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// Reads a value; the first field that does not fit is the status: "peer.node: expected ...".
+class JsonReader {
+ public:
+  using Json = nlohmann::json;
+
+  template <class T>
+  void Read(const Json& json, T& value) {
+    using Value = std::remove_const_t<T>;
+    if (!status_.ok()) return;
+    if constexpr (HasFields<T>) {
+      if (Expect(json.is_object(), json, "an object")) Visit(FieldsOf{*this, json}, value);
+    } else if constexpr (IsHexId<Value>) {
+      const auto number = json.is_string() ? ParseHex(json.get<std::string>()) : std::nullopt;
+      if (Expect(number.has_value(), json, "hex digits")) value = T(*number);
+    } else if constexpr (IsId<Value>) {
+      typename T::rep number{};
+      Read(json, number);
+      value = T(number);
+    } else if constexpr (std::is_enum_v<Value>) {
+      const auto known = json.is_string() ? ParseEnum<T>(json.get<std::string>()) : std::nullopt;
+      const std::vector<std::string> names(kEnumNames<T>.begin(), kEnumNames<T>.end());
+      if (Expect(known.has_value(), json, "one of " + Joined(names))) value = *known;
+    } else if constexpr (std::same_as<Value, NullBelowZero>) {
+      value.number = -1;
+      if (!json.is_null()) Read(json, value.number);
+    } else if constexpr (std::same_as<Value, AnyNumber>) {
+      const bool is_infinite = json == "inf" || json == "-inf";
+      if (!is_infinite) return Read(json, value.number);
+      value.number = json == "inf" ? HUGE_VAL : -HUGE_VAL;
+    } else if constexpr (IsOptional<Value>) {
+      value.reset();
+      if (!json.is_null()) Read(json, value.emplace());
+    } else if constexpr (std::same_as<Value, bool>) {
+      if (Expect(json.is_boolean(), json, "true or false")) json.get_to(value);
+    } else if constexpr (std::integral<Value>) {
+      ReadInteger(json, value);
+    } else if constexpr (std::floating_point<Value>) {
+      value = std::numeric_limits<T>::quiet_NaN();
+      if (!json.is_null() && Expect(json.is_number(), json, "a number")) json.get_to(value);
+    } else if constexpr (std::same_as<Value, std::string>) {
+      if (Expect(json.is_string(), json, "a text")) json.get_to(value);
+    } else {
+      ReadList(json, value);
+    }
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  struct FieldsOf {
+    JsonReader& reader;
+    const Json& json;
+    void operator()(const auto&... fields) const {
+      (reader.ReadField(json, fields.name, fields.member), ...);
+    }
+  };
+
+  template <class T>
+  void ReadAt(const std::string& place, const Json& json, T& value) {
+    const size_t before = path_.size();
+    path_ += place;
+    Read(json, value);
+    path_.resize(before);
+  }
+
+  template <class T>
+  void ReadField(const Json& json, std::string_view name, T& member) {
+    const std::string place = (path_.empty() ? "" : ".") + std::string(name);
+    const auto found = json.find(name);
+    if (found == json.end()) return Fail(path_ + place, "is missing");
+    ReadAt(place, *found, member);
+  }
+
+  template <class T>
+  void ReadList(const Json& json, std::vector<T>& items) {
+    items.clear();
+    if (!Expect(json.is_array(), json, "a list")) return;
+    for (size_t i = 0; i < json.size(); ++i)
+      ReadAt(fmt::format("[{}]", i), json[i], items.emplace_back());
+  }
+
+  template <class T>
+  void ReadInteger(const Json& json, T& number) {
+    if (!Expect(json.is_number_integer(), json, "a whole number")) return;
+    const bool fits = json.is_number_unsigned() ? std::in_range<T>(json.get<uint64_t>())
+                                                : std::in_range<T>(json.get<int64_t>());
+    if (!fits) return Fail(path_, json.dump() + " is out of range");
+    json.get_to(number);
+  }
+
+  bool Expect(bool is_right, const Json& json, const std::string& expected) {
+    if (!is_right) Fail(path_, fmt::format("expected {}, found {}", expected, Found(json)));
+    return is_right;
+  }
+  static std::string Found(const Json& json) {
+    return Printable(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  void Fail(const std::string& path, const std::string& text) {
+    if (status_.ok()) status_ = Corrupt(path.empty() ? text : path + ": " + text);
+  }
+
+  std::string path_;  // of the value
+  Status status_;
+};
+
+// The value that the text is.
+template <class T>
+Status ReadJson(std::string_view text, T* value) {
+  if (IsDeepJson(text)) return Corrupt("its JSON is nested too deeply");
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Corrupt("expected JSON, found " + Printable(text));
+  JsonReader reader;
+  reader.Read(json, *value);
+  return reader.status();
+}
+
+}  // namespace pando
