@@ -84,7 +84,9 @@ StatusFault ParseFault(const nlohmann::json& fault) {
   const double injected_ms = Ms(fault, "injected_ms");
   if (injected_ms >= 0) text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
   if (recovered_ms < 0) return {.text = text + ", not recovered yet"};
-  text += ", " + RecoveryText(injected_ms, detected_ms, recovered_ms);
+  text += ", " + RecoveryText({.injected_ms = injected_ms,
+                               .detected_ms = detected_ms,
+                               .recovered_ms = recovered_ms});
   return {.text = text, .is_over = true};
 }
 

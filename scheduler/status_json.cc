@@ -4,45 +4,24 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "files/json_fields.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 // The newest faults: a client that asks and does not read must not use much memory. The summary has
 // them all.
 constexpr size_t kFaultsShownMax = 32;
-
-// Host names come from the wire: bytes that are not UTF-8 are replaced.
-std::string DumpText(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 const char* HealthText(const Member& member, bool is_suspected) {
   if (member.is_leaving) return "leaving";
   if (is_suspected) return "suspect";
   if (member.is_draining) return "draining";
   return member.is_ready ? "ready" : "starting";
-}
-
-Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
-
-// As in the summary.
-Json FaultJson(const FaultRecord& fault) {
-  Json entry;
-  entry["action"] = fault.action;
-  entry["target"] = fault.target;
-  entry["step"] = fault.step.value();
-  entry["injected_ms"] = TimeJson(fault.injected_ms);
-  entry["detected_ms"] = TimeJson(fault.detected_ms);
-  entry["detected_by"] = nullptr;
-  if (!fault.detected_by.empty()) entry["detected_by"] = fault.detected_by;
-  entry["recovered_ms"] = TimeJson(fault.recovered_ms);
-  return entry;
 }
 
 // The entries that every role has.
@@ -199,7 +178,7 @@ void AddFaults(const FaultLedger& ledger, Json& status) {
   const std::vector<FaultRecord> faults = ledger.records();
   const size_t shown = std::min(faults.size(), kFaultsShownMax);
   for (size_t i = faults.size() - shown; i < faults.size(); ++i)
-    status["faults"].push_back(FaultJson(faults[i]));
+    status["faults"].push_back(ToJson(faults[i]));
   status["fault_count"] = ledger.count();
 }
 
@@ -240,7 +219,7 @@ std::string Scheduler::StatusJson(Micros now, const std::optional<Stall>& own_wa
   status["nodes"] = NodesJson(now, run_, owners_);
   AddResults(run_, verification_.State(), snapshots_.ledger().complete(), status);
   AddFaults(run_.faults, status);
-  return DumpText(status);
+  return JsonText(status);
 }
 
 }  // namespace pando

@@ -123,17 +123,9 @@ void RunMetrics::OnEvent(const nlohmann::json& event) {
   if (TextAt(event, "event") == "rollback") rollbacks_.Increment();
 }
 
-void RunMetrics::OnFaults(uint64_t noticed_count) {
-  if (noticed_count <= fault_count_) return;
-  faults_.Increment(static_cast<double>(noticed_count - fault_count_));
-  fault_count_ = noticed_count;
-}
-
-void RunMetrics::OnRecovery(double ms) { recovery_seconds_.Observe(ms * kMs); }
-
-void RunMetrics::OnRestart() {
-  last_step_ = last_elapsed_ = 0;
-  fault_count_ = 0;
+void RunMetrics::OnFault(const FaultList::News& news) {
+  if (news.is_noticed) faults_.Increment();
+  if (news.recovery_ms) recovery_seconds_.Observe(*news.recovery_ms * kMs);
 }
 
 void RunMetrics::OnStatus(const nlohmann::json& status) {

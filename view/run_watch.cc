@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/system.h"
+#include "files/json_fields.h"
 #include "job/job_file.h"
 #include "plan/job_plan.h"
 #include "view/json_members.h"
@@ -236,9 +237,10 @@ void RunWatch::AddEvent(Json event) {
 }
 
 void RunWatch::AddFault(const Json& fault) {
-  const std::optional<double> recovery_ms = shown_.faults.Add(fault);
-  metrics_.OnFaults(shown_.faults.noticed_count());
-  if (recovery_ms) metrics_.OnRecovery(*recovery_ms);
+  FaultRecord record;
+  JsonReader reader(Missing::kKept);
+  reader.Read(fault, record);
+  if (reader.status().ok()) metrics_.OnFault(shown_.faults.Add(record));
 }
 
 std::string RunWatch::FindEndpoint() const {

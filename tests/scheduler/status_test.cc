@@ -63,35 +63,38 @@ struct FilledRun : Fixture {
   }
 };
 
-// As `pando status --json` of the release before the status had one description printed it.
+// As `pando status --json` printed it before the status had one description; since then a fault has
+// its id, host and process_id, too.
 constexpr const char* kGolden =
     R"({"phase":"training","waiting_for":"for a write: the disk is full",)"
     R"("stall":{"waiter":"the scheduler","waited_for":"its journal","what":"a write",)"
     R"("since_ms":1500,)"
     R"("text":"the scheduler has waited 1.5 s for its journal (a write): the disk is full",)"
-    R"("log_line":""},"clock_us":1020000,"step":0,"step_count":1000,"term":2,)"
-    R"("view":2,"generation":0,"model":"mlp","dataset":"mnist","nodes":[{"name":"server 0",)"
+    R"("log_line":""},"clock_us":1020000,"step":0,"step_count":1000,"term":2,"view":2,)"
+    R"("generation":0,"model":"mlp","dataset":"mnist","nodes":[{"name":"server 0",)"
     R"("role":"server","rank":0,"host":"h","pid":110,"health":"ready","draining":false,)"
     R"("activity":"serving","step":51,"silent_ms":20,"primaries":4,"backups":5,"syncing":0,)"
-    R"("endpoints":["tcp://10.0.0.1:1"]},{"name":"server 1","role":"server","rank":1,"host":"h",)"
-    R"("pid":111,"health":"ready","draining":false,"activity":"serving","step":50,"silent_ms":20,)"
-    R"("primaries":5,"backups":4,"syncing":0,"endpoints":["tcp://10.0.0.1:1"]},)"
+    R"("endpoints":["tcp://10.0.0.1:1"]},{"name":"server 1","role":"server","rank":1,)"
+    R"("host":"h","pid":111,"health":"ready","draining":false,"activity":"serving","step":50,)"
+    R"("silent_ms":20,"primaries":5,"backups":4,"syncing":0,"endpoints":["tcp://10.0.0.1:1"]},)"
     R"({"name":"worker 0","role":"worker","rank":0,"host":"h","pid":120,"health":"ready",)"
     R"("draining":false,"activity":"computing","step":51,"silent_ms":20,"micro_batches":4,)"
-    R"("micro_batch_us":2500,"data_stall_us":11,"exposed_sync_us":12,"gpu_memory_bytes":1048576,)"
-    R"("gpu_percent":93,"lines":{"tcp":1,"ipc":0,"shm":2},"traffic":{"tcp":[100,200],"shm":[300,)"
-    R"(400]}},{"name":"worker 1","role":"worker","rank":1,"host":"h","pid":121,"health":"ready",)"
-    R"("draining":false,"activity":"waiting for parameters","step":51,"silent_ms":20,)"
-    R"("micro_batches":4,"micro_batch_us":0,"data_stall_us":0,"exposed_sync_us":0,)"
-    R"("waiting_for":"server 0","waiting_ms":5}],"verification":{"agreed":7,"unverified":2},)"
-    R"("evaluation":{"version":50,"evaluated_on":"test","accuracy":0.75,"top5_accuracy":1.0,)"
+    R"("micro_batch_us":2500,"data_stall_us":11,"exposed_sync_us":12,)"
+    R"("gpu_memory_bytes":1048576,"gpu_percent":93,"lines":{"tcp":1,"ipc":0,"shm":2},)"
+    R"("traffic":{"tcp":[100,200],"shm":[300,400]}},{"name":"worker 1","role":"worker",)"
+    R"("rank":1,"host":"h","pid":121,"health":"ready","draining":false,)"
+    R"("activity":"waiting for parameters","step":51,"silent_ms":20,"micro_batches":4,)"
+    R"("micro_batch_us":0,"data_stall_us":0,"exposed_sync_us":0,"waiting_for":"server 0",)"
+    R"("waiting_ms":5}],"verification":{"agreed":7,"unverified":2},"evaluation":{"version":50,)"
+    R"("evaluated_on":"test","accuracy":0.75,"top5_accuracy":1.0,)"
     R"("text":"test accuracy 75.00 %, test loss 0.0625"},"snapshots":[{"generation":1,)"
-    R"("version":40},{"generation":1,"version":50}],"faults":[{"action":"kill",)"
-    R"("target":"worker 1","step":7,"injected_ms":100.5,"detected_ms":120.0,"detected_by":"exit",)"
-    R"("recovered_ms":250.25},{"action":"stop","target":"server 0","step":9,"injected_ms":300.0,)"
-    R"("detected_ms":null,"detected_by":null,"recovered_ms":null},{"action":"exit",)"
-    R"("target":"scheduler","step":0,"injected_ms":null,"detected_ms":1000.0,)"
-    R"("detected_by":"exit","recovered_ms":null}],"fault_count":3})";
+    R"("version":40},{"generation":1,"version":50}],"faults":[{"id":1,"action":"kill",)"
+    R"("target":"worker 1","host":"h","process_id":121,"step":7,"injected_ms":100.5,)"
+    R"("detected_ms":120.0,"detected_by":"exit","recovered_ms":250.25},{"id":2,"action":"stop",)"
+    R"("target":"server 0","host":"h","process_id":110,"step":9,"injected_ms":300.0,)"
+    R"("detected_ms":null,"detected_by":null,"recovered_ms":null},{"id":3,"action":"exit",)"
+    R"("target":"scheduler","host":"","process_id":0,"step":0,"injected_ms":null,)"
+    R"("detected_ms":1000.0,"detected_by":"exit","recovered_ms":null}],"fault_count":3})";
 
 TEST_CASE("a filled status has the members and values that clients know") {
   const FilledRun f;

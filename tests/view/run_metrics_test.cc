@@ -77,17 +77,15 @@ TEST_CASE(
   CHECK(Contains(uneven.Text(), "pando_samples_total{run=\"first\"} 200\n"));
 }
 
-TEST_CASE("the counter of faults does not fall, and counts on behind the highest count") {
+TEST_CASE("noticed faults and recoveries are counted, also once the run's files begin again") {
   Metrics metrics;
-  for (const uint64_t count : {1, 3, 2, 3}) metrics.run.OnFaults(count);
-  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 3\n"));
-  metrics.run.OnFaults(4);
-  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 4\n"));
+  metrics.run.OnFault({});
+  metrics.run.OnFault({.is_noticed = true, .recovery_ms = {}});
   metrics.run.OnRestart();
-  metrics.run.OnFaults(1);
-  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 5\n"));
-  metrics.run.OnRecovery(200);
-  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_sum{run=\"first\"} 0.2\n"));
+  metrics.run.OnFault({.is_noticed = true, .recovery_ms = 200});
+  metrics.run.OnFault({.is_noticed = false, .recovery_ms = 100});
+  CHECK(Contains(metrics.Text(), "pando_faults_total{run=\"first\"} 2\n"));
+  CHECK(Contains(metrics.Text(), "pando_recovery_seconds_sum{run=\"first\"} 0.3"));
 }
 
 TEST_CASE("processes are counted by role and state, and not at all without a scheduler") {
