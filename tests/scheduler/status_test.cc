@@ -1,6 +1,7 @@
 // The run's status, as the scheduler fills it and as JSON has it.
 #include <doctest/doctest.h>
 
+#include "scheduler/run_status.h"
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace pando {
@@ -104,6 +105,35 @@ TEST_CASE("a filled status has the members and values that clients know") {
                     .why = "the disk is full",
                     .since = f.now - milliseconds(1500)};
   CHECK(f.scheduler->StatusJson(f.now, stall) == kGolden);
+}
+
+TEST_CASE("a status reads back, and what another release lacks or adds does no harm") {
+  const Result<RunStatus> read = ParseStatus(kGolden);
+  REQUIRE_MESSAGE(read.ok(), read.status().message());
+  CHECK(StatusText(*read) == kGolden);
+  const Result<RunStatus> other =
+      ParseStatus(R"({"phase":"x","new":{"a":[1]},"nodes":[{"name":"a","new":1}]})");
+  REQUIRE_MESSAGE(other.ok(), other.status().message());
+  CHECK(other->nodes[0].name == "a");
+  CHECK(other->nodes[0].health == "ready");
+  CHECK_FALSE(other->clock_us);
+}
+
+TEST_CASE("a hostile status is an error that names the place") {
+  const auto error = [](const std::string& text) { return ParseStatus(text).status().message(); };
+  for (const char* text : {"", "[]", "7", "{", "{}", R"({"nodes":[]})", R"({"phase":""})", "\xff"})
+    CHECK_FALSE(error(text).empty());
+  const auto with = [&](const std::string& more) { return error(R"({"phase":"x",)" + more + "}"); };
+  CHECK(with(R"("step":"7")") == "step: expected a whole number, found \"7\"");
+  CHECK(with(R"("step":-1)") == "step: -1 is out of range");
+  CHECK(with(R"("stall":7)") == "stall: expected an object, found 7");
+  CHECK(with(R"("nodes":{"a":1})") == "nodes: expected a list, found {\"a\":1}");
+  CHECK(with(R"("nodes":[{},{"pid":4294967296}])") == "nodes[1].pid: 4294967296 is out of range");
+  CHECK(with(R"("nodes":[{"traffic":{"tcp":[1]}}])") ==
+        "nodes[0].traffic.tcp: expected a list of 2, found [1]");
+  CHECK(with(R"("faults":[{"injected_ms":[]}])") ==
+        "faults[0].injected_ms: expected a number, found []");
+  CHECK(with(R"("new":)" + std::string(200'000, '[')) == "its JSON is nested too deeply");
 }
 
 }  // namespace
