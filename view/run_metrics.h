@@ -33,7 +33,7 @@ class RunMetrics {
   void OnFault(const FaultList::News& news);
   // The run's files begin again (`--force`).
   void OnRestart() { last_step_ = last_elapsed_ = 0; }
-  void OnStatus(const nlohmann::json& status);
+  void OnStatus(const RunStatus& status);
   void OnNoStatus();
   // Whether it has; `pando resume` begins again.
   void OnEnd(bool has_ended) { complete_.Set(has_ended ? 1 : 0); }
