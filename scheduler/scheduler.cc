@@ -140,10 +140,13 @@ void Scheduler::Tick(Micros now) {
   final_weights_.Tick(now);
   if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
   run_.phase.FinishWhenLeft(now, run_.members().all().empty());
-  failures_.ReportFaults(now);
+  const std::vector<FaultRecord> faults = run_.faults.TakeChanged();
+  if (!faults.empty()) run_.outbox.MarkChanged();
   stalls_.Tick(now);
   run_.outbox.Flush(now);
-  if (!fenced()) snapshots_.ReportDropped(now);
+  if (fenced()) return;
+  for (const FaultRecord& fault : faults) run_.observer.OnFault(now, fault);
+  snapshots_.ReportDropped(now);
 }
 
 void Scheduler::RepeatUnanswered(Micros now) {
