@@ -155,12 +155,15 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.verification.open_dispute->first.hash == UINT64_MAX);
 }
 
-TEST_CASE("a loss that is not a number stays one") {
+TEST_CASE("a loss that is not a finite number stays as it is") {
   JournalFile file;
   SchedulerState state;
   state.evaluations = {{Version(1), 10, 1, std::numeric_limits<double>::quiet_NaN()}};
   REQUIRE(file.Open().Commit(state).ok());
   CHECK(std::isnan(file.Read().evaluations[0].loss_sum));
+  state.evaluations[0].loss_sum = -std::numeric_limits<double>::infinity();
+  REQUIRE(file.Open().Commit(state).ok());
+  CHECK(file.Read().evaluations[0].loss_sum == state.evaluations[0].loss_sum);
   state.evaluations[0].sums = {0.5, std::numeric_limits<double>::quiet_NaN(),
                                std::numeric_limits<double>::infinity()};
   REQUIRE(file.Open().Commit(state).ok());
