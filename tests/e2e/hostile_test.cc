@@ -27,8 +27,9 @@ struct Attack {
   int mutations_of_each;
   int unread_requests;
   int registrations;
-  size_t long_frames;    // at once, before a handshake
-  int idle_connections;  // where the run has keys
+  size_t long_frames;             // at once, before a handshake
+  int idle_connections;           // where the run has keys
+  std::chrono::seconds lasts{0};  // the attack begins again until then
 };
 constexpr Attack kSmallAttack{.steps = 1200,
                               .garbage_connections = 8,
@@ -54,6 +55,8 @@ constexpr uint64_t kMemoryGrowthWithoutKeysMax = 256 << 20;
 // Lanes read between pushes all that has come; this many steps are time for one attack, with a
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
+// What a run does at most beside an attack.
+constexpr uint64_t kStepsPerAttackedSecond = 200;
 
 // What the attacker has.
 enum class Key : uint8_t {
@@ -219,7 +222,7 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   Process serial(
       temp.path(), "serial",
       Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + LongJob(attack.steps));
-  serial.Await(std::chrono::minutes(4));
+  serial.Await(std::chrono::minutes(4) + attack.lasts);
   REQUIRE(serial.exit_code() == kExitCompleted);
 
   std::optional<KeysInEnvironment> keys;
@@ -239,30 +242,34 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   std::vector<std::unique_ptr<RawTcp>> half_open;
   std::vector<std::unique_ptr<RawDealer>> unread;
   const auto start = TestClock::now();
-  for (const std::string& endpoint : endpoints) {
-    if (!job.scheduler->is_running()) break;
-    SendGarbage(attack, endpoint, random);
-    SendLongFrames(endpoint, key == Key::kNeedsNone ? "NULL" : "CURVE", attack.long_frames);
-    for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
-    if (key != Key::kNeedsNone)
-      for (auto& connection : StayIdle(attack, endpoint))
-        half_open.push_back(std::move(connection));
-    // A lane lets in those that know its key, which views have.
-    if (key == Key::kNeedsNone || (key == Key::kMember && endpoint == job.endpoint)) {
-      SendRandomFrames(attack, RawDealer(context, endpoint, As(context, "")), random);
-      SendForgeries(attack, context, endpoint, report, random);
-      unread.push_back(Flood(attack, context, endpoint, report));
+  do {
+    half_open.clear();
+    unread.clear();
+    for (const std::string& endpoint : endpoints) {
+      if (!job.scheduler->is_running()) break;
+      SendGarbage(attack, endpoint, random);
+      SendLongFrames(endpoint, key == Key::kNeedsNone ? "NULL" : "CURVE", attack.long_frames);
+      for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
+      if (key != Key::kNeedsNone)
+        for (auto& connection : StayIdle(attack, endpoint))
+          half_open.push_back(std::move(connection));
+      // A lane lets in those that know its key, which views have.
+      if (key == Key::kNeedsNone || (key == Key::kMember && endpoint == job.endpoint)) {
+        SendRandomFrames(attack, RawDealer(context, endpoint, As(context, "")), random);
+        SendForgeries(attack, context, endpoint, report, random);
+        unread.push_back(Flood(attack, context, endpoint, report));
+      }
+      for (Process* process : bound)
+        REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
+      const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
+      REQUIRE(Becomes(
+          [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));
     }
-    for (Process* process : bound)
-      REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
-    const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
-    REQUIRE(Becomes(
-        [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));
-  }
+  } while (job.scheduler->is_running() && TestClock::now() < start + attack.lasts);
   const size_t rows_at_end = RowCountIn(job.run_dir);
   MESSAGE("attacked for " << std::chrono::duration<double>(TestClock::now() - start).count()
                           << " s, until step " << rows_at_end);
-  job.scheduler->Await(std::chrono::minutes(4));
+  job.scheduler->Await(std::chrono::minutes(4) + attack.lasts);
   CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
   for (Process* node : job.Nodes()) {
     node->Await();
@@ -284,9 +291,10 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
 
 // On a machine that slows the attack more than the run, the run is made longer.
 void CheckWithin(Attack attack, Key key) {
+  const uint64_t most_steps = 32 * attack.steps;
   while (!CheckUnderAttack(attack, key)) {
     attack.steps *= 2;
-    REQUIRE_MESSAGE(attack.steps < 20 * kFullAttack.steps, "the attack is slower than any run");
+    REQUIRE_MESSAGE(attack.steps < most_steps, "the attack is slower than any run");
   }
 }
 
@@ -367,13 +375,23 @@ TEST_CASE("with a stolen member key a newer view is claimed, shown, and not beli
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }
 
+// For how long is up to PANDO_ATTACK_SECONDS, if it is set (docs/testing.md).
+Attack FullAttack() {
+  Attack attack = kFullAttack;
+  if (const char* seconds = std::getenv("PANDO_ATTACK_SECONDS"); seconds != nullptr) {
+    attack.lasts = std::chrono::seconds(std::atoi(seconds));
+    attack.steps += kStepsPerAttackedSecond * static_cast<uint64_t>(attack.lasts.count());
+  }
+  return attack;
+}
+
 TEST_CASE("many strangers at every port change nothing" * doctest::test_suite("thorough 1")) {
-  CheckWithin(kFullAttack, Key::kNeedsNone);
+  CheckWithin(FullAttack(), Key::kNeedsNone);
 }
 
 TEST_CASE("many strangers with and without a key change nothing" *
           doctest::test_suite("thorough 2")) {
-  for (const Key key : {Key::kNone, Key::kMember}) CheckWithin(kFullAttack, key);
+  for (const Key key : {Key::kNone, Key::kMember}) CheckWithin(FullAttack(), key);
 }
 
 }  // namespace
