@@ -214,6 +214,15 @@ class KeysInEnvironment {
   std::string folder_;
 };
 
+void CheckMemory(const std::vector<Process*>& bound, const std::vector<uint64_t>& before, Key key) {
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const uint64_t peak = bound[i]->peak_memory_bytes();
+    MESSAGE("peak memory " << (before[i] >> 20) << " MB before, " << (peak >> 20) << " MB after");
+    const bool has_keys = key != Key::kNeedsNone;
+    CHECK(peak <= before[i] + (has_keys ? kMemoryGrowthMax : kMemoryGrowthWithoutKeysMax));
+  }
+}
+
 // The attacked run ends as the undisturbed one. False if it ended before the attack did.
 bool CheckUnderAttack(const Attack& attack, Key key) {
   // With this glibc touches all of a frame that is only announced.
@@ -275,13 +284,7 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
     node->Await();
     CHECK(node->exit_code() == kExitCompleted);
   }
-  for (size_t i = 0; i < bound.size(); ++i) {
-    const uint64_t peak = bound[i]->peak_memory_bytes();
-    MESSAGE("peak memory " << (memory_before[i] >> 20) << " MB before, " << (peak >> 20)
-                           << " MB after");
-    const bool has_keys = key != Key::kNeedsNone;
-    CHECK(peak <= memory_before[i] + (has_keys ? kMemoryGrowthMax : kMemoryGrowthWithoutKeysMax));
-  }
+  CheckMemory(bound, memory_before, key);
   CHECK(RowCountIn(job.run_dir) == attack.steps);
   // No process was reported silent: a stranger cannot close a connection.
   CHECK(!Contains(ReadBytes(job.run_dir + "/events.jsonl"), "silent"));
