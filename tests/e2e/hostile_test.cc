@@ -56,7 +56,7 @@ constexpr uint64_t kMemoryGrowthWithoutKeysMax = 256 << 20;
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
 // What a run does at most beside an attack.
-constexpr uint64_t kStepsPerAttackedSecond = 200;
+constexpr uint64_t kStepsPerAttackedSecond = 60;
 
 // What the attacker has.
 enum class Key : uint8_t {

@@ -65,7 +65,7 @@ std::string WireText() {
   return text;
 }
 
-// PANDO_RECORD=1 writes the file anew: where messages change on purpose.
+// PANDO_RECORD=1 writes the file again, where messages change on purpose.
 TEST_CASE("every message has the bytes of the release before") {
   const std::string path = GoldenPath("messages.txt");
   if (std::getenv("PANDO_RECORD") != nullptr) std::ofstream(path) << WireText();
