@@ -17,21 +17,20 @@ enum class Mutation {
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   kAnyView,              // P44: lanes and workers enter views without a good signature
   // In the scheduler:
-  kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
-  kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
-  kStaleReport,            // P24: a report of a newcomer in sync counts for any pair
-  kPromoteSyncing,         // P24: a replica that is not in sync is promoted
-  kAnnounceBeforeJournal,  // P25: views are announced before they are written
-  kAnnounceEnginesBeforeJournal,  // P39: engines are announced, and not written
-  kLeasesBeforeHeartbeats,        // P27: a late tick judges leases before it reads the queue
-  kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
-  kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first
-  kEndWithEarlierSnapshot,        // P33: the snapshot under way is taken for the last one
-  kAnySupplier,                   // P43: parts of a declaration count from any worker
-  kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
-  kKeepSupplier,                  // P43: no worker takes a dead supplier's place
-  kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
-  kAnyNews,                       // P26: a view without a good signature counts as lost
+  kNoPreviousOwner,         // P18: a first step holds although its previous owner is gone
+  kNoIncarnations,          // P19: a new incarnation of a host and process is taken for the old one
+  kStaleReport,             // P24: a report of a newcomer in sync counts for any pair
+  kPromoteSyncing,          // P24: a replica that is not in sync is promoted
+  kAnnounceBeforeJournal,   // P25: views are announced before they are written
+  kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
+  kNoDecisionBarrier,       // P32: steps are made whose version a decision may exclude
+  kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
+  kEndWithEarlierSnapshot,  // P33: the snapshot under way is taken for the last one
+  kAnySupplier,             // P43: parts of a declaration count from any worker
+  kMixSuppliers,            // P43: a new supplier goes on where the last one ended
+  kKeepSupplier,            // P43: no worker takes a dead supplier's place
+  kAnySignOfLife,           // P44: a message that its sender may not send renews its lease
+  kAnyNews,                 // P26: a view without a good signature counts as lost
   // P46: believed of a member about
   kAnyPrimary,          // shards that another lane leads
   kAnyReplica,          // shards of which it has no replica

@@ -22,7 +22,6 @@ constexpr std::array kMutations{
     NamedMutation{"stale-report", Mutation::kStaleReport},
     NamedMutation{"promote-syncing", Mutation::kPromoteSyncing},
     NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
-    NamedMutation{"announce-engines-before-journal", Mutation::kAnnounceEnginesBeforeJournal},
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
     NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
     NamedMutation{"end-without-snapshot", Mutation::kEndWithoutSnapshot},
