@@ -126,16 +126,6 @@ void Visit(auto io, Declaration& m) {
   io.Payload(m.payload);
 }
 
-void Visit(auto io, EngineProposal& m) {
-  io(PANDO_WIRE(Kind, m.kind, Limit{"bytes of a worker kind", kNameBytesMax}));
-  io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
-}
-
-void Visit(auto io, EngineDecision& m) {
-  io(PANDO_WIRE(Kind, m.kind, Limit{"bytes of a worker kind", kNameBytesMax}));
-  io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
-}
-
 void Visit(auto io, LineTraffic& m) {
   io(PANDO_WIRE(Sent, m.sent), PANDO_WIRE(Received, m.received));
 }

@@ -17,7 +17,7 @@ enum class Core : uint16_t {
   kLane = 2,
   kWorker = 4,
   kGroup = 8,         // a worker with allreduce
-  kJoiner = 16,       // a process without a view: JoinCore, EngineAgreement
+  kJoiner = 16,       // a process without a view: JoinCore
   kClient = 32,       // SchedulerClient: a command, a supervisor
   kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
   kFiles = 128,       // the scheduler's FileStore (P45)
@@ -63,7 +63,7 @@ enum class About : uint8_t {
 enum class Size : uint32_t {
   kSmall = 512 << 10,
   kList = 32 << 20,
-  kDocument = 17 << 20,  // job files, status reports, engines
+  kDocument = 17 << 20,  // job files, status reports
   kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and what is said of each
 };
 
@@ -89,8 +89,6 @@ struct MessageRow {
   X(Refused, REFUSED, kJoiner | kLane | kWorker | kGroup, kOnlyScheduler, kAny, kItself, kSmall) \
   X(DeclarationWanted, DECLARATION_WANTED, kJoiner, kOnlyScheduler, kAny, kItself, kSmall) \
   X(Declaration, DECLARATION, kIntake, kNewcomer, kAny, kItself, kPayloads) \
-  X(EngineProposal, ENGINE_PROPOSAL, kScheduler, kWorkers, kAny, kItself, kDocument) \
-  X(EngineDecision, ENGINE_DECISION, kJoiner, kOnlyScheduler, kAny, kItself, kDocument) \
   X(Ready, READY, kScheduler, kNodes, kAny, kItself, kSmall) \
   X(Heartbeat, HEARTBEAT, kScheduler, kNodes, kAny, kItself, kSmall, kHeartbeat) \
   X(HeartbeatAck, HEARTBEAT_ACK, kNone, kOnlyScheduler, kAny, kItself, kSmall, kHeartbeat) \

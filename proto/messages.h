@@ -103,17 +103,6 @@ struct Ready {
   uint64_t data_fingerprint = 0;  // worker: of its data set (P38)
 };
 
-// P39. Worker on a GPU -> scheduler, before Ready, repeated until answered.
-struct EngineProposal {
-  std::string kind;     // as in its Ready
-  std::string engines;  // measured by this worker (run/engine_file.h); empty: it has not measured
-};
-// Scheduler -> worker: the engines with which all workers of this kind compute.
-struct EngineDecision {
-  std::string kind;     // copied
-  std::string engines;  // empty: none are decided, the worker should measure and propose some
-};
-
 enum class Activity : uint8_t {
   kStarting,
   kIdle,

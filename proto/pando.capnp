@@ -79,8 +79,8 @@ struct Envelope {
     restoreFailed @51 :RestoreFailed;
     partials @52 :Partials;
     partialsPull @53 :PartialsPull;
-    engineProposal @54 :EngineProposal;
-    engineDecision @55 :EngineDecision;
+    retired54 @54 :Void;
+    retired55 @55 :Void;
     declarationWanted @56 :DeclarationWanted;
     declaration @57 :Declaration;
     storeFile @58 :StoreFile;
@@ -159,16 +159,6 @@ struct Declaration {               # worker -> scheduler (P43); set by the worke
   jobToml @0 :Text;                # sections of a job file
   offset @1 :UInt64;               # of the payload, in bytes of version 0's flat vector
   payload @2 :Data;                # floats; its own frame
-}
-
-struct EngineProposal {            # worker on a GPU -> scheduler (P39); set by the worker
-  kind @0 :Text;                   # as in its Ready
-  engines @1 :Text;                # measured by this worker, run/engine_file.h; empty: not measured
-}
-
-struct EngineDecision {            # scheduler -> worker
-  kind @0 :Text;                   # copied
-  engines @1 :Text;                # of all workers of this kind; empty: none are decided
 }
 
 enum Activity {

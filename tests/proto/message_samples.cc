@@ -218,15 +218,9 @@ std::string MessageText(const FaultNote& m) {
               m.injected_us, m.exited_us, m.text, m.process_key);
 }
 std::string MessageText(const FaultNoteAck& m) { return Join("FaultNoteAck", m.number); }
-std::string MessageText(const EngineProposal& m) {
-  return Join("EngineProposal", m.kind, m.engines);
-}
 std::string MessageText(const DeclarationWanted& m) { return Join("DeclarationWanted", m.offset); }
 std::string MessageText(const Declaration& m) {
   return Join("Declaration", m.job_toml, m.offset, m.payload);
-}
-std::string MessageText(const EngineDecision& m) {
-  return Join("EngineDecision", m.kind, m.engines);
 }
 
 // ---- samples
@@ -274,13 +268,10 @@ std::vector<Message> MembershipSamples() {
       Refused{"the run is over", RefusalKind::kRunIsOver},
       Refused{"declared dead", RefusalKind::kGivenUp},
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
-      EngineProposal{"cuda, a GPU, bf16", ""},
-      EngineProposal{std::string(kNameBytesMax, 'k'), std::string(70000, 'e')},
       DeclarationWanted{},
       DeclarationWanted{uint64_t{1} << 40},
       Declaration{},
       Declaration{"[train]\nseed = 1\n", uint64_t{1} << 40, CountingPayload(1000)},
-      EngineDecision{"cuda, a GPU, bf16", "{}"},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},
       Heartbeat{.activity = Activity::kLeaving,
