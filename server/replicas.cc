@@ -1,7 +1,5 @@
 #include "server/replicas.h"
 
-#include "server/transfer.h"
-
 namespace pando {
 
 // ---- roles -------------------------------------------------------------------------------------
