@@ -40,7 +40,6 @@ inline constexpr size_t kSignatureBytesMax = 80;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
-inline constexpr size_t kEnginesBytesMax = 4 << 20;    // of one kind: 200 bytes per convolution
 inline constexpr size_t kFileNamesMax = 1024;          // in an answer
 inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 42;
 inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in an answer

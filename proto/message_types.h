@@ -38,7 +38,7 @@ enum class Core : uint16_t {
   kLane = 2,
   kWorker = 4,
   kGroup = 8,         // a worker with allreduce
-  kJoiner = 16,       // a process without a view: JoinCore, EngineAgreement
+  kJoiner = 16,       // a process without a view: JoinCore
   kClient = 32,       // SchedulerClient: a command, a supervisor
   kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
   kFiles = 128,       // the scheduler's FileStore (P45)
@@ -84,7 +84,7 @@ enum class About : uint8_t {
 enum class Size : uint32_t {
   kSmall = 512 << 10,
   kList = 32 << 20,
-  kDocument = 17 << 20,  // job files, status reports, engines
+  kDocument = 17 << 20,  // job files, status reports
   kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and what is said of each
 };
 

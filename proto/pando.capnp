@@ -107,8 +107,6 @@ struct Envelope $byHand {
     refused @8 :Refused;
     declarationWanted @56 :DeclarationWanted;
     declaration @57 :Declaration;
-    engineProposal @54 :EngineProposal;
-    engineDecision @55 :EngineDecision;
     ready @9 :Ready;
     heartbeat @10 :Heartbeat;
     heartbeatAck @11 :HeartbeatAck;
@@ -161,6 +159,8 @@ struct Envelope $byHand {
     commandReply @48 :CommandReply;
     faultNote @49 :FaultNote;
     faultNoteAck @50 :FaultNoteAck;
+    retired54 @54 :Void;
+    retired55 @55 :Void;
   }
 }
 
@@ -268,20 +268,6 @@ struct Ready $message(handlers = [scheduler], sender = nodes) {
     # backend, instruction set, library versions (P40)
   probeHash @1 :UInt64;  # worker: gradient hash of a probe micro-batch (P40)
   dataFingerprint @2 :UInt64;  # worker: of its data set (P38)
-}
-
-struct EngineProposal $message(handlers = [scheduler], sender = workers, size = document) {
-  # P39. Worker on a GPU -> scheduler, before Ready, repeated until answered.
-  kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");  # as in its Ready
-  engines @1 :Text $limit(what = "bytes of engines", max = "kEnginesBytesMax");
-    # measured by this worker (run/engine_file.h); empty: it has not measured
-}
-
-struct EngineDecision $message(handlers = [joiner], sender = onlyScheduler, size = document) {
-  # Scheduler -> worker: the engines with which all workers of this kind compute.
-  kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");  # copied
-  engines @1 :Text $limit(what = "bytes of engines", max = "kEnginesBytesMax");
-    # empty: none are decided, the worker should measure and propose some
 }
 
 enum Activity {

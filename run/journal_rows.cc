@@ -78,7 +78,6 @@ void ForEachColumn(Is<FaultRecord> auto& fault, auto&& column) {
 // Rows of "meta": key and value.
 void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
   row("agreed_count", state.verification.agreed_count);
-  row("engines", state.engines);
   row("given_up", state.given_up);
   row("is_finished", state.is_finished);
   row("job", state.job);
@@ -116,8 +115,6 @@ void Visit(auto io, Dispute& m) {
   io(PANDO_FIELD(m.generation), PANDO_FIELD(m.step), PANDO_FIELD(m.micro_batch),
      PANDO_FIELD(m.first), PANDO_FIELD(m.second));
 }
-
-void Visit(auto io, KindEngines& m) { io(PANDO_FIELD(m.kind), PANDO_FIELD(m.engines)); }
 
 void Visit(auto io, GivenUpSnapshots& m) { io(PANDO_FIELD(m.below), PANDO_FIELD(m.versions)); }
 
