@@ -49,16 +49,13 @@ void Visit(auto io, Dispute& m) {
      PANDO_FIELD(m.first), PANDO_FIELD(m.second));
 }
 
-void Visit(auto io, KindEngines& m) { io(PANDO_FIELD(m.kind), PANDO_FIELD(m.engines)); }
-
 // What is not kept as a record by itself.
 void Visit(auto io, SchedulerState& m) {
   io(PANDO_FIELD(m.job), PANDO_FIELD(m.term), PANDO_FIELD(m.next_node), PANDO_FIELD(m.given_up),
      NamedField{"settled_below", m.verification.settled_below},
      NamedField{"agreed_count", m.verification.agreed_count},
      NamedField{"unverified_count", m.verification.unverified_count},
-     NamedField{"open_dispute", m.verification.open_dispute}, PANDO_FIELD(m.engines),
-     PANDO_FIELD(m.is_finished));
+     NamedField{"open_dispute", m.verification.open_dispute}, PANDO_FIELD(m.is_finished));
 }
 
 }  // namespace pando

@@ -47,7 +47,6 @@ SchedulerState SeedState() {
   state.given_up = {.below = Version(100), .versions = {Version(200)}};
   state.evaluations = {{Version(938), 4, 3, 0.25, 4, {{1, 1}, {3, 2}}, {1, 0, 9, 2}, {0.5}}};
   state.verification.open_dispute = Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "w", 9, 1}, {}};
-  state.engines = {{"cuda", "{}"}};
   state.faults = {{.id = 1, .action = "kill", .target = "worker 1", .injected_ms = 0}};
   return state;
 }

@@ -69,7 +69,6 @@ SchedulerState SmallState() {
       .unverified_count = 2,
       .open_dispute =
           Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "worker 0", 9, UINT64_MAX}, {}}};
-  state.engines = {{"cuda, \"a GPU\", bf16", "{\"a\": 1}"}, {"cuda, another", "{}"}};
   state.faults = {{.id = 1,
                    .action = "kill",
                    .target = "worker 1",
@@ -136,7 +135,6 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.members[0].ready.probe_hash == UINT64_MAX);
   CHECK(read.members[0].is_draining);
   CHECK_FALSE(read.members[1].is_ready);
-  CHECK(read.engines == state.engines);
   CHECK(read.snapshots[0].shards[0].hash == UINT64_MAX);
   CHECK(read.given_up.below == Version(100));
   CHECK(read.given_up.versions == state.given_up.versions);
