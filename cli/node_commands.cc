@@ -186,12 +186,13 @@ Result<int> ShowStatus(const StatusOptions& options) {
   const Result<std::string> answer =
       RequestStatus(context, endpoint, deadline, NextAfterSilence(options.run));
   if (!answer.ok()) return ExitWith(answer.status());
-  const std::optional<std::string> table = StatusTable(*answer);
-  if (!table) {
-    spdlog::error("the answer from {} is not a status; is it another version of pando?", endpoint);
+  const Result<RunStatus> status = ParseStatus(*answer);
+  if (!status.ok()) {
+    spdlog::error("the answer from {} is not a status; is it another version of pando? {}",
+                  endpoint, status.status().message());
     return kExitFailed;
   }
-  Print("{}", options.is_json ? *answer + "\n" : *table);
+  Print("{}", options.is_json ? *answer + "\n" : StatusTable(*status));
   return kExitCompleted;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -65,6 +66,8 @@ class JsonWriter {
       Write(std::string(EnumName(value)));
     } else if constexpr (std::same_as<T, NullBelowZero>) {
       value.number < 0 ? Write(nullptr) : Write(value.number);
+    } else if constexpr (std::same_as<T, NullIfEmpty>) {
+      value.text.empty() ? Write(nullptr) : Write(value.text);
     } else if constexpr (std::same_as<T, AnyNumber>) {
       if (!std::isinf(value.number)) return Write(value.number);
       Write(std::string(value.number < 0 ? "-inf" : "inf"));
@@ -91,10 +94,16 @@ class JsonWriter {
     JsonWriter& writer;
     void operator()(const auto&... fields) const { (writer.WriteField(fields), ...); }
   };
-  void WriteField(const auto& field) {
+  void WriteField(const auto& field) { WriteField(field.name, field.member); }
+  template <class T>
+  void WriteField(std::string_view name, const T& member) {
     if (text_.back() != '{') text_ += ',';
-    text_ += fmt::format("\"{}\":", field.name);
-    Write(field.member);
+    text_ += fmt::format("\"{}\":", name);
+    Write(member);
+  }
+  template <class T>
+  void WriteField(std::string_view name, const LeftOut<T>& member) {
+    if (member.value) WriteField(name, *member.value);
   }
 
   std::string text_;
@@ -114,10 +123,16 @@ OrderedJson ToJson(const T& value) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
+// Of a field without an entry: an error, or the field keeps its value, as in what another release
+// may have written.
+enum class Missing : uint8_t { kError, kKept };
+
 // Reads a value; the first field that does not fit is the status: "peer.node: expected ...".
 class JsonReader {
  public:
   using Json = nlohmann::json;
+
+  explicit JsonReader(Missing missing) : missing_(missing) {}
 
   template <class T>
   void Read(const Json& json, T& value) {
@@ -139,6 +154,9 @@ class JsonReader {
     } else if constexpr (std::same_as<Value, NullBelowZero>) {
       value.number = -1;
       if (!json.is_null()) Read(json, value.number);
+    } else if constexpr (std::same_as<Value, NullIfEmpty>) {
+      value.text.clear();
+      if (!json.is_null()) Read(json, value.text);
     } else if constexpr (std::same_as<Value, AnyNumber>) {
       const bool is_infinite = json == "inf" || json == "-inf";
       if (!is_infinite) return Read(json, value.number);
@@ -183,8 +201,13 @@ class JsonReader {
   void ReadField(const Json& json, std::string_view name, T& member) {
     const std::string place = (path_.empty() ? "" : ".") + std::string(name);
     const auto found = json.find(name);
-    if (found == json.end()) return Fail(path_ + place, "is missing");
-    ReadAt(place, *found, member);
+    if (found != json.end()) return ReadAt(place, *found, member);
+    if (missing_ == Missing::kError) Fail(path_ + place, "is missing");
+  }
+  template <class T>
+  void ReadField(const Json& json, std::string_view name, const LeftOut<T>& member) {
+    member.value.reset();
+    if (json.contains(name)) ReadField(json, name, member.value.emplace());
   }
 
   template <class T>
@@ -193,6 +216,13 @@ class JsonReader {
     if (!Expect(json.is_array(), json, "a list")) return;
     for (size_t i = 0; i < json.size(); ++i)
       ReadAt(fmt::format("[{}]", i), json[i], items.emplace_back());
+  }
+  template <class T, size_t kCount>
+  void ReadList(const Json& json, std::array<T, kCount>& items) {
+    if (!Expect(json.is_array() && json.size() == kCount, json,
+                fmt::format("a list of {}", kCount)))
+      return;
+    for (size_t i = 0; i < kCount; ++i) ReadAt(fmt::format("[{}]", i), json[i], items[i]);
   }
 
   template <class T>
@@ -215,17 +245,18 @@ class JsonReader {
     if (status_.ok()) status_ = Corrupt(path.empty() ? text : path + ": " + text);
   }
 
+  const Missing missing_;
   std::string path_;  // of the value
   Status status_;
 };
 
 // The value that the text is.
 template <class T>
-Status ReadJson(std::string_view text, T* value) {
+Status ReadJson(std::string_view text, T* value, Missing missing = Missing::kError) {
   if (IsDeepJson(text)) return Corrupt("its JSON is nested too deeply");
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Corrupt("expected JSON, found " + Printable(text));
-  JsonReader reader;
+  JsonReader reader(missing);
   reader.Read(json, *value);
   return reader.status();
 }

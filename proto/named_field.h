@@ -3,6 +3,8 @@
 // read and written in files/json_fields.h, which most files with records do not include.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace pando {
@@ -24,6 +26,22 @@ constexpr std::string_view MemberName(std::string_view text) {
 #define PANDO_FIELD(member) \
   NamedField { MemberName(#member), member }
 
+// An entry that is left out while there is no value.
+#define PANDO_OPTIONAL(member)              \
+  NamedField {                              \
+    MemberName(#member), LeftOut { member } \
+  }
+
+template <class T>
+struct LeftOut {
+  std::optional<T>& value;
+};
+template <class T>
+LeftOut(std::optional<T>&) -> LeftOut<T>;
+// A text that is null where it is empty.
+struct NullIfEmpty {
+  std::string& text;
+};
 // A number that is null below 0: a time that is unknown.
 struct NullBelowZero {
   double& number;

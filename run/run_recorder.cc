@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "files/json_fields.h"
 #include "plan/external_model.h"
 #include "run/run_weights.h"
 
@@ -328,11 +328,10 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   }
   if (summary_.faults.size() > kFaultRecordsMax) summary_.faults.erase(summary_.faults.begin());
   summary_.fault_count = std::max(summary_.fault_count, fault.id);
-  Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
+  Heed(events_.Append("fault", ToJson(fault)));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
-  progress_.Note(fmt::format(
-      "{}: {} at step {}, noticed by {}, {}", fault.target, fault.action, fault.step.value(),
-      fault.detected_by, RecoveryText(fault.injected_ms, fault.detected_ms, fault.recovered_ms)));
+  progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, {}", fault.target, fault.action,
+                             fault.step.value(), fault.detected_by, RecoveryText(fault)));
 }
 
 void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {

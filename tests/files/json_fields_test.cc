@@ -42,6 +42,17 @@ void Visit(auto io, SampleRecord& m) {
      NamedField{"ms", NullBelowZero{m.ms}}, PANDO_FIELD(m.best), PANDO_FIELD(m.parts));
 }
 
+struct SampleParts {
+  std::optional<uint32_t> count;
+  std::array<uint64_t, 2> pair{};
+  std::string by;
+  int left = 7;
+};
+void Visit(auto io, SampleParts& m) {
+  io(PANDO_OPTIONAL(m.count), PANDO_FIELD(m.pair), NamedField{"by", NullIfEmpty{m.by}},
+     PANDO_FIELD(m.left));
+}
+
 struct Empty {};
 void Visit(auto, Empty&) {}
 
@@ -92,6 +103,24 @@ TEST_CASE("numbers that are not finite and times that are unknown read back") {
   whole.sum = NAN;
   REQUIRE(ReadJson(JsonText(whole), &read).ok());
   CHECK(std::isnan(read.sum));
+}
+
+TEST_CASE("optional entries are left out, and what another release lacks keeps its value") {
+  SampleParts parts{.pair = {1, 2}};
+  CHECK(JsonText(ToJson(parts)) == R"({"pair":[1,2],"by":null,"left":7})");
+  parts.count = 0;
+  parts.by = "exit";
+  const std::string text = JsonText(ToJson(parts));
+  CHECK(text == R"({"count":0,"pair":[1,2],"by":"exit","left":7})");
+  SampleParts read;
+  REQUIRE(ReadJson(text, &read).ok());
+  CHECK(JsonText(ToJson(read)) == text);
+  REQUIRE(ReadJson(R"({"by":null,"new":{}})", &read, Missing::kKept).ok());
+  CHECK(JsonText(ToJson(read)) == R"({"pair":[1,2],"by":null,"left":7})");
+  CHECK(ReadJson(R"({"pair":[1]})", &read, Missing::kKept).message() ==
+        "pair: expected a list of 2, found [1]");
+  CHECK_FALSE(ReadJson(R"({"count":null})", &read, Missing::kKept).ok());
+  CHECK_FALSE(ReadJson(R"({"pair":[1,2]})", &read).ok());
 }
 
 TEST_CASE("sets and lists of numbers are lists, and bytes that are no UTF-8 are replaced") {
