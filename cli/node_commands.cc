@@ -25,7 +25,6 @@
 #include "node/log.h"
 #include "node/processes.h"
 #include "plan/external_model.h"
-#include "run/engine_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -65,19 +64,12 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
-Result<RunFolder> MakeFolderWithWeights(const FolderChoice& choice, Job* job) {
+Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
   if (job->init.empty()) return choice.Create(*job);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, choice.Create(*job));
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
-  return folder;
-}
-
-Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
-  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(*job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolderWithWeights(choice, job));
-  if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   return folder;
 }
 

@@ -27,6 +27,8 @@
 
 namespace pando {
 
+using OrderedJson = nlohmann::ordered_json;  // in the order of the fields
+
 template <class T>
 concept HasFields = requires(T& value) {
   Visit([](const auto&...) {}, value);
@@ -41,60 +43,82 @@ template <class T>
 concept IsOptional = requires(T& value) {
   value.has_value();
 };
+template <class T>
+concept IsList =
+    std::ranges::range<T> && !std::same_as<T, std::string> && !std::same_as<T, OrderedJson>;
 
 // ---- writing ------------------------------------------------------------------------------------
 
-using OrderedJson = nlohmann::ordered_json;  // in the order of the fields
-
-template <class T>
-OrderedJson ToJson(const T& value);
-
-struct FieldWriter {
-  OrderedJson& json;
-  void operator()(const auto&... fields) const { (Write(fields.name, fields.member), ...); }
+// Writes text at once: the journal makes many records of which few have changed.
+class JsonWriter {
+ public:
   template <class T>
-  void Write(std::string_view name, const T& member) const {
-    json[std::string(name)] = ToJson(member);
+  void Write(const T& value) {
+    if constexpr (HasFields<T>) {
+      text_ += '{';
+      Visit(FieldsOf{*this}, const_cast<T&>(value));  // the reader's function, too
+      text_ += '}';
+    } else if constexpr (IsHexId<T>) {
+      Write(HexText(value.value()));
+    } else if constexpr (IsId<T>) {
+      Write(value.value());
+    } else if constexpr (std::is_enum_v<T>) {
+      Write(std::string(EnumName(value)));
+    } else if constexpr (std::same_as<T, NullBelowZero>) {
+      value.number < 0 ? Write(nullptr) : Write(value.number);
+    } else if constexpr (std::same_as<T, NullIfEmpty>) {
+      value.text.empty() ? Write(nullptr) : Write(value.text);
+    } else if constexpr (std::same_as<T, AnyNumber>) {
+      if (!std::isinf(value.number)) return Write(value.number);
+      Write(std::string(value.number < 0 ? "-inf" : "inf"));
+    } else if constexpr (IsOptional<T>) {
+      value ? Write(*value) : Write(nullptr);
+    } else if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+      text_ += fmt::format_int(value).c_str();
+    } else if constexpr (IsList<T>) {
+      text_ += '[';
+      for (const auto& item : value) {
+        if (text_.back() != '[') text_ += ',';
+        Write(item);
+      }
+      text_ += ']';
+    } else {  // bytes that are no UTF-8 are replaced
+      text_ += OrderedJson(value).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+    }
+  }
+
+  std::string TakeText() { return std::move(text_); }
+
+ private:
+  struct FieldsOf {
+    JsonWriter& writer;
+    void operator()(const auto&... fields) const { (writer.WriteField(fields), ...); }
+  };
+  void WriteField(const auto& field) { WriteField(field.name, field.member); }
+  template <class T>
+  void WriteField(std::string_view name, const T& member) {
+    if (text_.back() != '{') text_ += ',';
+    text_ += fmt::format("\"{}\":", name);
+    Write(member);
   }
   template <class T>
-  void Write(std::string_view name, const LeftOut<T>& member) const {
-    if (member.value) Write(name, *member.value);
+  void WriteField(std::string_view name, const LeftOut<T>& member) {
+    if (member.value) WriteField(name, *member.value);
   }
+
+  std::string text_;
 };
 
 template <class T>
-OrderedJson ToJson(const T& value) {
-  if constexpr (HasFields<T>) {
-    OrderedJson json = OrderedJson::object();
-    Visit(FieldWriter{json}, const_cast<T&>(value));  // the reader's function, too
-    return json;
-  } else if constexpr (IsHexId<T>) {
-    return HexText(value.value());
-  } else if constexpr (IsId<T>) {
-    return value.value();
-  } else if constexpr (std::is_enum_v<T>) {
-    return EnumName(value);
-  } else if constexpr (std::same_as<T, NullBelowZero>) {
-    return value.number < 0 ? OrderedJson() : OrderedJson(value.number);
-  } else if constexpr (std::same_as<T, NullIfEmpty>) {
-    return value.text.empty() ? OrderedJson() : OrderedJson(value.text);
-  } else if constexpr (std::same_as<T, AnyNumber>) {
-    if (std::isinf(value.number)) return value.number < 0 ? "-inf" : "inf";
-    return value.number;
-  } else if constexpr (IsOptional<T>) {
-    return value ? ToJson(*value) : OrderedJson();
-  } else if constexpr (std::ranges::range<T> && !std::same_as<T, std::string>) {
-    OrderedJson list = OrderedJson::array();
-    for (const auto& item : value) list.push_back(ToJson(item));
-    return list;
-  } else {
-    return value;
-  }
+std::string JsonText(const T& value) {
+  JsonWriter writer;
+  writer.Write(value);
+  return writer.TakeText();
 }
 
-// One line. Bytes that are no UTF-8 are replaced.
-inline std::string JsonText(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+template <class T>
+OrderedJson ToJson(const T& value) {
+  return OrderedJson::parse(JsonText(value));
 }
 
 // ---- reading ------------------------------------------------------------------------------------

@@ -91,13 +91,6 @@ struct VerificationState {
   std::optional<Dispute> open_dispute;
 };
 
-// P39. The engines that all GPU workers of a kind compute with.
-struct KindEngines {
-  std::string kind;     // Ready::kind
-  std::string engines;  // run/engine_file.h
-  bool operator==(const KindEngines&) const = default;
-};
-
 struct SchedulerState {
   JobId job;
   uint64_t term = 0;
@@ -110,8 +103,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  std::vector<KindEngines> engines;  // by kind
-  bool is_finished = false;          // P33
+  bool is_finished = false;  // P33
 };
 
 class Journal {

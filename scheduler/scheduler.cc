@@ -22,7 +22,6 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       view_maker_(run_, {silences_, evaluations_, snapshots_, ownership_, requests_, verification_,
                          owners_, final_weights_}),
       failures_(run_, last_snapshot_),
-      engines_(run_, options),
       stalls_(run_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
@@ -87,7 +86,6 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         run_.membership.OnHeartbeat(from, m);
         owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
       },
-      [&](const EngineProposal& m) { engines_.OnProposal(now, from, m); },
       [&](const Bye&) { run_.membership.OnBye(from); },
       [&](const Leave&) { commands_.OnLeave(now, from); },
       [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
@@ -187,7 +185,6 @@ SchedulerState Scheduler::State() const {
           .evaluations = run_.history.all(),
           .faults = run_.faults.records(),
           .verification = verification_.State(),
-          .engines = engines_.all(),
           .is_finished = run_.phase.is_completed()};
 }
 
