@@ -32,14 +32,6 @@ void Visit(auto io, EvaluationSummary& m) {
      PANDO_FIELD(m.classes), PANDO_FIELD(m.confusion), PANDO_FIELD(m.sums));
 }
 
-void Visit(auto io, FaultRecord& m) {
-  io(PANDO_FIELD(m.id), PANDO_FIELD(m.action), PANDO_FIELD(m.target), PANDO_FIELD(m.host),
-     PANDO_FIELD(m.process_id), PANDO_FIELD(m.step),
-     NamedField{"injected_ms", NullBelowZero{m.injected_ms}},
-     NamedField{"detected_ms", NullBelowZero{m.detected_ms}}, PANDO_FIELD(m.detected_by),
-     NamedField{"recovered_ms", NullBelowZero{m.recovered_ms}});
-}
-
 void Visit(auto io, Opinion& m) {
   io(PANDO_FIELD(m.worker), PANDO_FIELD(m.name), PANDO_FIELD(m.probe_hash), PANDO_FIELD(m.hash));
 }

@@ -4,7 +4,7 @@
 
 namespace pando {
 
-std::string StatusText(const RunStatus& status) { return JsonText(ToJson(status)); }
+std::string StatusText(const RunStatus& status) { return JsonText(status); }
 
 Result<RunStatus> ParseStatus(std::string_view json) {
   RunStatus status;
