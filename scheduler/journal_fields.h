@@ -1,6 +1,6 @@
 // The fields of the journal's records that are no messages; those of messages are visited in
-// proto/codec_fields.h. Included where such records become JSON (files/json_fields.h): the fields'
-// names are the names there.
+// proto/codec_fields.h, and a fault's beside its struct. Included where such records become JSON
+// (files/json_fields.h): the fields' names are the names there.
 #pragma once
 
 #include "proto/named_field.h"
@@ -30,14 +30,6 @@ void Visit(auto io, EvaluationSummary& m) {
   io(PANDO_FIELD(m.version), PANDO_FIELD(m.sample_count), PANDO_FIELD(m.correct_count),
      NamedField{"loss_sum", AnyNumber{m.loss_sum}}, PANDO_FIELD(m.top5_count),
      PANDO_FIELD(m.classes), PANDO_FIELD(m.confusion), PANDO_FIELD(m.sums));
-}
-
-void Visit(auto io, FaultRecord& m) {
-  io(PANDO_FIELD(m.id), PANDO_FIELD(m.action), PANDO_FIELD(m.target), PANDO_FIELD(m.host),
-     PANDO_FIELD(m.process_id), PANDO_FIELD(m.step),
-     NamedField{"injected_ms", NullBelowZero{m.injected_ms}},
-     NamedField{"detected_ms", NullBelowZero{m.detected_ms}}, PANDO_FIELD(m.detected_by),
-     NamedField{"recovered_ms", NullBelowZero{m.recovered_ms}});
 }
 
 void Visit(auto io, Opinion& m) {

@@ -1,6 +1,7 @@
 // The contents of the scheduler's journal as people read them with SQL. They were recorded with
 // schema 8, which had a table for each kind of record, where members had their node in another
-// column, too, and views were one column beside their term and number.
+// column, too, views were one column beside their term and number, and an undetected fault had
+// detected_by "".
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -338,7 +339,7 @@ const char* const kFaults =
 0 detected_ms 1.5
 1 detected_ms null
 0 detected_by "exit"
-1 detected_by ""
+1 detected_by null
 0 recovered_ms 20.25
 1 recovered_ms null
 )";
