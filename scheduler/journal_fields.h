@@ -1,6 +1,6 @@
 // The fields of the journal's records that are no messages; those of messages are visited in
-// proto/codec_fields.h. Included where such records become JSON (files/json_fields.h): the fields'
-// names are the names there.
+// proto/codec_fields.h, and a fault's beside its struct. Included where such records become JSON
+// (files/json_fields.h): the fields' names are the names there.
 #pragma once
 
 #include "proto/named_field.h"
