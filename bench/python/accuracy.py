@@ -6,14 +6,11 @@ per run; with --gpu the runs for a GPU, one worker on it; --data is the folder t
 cifar-10-batches-bin, sdss and imagefolder-mini. Prints
 the accuracy, the training images/s and the share of the computing threads' time that waited for samples.
 """
-import argparse
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from report import PANDO, commit, cpu
+from report import PANDO, commit, cpu, make_parser, train
 
 SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 ADAM = ["--optimizer", "adam", "--schedule", "one-cycle"]
@@ -42,17 +39,16 @@ RUNS = {  # name: (bar, or None; data's folder; flags)
                                                       "--lr", "0.1", "--eval-every-epochs", "0"]),
 }
 GPU = ["--device", "cuda", "--precision", "bf16", "--micro-batches", "1", "--set", "run.reader_threads=8"]
-GPU_RUNS = {
-    "cifar-resnet18": (0.94, "cifar-10-batches-bin", [
-        "--model", "resnet18-cifar", "--dataset", "cifar10", "--augment", "crop,flip", "--epochs", "30",
-        "--global-batch", "128", *SGD, "--lr", "0.1", "--eval-every-epochs", "5", *GPU]),
-    "fashion-mobilenet": (0.90, "fashion-mnist", [
-        "--model", "mobilenet-v2-small", "--dataset", "fashion-mnist", "--resize", "32", "--epochs", "5",
-        "--global-batch", "128", *ADAM, "--lr", "0.005", *GPU]),
-    "mnist-resnet50": (0.992, "mnist", [
-        "--model", "resnet50-cifar", "--dataset", "mnist", "--resize", "32", "--epochs", "3", "--global-batch", "128",
-        *ADAM, "--lr", "0.002", *GPU]),
-}
+GPU_RUNS = {"cifar-resnet18": (0.94, "cifar-10-batches-bin", ["--model", "resnet18-cifar", "--dataset", "cifar10",
+                                                              "--augment", "crop,flip", "--epochs", "30",
+                                                              "--global-batch", "128", *SGD, "--lr", "0.1",
+                                                              "--eval-every-epochs", "5", *GPU]),
+            "fashion-mobilenet": (0.90, "fashion-mnist", ["--model", "mobilenet-v2-small", "--dataset", "fashion-mnist",
+                                                          "--resize", "32", "--epochs", "5", "--global-batch", "128",
+                                                          *ADAM, "--lr", "0.005", *GPU]),
+            "mnist-resnet50": (0.992, "mnist", ["--model", "resnet50-cifar", "--dataset", "mnist", "--resize", "32",
+                                                "--epochs", "3", "--global-batch", "128", *ADAM, "--lr", "0.002",
+                                                *GPU])}
 
 
 def training_pictures_twice(folder, data):
@@ -63,15 +59,10 @@ def training_pictures_twice(folder, data):
 
 
 def run(name, args):
-    bar, folder, flags = (GPU_RUNS if args.gpu else RUNS)[name]
+    bar, folder, words = (GPU_RUNS if args.gpu else RUNS)[name]
     with tempfile.TemporaryDirectory() as temp:
         path = args.data / folder if folder else training_pictures_twice(temp, args.data)
-        command = [args.pando, "train", "--json", "--data", str(path), "--run-dir", f"{temp}/run", "--workers",
-                   "1" if args.gpu else "2", "--servers", "1", *flags]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{name}: exit {done.returncode}: {' '.join(command)}")
-    s = json.loads(done.stdout)
+        s = train(args.pando, ["--data", path, "--workers", "1" if args.gpu else "2", "--servers", "1", *words])
     met = "" if bar is None else "met" if s["test_accuracy"] >= bar else "MISSED"
     print(f"{name:18} {s['test_accuracy']:.4f}  {bar or '':<6} {met:7} {s['images_per_second']:9.1f} "
           f"{100 * s['data_stall_share']:6.2f} %  {s['wall_seconds']:7.0f} s  {s['weights_hash'][:8]}", flush=True)
@@ -79,11 +70,8 @@ def run(name, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", action="store_true")
+    parser = make_parser(__doc__, gpu=False, data=SHARED, pando=PANDO)
     parser.add_argument("--only", nargs="*", choices=sorted({*RUNS, *GPU_RUNS}))
-    parser.add_argument("--data", type=pathlib.Path, default=SHARED)
-    parser.add_argument("--pando", default=PANDO)
     args = parser.parse_args()
     names = list(GPU_RUNS if args.gpu else RUNS)
     wanted = [name for name in names if args.only is None or name in args.only]

@@ -6,7 +6,6 @@ worker pushes one gradient a step with every codec), one server. Prints the test
 less that of floats, whether that is within the codec's bound, and the bytes that workers pushed and pulled, as shares
 of those of floats.
 """
-import argparse
 import json
 import re
 import statistics
@@ -15,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report import MNIST, PANDO, commit, cpu
+from report import MNIST, PANDO, commit, cpu, make_parser
 
 NEAR, FAR = 0.003, 0.01  # how far below floats the accuracy may be
 CODECS = {  # flags and bound
@@ -33,14 +32,13 @@ CODECS = {  # flags and bound
 TRAFFIC = re.compile(r"pushed (\d+) bytes.*pulled (\d+) bytes")
 
 
-def train(args, flags, seed):
+def train(args, words, seed):
     """Accuracy, and bytes pushed and pulled by all workers."""
     with tempfile.TemporaryDirectory() as folder:
         command = [args.pando, "train", "--json", "--data", args.data, "--run-dir", folder + "/run", "--workers", "2",
                    "--servers", "1", "--micro-batches", "2", "--epochs", str(args.epochs), "--optimizer", "adam",
-                   "--lr",
-                   "0.002", "--schedule", "one-cycle", "--eval-every-epochs", str(args.epochs), "--seed", str(seed),
-                   "-v", *flags]
+                   "--lr", "0.002", "--schedule", "one-cycle", "--eval-every-epochs", str(args.epochs), "--seed",
+                   str(seed), "-v", *words]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr}")
@@ -50,18 +48,13 @@ def train(args, flags, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--data", default=MNIST)
-    parser.add_argument("--pando", default=PANDO)
-    args = parser.parse_args()
+    args = make_parser(__doc__, epochs=5, seeds=2, data=MNIST, pando=PANDO).parse_args()
     print(f"commit {commit()}, {cpu()}, MNIST CNN, {args.epochs} epochs, 2 workers, 2 micro-batches, 1 server")
     print(f"{'codec':<18}{'accuracy':<18}{'less fp32':>10}{'bound':>8}{'':>8}{'pushed':>9}{'pulled':>9}")
     floats = None
     is_met = True
-    for name, (flags, bound) in CODECS.items():
-        runs = [train(args, flags, seed + 1) for seed in range(args.seeds)]
+    for name, (words, bound) in CODECS.items():
+        runs = [train(args, words, seed + 1) for seed in range(args.seeds)]
         mean = statistics.mean(run[0] for run in runs)
         floats = floats or (mean, *runs[0][1:])
         verdict = "" if bound is None else "met" if mean >= floats[0] - bound else "MISSED"

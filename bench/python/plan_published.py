@@ -13,11 +13,10 @@ FLOPs, and so in time per image: 129. Tensor fusion is 64 MiB, Horovod's default
 The last column is the bandwidth at which the prediction would be what was published: what a host's 25 Gbit/s came to,
 if nothing else cost anything.
 """
-import argparse
 import json
 import subprocess
 
-from report import PANDO, commit
+from report import PANDO, commit, make_parser
 
 RESNET_101 = 2 / (1 / 219 + 1 / 91.8)
 INCEPTION_V3_PARAMETERS = 23_834_568  # without the auxiliary classifier; the zoo has no such model
@@ -55,10 +54,7 @@ def gbit_that_explains(args, point):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--latency-us", type=float, default=10)
-    parser.add_argument("--pando", default=PANDO)
-    args = parser.parse_args()
+    args = make_parser(__doc__, latency_us=10.0, pando=PANDO).parse_args()
     print(f"commit {commit()}, {LINE_GBIT} Gbit/s, latency {args.latency_us:g} us (assumed)\n")
     print("| | GPUs | images/s of one, assumed | published | predicted: allreduce | servers on the workers' hosts "
           "| as many servers on separate hosts | Gbit/s that would explain it |")

@@ -1,64 +1,52 @@
 #!/usr/bin/env python3
-"""price_of_safety.py [--rounds N] [--steps N] [--mlp-steps N] [--data FOLDER] [--pando PROGRAM]
+"""price_of_safety.py [safety|keys|travel] [--rounds N] [--steps N] [--mlp-steps N] [--data FOLDER] [--pando PROGRAM]
 
-What replicas and snapshots cost in images/s: replicas 2 beside 1, snapshots every 50 steps beside none, for the MNIST
-CNN and for an MLP of 25 million parameters. Two workers, two servers. Every round runs each variant once, in an order
-that turns from round to round, so that a machine whose speed drifts is fair to all. Prints min, p50, p99, max, and the
-ratios of the rounds. Run it on an idle machine.
+What safety costs in images/s, for the MNIST CNN and for an MLP of 25 million parameters:
+  safety  replicas 2 beside 1, snapshots every 50 steps beside none
+  keys    over TCP run.encrypt = "control" and "all" beside "none", and with shared memory, as runs on one machine have
+          it, "all" beside "none" (docs/security.md)
+  travel  snapshots every 50 steps that travel to the scheduler (snapshot.store = "scheduler", P45) beside servers that
+          write into a shared folder (with Adam's state a snapshot of the MLP has 300 MB)
+Two workers, two servers. Every round runs each variant once, and every other round goes backwards. Prints min, p50,
+p99, max, and the ratios of the rounds. Run it on an idle machine.
 """
-import argparse
-import sys
-
-from report import MNIST, PANDO, commit, cpu, heading, images_per_second, row
+from report import MNIST, PANDO, commit, cpu, heading, in_turns, make_parser, row, train
 
 # 784 x 5120 + 5120 x 4096 + 4096 x 10 weights and their biases: 25,035,786.
 MODELS = {"CNN": ["--model", "mnist-cnn", "--global-batch", "128"],
           "MLP": ["--model", "mlp", "--set", "model.hidden=[5120, 4096]", "--global-batch", "256"]}
-PLAIN = ("1 replica", ["--replicas", "1", "--snapshot-every", "0"])
-REPLICAS = ("2 replicas", ["--replicas", "2", "--snapshot-every", "0"])
-SNAPSHOTS = ("1 replica, snapshots", ["--replicas", "1", "--snapshot-every", "50"])
-BOTH = ("2 replicas, snapshots", ["--replicas", "2", "--snapshot-every", "50"])
-RATIOS = [(REPLICAS, PLAIN), (SNAPSHOTS, PLAIN), (BOTH, REPLICAS)]
+VARIANTS = {"safety": {name: ["--replicas", name[0], "--snapshot-every", "50" if name.endswith("snapshots") else "0"]
+                       for name in ("1 replica", "2 replicas", "1 replica, snapshots", "2 replicas, snapshots")},
+            "keys": {f"{transport}, {parts}": ["--transport", transport, "--encrypt", parts] for transport,
+                     parts in (("tcp", "none"), ("tcp", "control"), ("tcp", "all"), ("shm", "none"), ("shm", "all"))},
+            "travel": {store: ["--replicas", "2", "--snapshot-every", "50", "--set", f"snapshot.store={store}"]
+                       for store in ("scheduler", "folder")}}
+RATIOS = {"safety": [("2 replicas", "1 replica"), ("1 replica, snapshots", "1 replica"),
+                     ("2 replicas, snapshots", "2 replicas")],
+          "keys": [("tcp, control", "tcp, none"), ("tcp, all", "tcp, none"), ("shm, all", "shm, none")],
+          "travel": [("scheduler", "folder")]}
 
 
-def measure_one(args, model, steps, flags):
-    return images_per_second(args.pando, [
-        *MODELS[model], "--dataset", "mnist", "--data", args.data, "--steps", str(steps), "--micro-batches", "8",
-        "--optimizer", "adam", "--lr", "0.001", "--set", "eval.every_epochs=0", "--workers", "2", "--servers", "2",
-        *flags])
+def measure(args, model, steps, words):
+    return train(args.pando, [*MODELS[model], "--dataset", "mnist", "--data", args.data, "--steps", steps,
+                              "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001", "--set",
+                              "eval.every_epochs=0", "--workers", "2", "--servers", "2", *words])["images_per_second"]
 
 
-def turned(items, by):
-    return items[by % len(items):] + items[:by % len(items)]
-
-
-def measure(args, variants, model, steps):
-    figures = {name: [] for name, _ in variants}
-    for done in range(args.rounds):
-        for name, flags in turned(variants, done):
-            figures[name].append(measure_one(args, model, steps, flags))
-        print(f"{model}: round {done + 1} of {args.rounds}", file=sys.stderr)
-    return figures
-
-
-def main(description, variants, ratios):
-    """Measures `variants` (name, flags) and prints the ratios of the pairs in `ratios`."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--mlp-steps", type=int, default=100)
-    parser.add_argument("--data", default=MNIST)
-    parser.add_argument("--pando", default=PANDO)
+def main():
+    parser = make_parser(__doc__, rounds=5, steps=1000, mlp_steps=100, data=MNIST, pando=PANDO)
+    parser.add_argument("what", nargs="?", choices=VARIANTS, default="safety")
     args = parser.parse_args()
+    words = VARIANTS[args.what]
     print(f"commit {commit()}, {cpu()}, {args.rounds} rounds interleaved, 2 workers, 2 servers")
     for model, steps in (("CNN", args.steps), ("MLP", args.mlp_steps)):
-        figures = measure(args, variants, model, steps)
+        figures = in_turns(words, args.rounds, lambda name: measure(args, model, steps, words[name]))
         heading(f"{model}, {steps} steps: images/s")
         for name, values in figures.items():
             row(name, values)
-        for over, under in ratios:
-            row(f"{over[0]} / {under[0]}", [a / b for a, b in zip(figures[over[0]], figures[under[0]])])
+        for over, under in RATIOS[args.what]:
+            row(f"{over} / {under}", [a / b for a, b in zip(figures[over], figures[under])])
 
 
 if __name__ == "__main__":
-    main(__doc__, [PLAIN, REPLICAS, SNAPSHOTS, BOTH], RATIOS)
+    main()

@@ -17,25 +17,10 @@ try:
 except ImportError as error:
     sys.exit(f"PyTorch and torchvision are needed: {error}")
 
+from pytorch_mnist_cnn import Net as MnistCnn  # noqa: E402
+
 SKIPPED = 77
 ROWS = {"resnet50": 256, "vgg16": 128, "mobilenet_v2": 256, "resnet101": 64, "mnist-cnn": 128}
-
-
-class MnistCnn(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 10, 5)
-        self.conv2 = torch.nn.Conv2d(10, 20, 5)
-        self.drop = torch.nn.Dropout2d()
-        self.fc1 = torch.nn.Linear(320, 50)
-        self.fc2 = torch.nn.Linear(50, 10)
-
-    def forward(self, x):
-        f = torch.nn.functional
-        x = f.relu(f.max_pool2d(self.conv1(x), 2))
-        x = f.relu(f.max_pool2d(self.drop(self.conv2(x)), 2))
-        x = f.dropout(f.relu(self.fc1(x.flatten(1))), training=self.training)
-        return self.fc2(x)
 
 
 def make_network(name):

@@ -9,7 +9,6 @@ Models of PyTorch on Pando (docs/pytorch.md), with random augmentation and dropo
          first steps left out, and the medians' ratio.
 Runs the Python that runs this. --data: the folder of CIFAR-10's binary files; without it pictures are drawn.
 """
-import argparse
 import json
 import os
 import random
@@ -21,11 +20,12 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PANDO = ROOT / "build" / "cli" / "pando"
+from report import PANDO, ROOT, in_turns, make_parser
+
 WARMUP_STEPS = 3
 KILL_SECONDS = 3.0  # at least, between two kills
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples"), str(Path(__file__).resolve().parent / "peers")]
+import processes  # noqa: E402
 
 
 # ---- in the processes that train ----
@@ -129,25 +129,9 @@ def command(args, run_dir, flags, loader_workers=0):
 
 
 def find_children(pid):
-    """By role: the processes of a run."""
-    children = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-            if int(fields[1]) == pid:
-                words = (stat.parent / "cmdline").read_bytes().split(b"\0")
-                children.append((int(stat.parent.name), "worker" if __file__.encode() in words else words[1].decode()))
-        except (OSError, IndexError):
-            continue
-    return children
-
-
-def is_gone(pid):
-    """No such process any more, or only its exit status is left."""
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    """(process, role) of the processes of a run."""
+    words = {child: processes.arguments(child) for child, parent in processes.parents().items() if parent == pid}
+    return [(child, "worker" if __file__ in each else each[1]) for child, each in words.items() if len(each) > 1]
 
 
 def kill_at_random(process, metrics, kills, draws):
@@ -198,7 +182,7 @@ def compare_bits(args, folder):
     children = find_children(process.pid)
     process.kill()
     process.wait()
-    while not all(is_gone(pid) for pid, _ in children):
+    while not processes.parents().keys().isdisjoint(pid for pid, _ in children):
         time.sleep(0.1)
     resume = [PANDO, "resume", run_dir, "--workers", 2, "--servers", 1]
     subprocess.run([str(word) for word in resume], check=True, stderr=subprocess.DEVNULL)
@@ -207,25 +191,26 @@ def compare_bits(args, folder):
     return 0 if len(hashes) == 1 and "" not in hashes else 1
 
 
+def pando_speed(args, folder):
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        run_dir = Path(own) / "run"
+        subprocess.run(command(args, run_dir, ["--workers", 1, "--servers", 1]), check=True, stderr=subprocess.DEVNULL)
+        rows = [line.split(",") for line in (run_dir / "metrics.csv").read_text().splitlines()]
+    at = rows[0].index("elapsed_seconds")
+    steps = [float(row[at]) for row in rows[1:] if row[-1] == ""]
+    return (len(steps) - WARMUP_STEPS) * args.batch / (steps[-1] - steps[WARMUP_STEPS - 1])
+
+
+def torch_speed(args, _):
+    own = ["--network", args.network, "--steps", args.steps, "--batch", args.batch, "--data", args.data]
+    return float(subprocess.check_output([sys.executable, __file__, "torch", *map(str, own)], text=True))
+
+
+SPEEDS = {"pando": pando_speed, "torch": torch_speed}
+
+
 def compare_speed(args, folder):
-    figures = {"pando": [], "torch": []}
-    for pair in range(args.pairs):
-        for system in ("pando", "torch") if pair % 2 == 0 else ("torch", "pando"):
-            if system == "torch":
-                own = ["torch", "--network", args.network, "--steps", args.steps, "--batch", args.batch,
-                       "--data", args.data]
-                done = subprocess.run([sys.executable, __file__, *map(str, own)], check=True, capture_output=True,
-                                      text=True)
-                figures[system].append(float(done.stdout))
-                continue
-            run_dir = Path(folder) / f"{pair}"
-            flags = ["--workers", 1, "--servers", 1]
-            subprocess.run(command(args, run_dir, flags), check=True, stderr=subprocess.DEVNULL)
-            rows = [line.split(",") for line in (run_dir / "metrics.csv").read_text().splitlines()]
-            at = rows[0].index("elapsed_seconds")
-            steps = [float(row[at]) for row in rows[1:] if row[-1] == ""]
-            figures[system].append((len(steps) - WARMUP_STEPS) * args.batch / (steps[-1] - steps[WARMUP_STEPS - 1]))
-        print({system: round(values[-1], 1) for system, values in figures.items()}, flush=True)
+    figures = in_turns(("pando", "torch"), args.pairs, lambda system: SPEEDS[system](args, folder))
     medians = {system: statistics.median(values) for system, values in figures.items()}
     print(f"{args.network}, batch {args.batch}, images/s, medians of {args.pairs}: pando {medians['pando']:.1f}, "
           f"torch {medians['torch']:.1f}, ratio {medians['pando'] / medians['torch']:.3f}")
@@ -233,18 +218,10 @@ def compare_speed(args, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, steps=60, batch=32, micro_batches=4, loader_workers=0, kills=20, pairs=5, seed=1,
+                         data="", evaluates=False)
     parser.add_argument("what", choices=["bits", "speed", "pando", "torch"])
     parser.add_argument("--network", choices=["resnet18", "vit"], default="resnet18")
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--micro-batches", type=int, default=4)
-    parser.add_argument("--loader-workers", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", default="")
-    parser.add_argument("--evaluates", action="store_true")
     args = parser.parse_args()
     if args.what in ("pando", "torch"):
         return train_on_pando(args) if args.what == "pando" else train_plainly(args)

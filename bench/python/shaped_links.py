@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 
-from report import PANDO, commit, cpu
+from report import PANDO, commit, cpu, in_turns, make_parser
 
 SUBNET = "10.83.0"
 SWITCH = "pando-switch"
@@ -204,15 +204,9 @@ def heading(args):
     print(f"commit {commit()}, {cpu()}, Linux {os.uname().release}, links of {args.rate} each way")
 
 
-def in_turns(args, kinds, measure_kind):
-    """The milliseconds of each kind's steps: every kind once a round, every other round backwards."""
-    times = {kind: [] for kind in kinds}
-    for turn in range(args.rounds):
-        for kind in list(kinds)[::-1 if turn % 2 else 1]:
-            steps = measure_kind(kind)
-            times[kind] += steps
-            print(f"  {kind}: {statistics.median(steps):,.0f} ms", flush=True)
-    return times
+def times_of(args, kinds, measure_kind):
+    """The milliseconds of each kind's steps."""
+    return {kind: sum(rounds, []) for kind, rounds in in_turns(kinds, args.rounds, measure_kind).items()}
 
 
 def exchange(args):
@@ -223,7 +217,7 @@ def exchange(args):
     kinds = {"servers, fp32": (flags, "ps"),
              "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
              "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
-    times = in_turns(args, kinds, lambda kind: measure(args, kinds[kind][0], 4, 4, args.rate, kinds[kind][1]))
+    times = times_of(args, kinds, lambda kind: measure(args, kinds[kind][0], 4, 4, args.rate, kinds[kind][1]))
     ring = statistics.median(times["gloo's ring"])
     print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'less computing':>16}{'of the ring':>13}")
     for name, steps in times.items():
@@ -235,11 +229,10 @@ def exchange(args):
 def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
     unit = rate.lstrip("0123456789")
     bandwidth = f"{int(rate.removesuffix(unit)) * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
-    done = subprocess.run(
-        [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
-         "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms",
-         f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch", str(samples), "--json"],
-        check=True, capture_output=True, text=True)
+    done = subprocess.run([args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers",
+                           str(workers), "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth,
+                           "--step-ms", f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch",
+                           str(samples), "--json"], check=True, capture_output=True, text=True)
     return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
 
 
@@ -279,10 +272,8 @@ class PlannedJob:
 def plan(args):
     heading(argparse.Namespace(rate="several rates"))
     jobs = [PlannedJob(*row) for row in PLANNED]
-    turns = [(job, part) for job in jobs for part in PlannedJob.PARTS]
-    for turn in range(args.rounds):
-        for job, part in turns[::-1 if turn % 2 else 1]:
-            job.measure(args, part)
+    in_turns([(job, part) for job in jobs for part in PlannedJob.PARTS], args.rounds,
+             lambda turn: turn[0].measure(args, turn[1]))
     print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'update':>8}"
           f"{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'error':>8}")
     for job in jobs:
@@ -292,7 +283,7 @@ def plan(args):
 def hosts(args):
     heading(args)
     flags = EXCHANGE + batch_flags(4, 4, args.steps)
-    times = in_turns(args, ["--host-sum auto", "--host-sum never"], lambda kind: measure(
+    times = times_of(args, ["--host-sum auto", "--host-sum never"], lambda kind: measure(
         args, flags + kind.split(), 4, 2, args.rate, "ps", workers_per_host=2))
     each = statistics.median(times["--host-sum never"])
     print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'of never':>10}")
@@ -308,12 +299,8 @@ def leave(*_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, rate="1gbit", steps=6, rounds=2, pando=PANDO)
     parser.add_argument("part", choices=["exchange", "plan", "hosts"])
-    parser.add_argument("--rate", default="1gbit", help="of each link, each way, as tc writes it")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--pando", default=PANDO)
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")

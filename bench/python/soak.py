@@ -21,7 +21,6 @@ Fails
   - when either could not be judged for `train`, `scheduler`, `server` or `worker`: the run was too short;
   - when a process or a file is left behind.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -36,7 +35,8 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from report import MNIST, PANDO, make_parser
+
 MARK = "PANDO_SOAK"  # in the environment of all processes of the run
 SAMPLE_SECONDS = 1.0
 AGE_SECONDS = 30.0  # by then a process has filled its pools
@@ -64,8 +64,7 @@ def job(args):
 def serial_hash(args, folder):
     alone = ["--workers", "1", "--servers", "1"] if args.script else ["--serial", "--set", "run.threads=2"]
     done = subprocess.run([args.pando, *job(args), *alone, "--run-dir", f"{folder}/serial", "--json",
-                           *args.script.split()],
-                          check=True, capture_output=True, text=True)
+                           *args.script.split()], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["weights_hash"]
 
 
@@ -246,9 +245,8 @@ def soak(args, folder):
         made.mkdir()
     before = shared_memory()
     command = [args.pando, *job(args), "--workers", "3", "--servers", "3", "--replicas", "2", "--set",
-               f"run.transport={args.transport}",
-               "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir", f"{folder}/run", "--json",
-               *args.script.split()]
+               f"run.transport={args.transport}", "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir",
+               f"{folder}/run", "--json", *args.script.split()]
     environment = {**os.environ, MARK: folder, "TMPDIR": str(temporary)}
     with worse_surroundings(args, folder), open(f"{folder}/out", "w+") as out, open(f"{folder}/disk/err", "w+") as err:
         run = subprocess.Popen(command, stdout=out, stderr=err, env=environment, preexec_fn=lambda: limit_files(args))
@@ -273,20 +271,9 @@ def soak(args, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, mean="5s", seed=1, model="mnist-cnn", global_batch=128, transport="ipc", files=0,
+                         log_disk=False, clients=0, data=MNIST, pando=PANDO, hash="", script="")
     parser.add_argument("--epochs", type=float, help="required without --script")
-    parser.add_argument("--mean", default="5s")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", default="mnist-cnn")
-    parser.add_argument("--global-batch", type=int, default=128)
-    parser.add_argument("--transport", default="ipc")
-    parser.add_argument("--files", type=int, default=0)
-    parser.add_argument("--log-disk", action="store_true")
-    parser.add_argument("--clients", type=int, default=0)
-    parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
-    parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
-    parser.add_argument("--hash")
-    parser.add_argument("--script", default="")
     args = parser.parse_args()
     if (args.epochs is None) == (not args.script):
         parser.error("give --epochs or --script")

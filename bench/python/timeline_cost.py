@@ -3,19 +3,17 @@
 
 What --timeline costs in images/s and CPU-seconds: a run with it beside one without, and a second one without, which
 says how far two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially: its layers are so short
-that it pays most. Every round runs each variant once, in an order that turns from round to round, so that a machine
-whose speed drifts is fair to all. Prints min, p50, p99, max, and the ratios of the rounds. Images/s need an idle
-machine; on a busy one look at the CPU-seconds.
+that it pays most. Every round runs each variant once, and every other round goes backwards. Prints min, p50, p99, max,
+and the ratios of the rounds. Images/s need an idle machine; on a busy one look at the CPU-seconds. --data "" is for a
+data set that has no folder.
 """
-import argparse
 import json
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 
-from report import MNIST, PANDO, commit, cpu, heading, row
+from report import MNIST, PANDO, commit, cpu, heading, in_turns, make_parser, row
 
 OFF, AGAIN, ON = "without", "without, again", "with --timeline"
 VARIANTS = [OFF, ON, AGAIN]
@@ -30,7 +28,7 @@ def run(command):
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measure_one(args, flags, name):
+def measure(args, mode, name):
     """Images/s, and CPU-seconds without those of making the trace at the end."""
     with tempfile.TemporaryDirectory() as folder:
         data = ["--data", args.data] if args.data else []
@@ -38,24 +36,10 @@ def measure_one(args, flags, name):
         out, seconds = run([
             args.pando, "train", "--model", "mnist-cnn", "--dataset", args.dataset, *data, "--global-batch", "128",
             "--micro-batches", "8", "--steps", str(args.steps), "--optimizer", "adam", "--lr", "0.001", "--set",
-            "eval.every_epochs=0", "--run-dir", folder + "/run", "--json", *flags, *timeline])
+            "eval.every_epochs=0", "--run-dir", folder + "/run", "--json", *MODES[mode], *timeline])
         if name == ON:
             seconds -= run([args.pando, "timeline", folder + "/run", "--out", folder + "/again.json"])[1]
         return json.loads(out)["images_per_second"], seconds
-
-
-def turned(items, by):
-    return items[by % len(items):] + items[:by % len(items)]
-
-
-def measure(args, mode, flags):
-    figures = {name: [] for name in VARIANTS}
-    for done in range(args.rounds):
-        for name in turned(VARIANTS, done):
-            figures[name].append(measure_one(args, flags, name))
-        last = {name: figures[name][-1] for name in VARIANTS}
-        print(f"{mode}: round {done + 1} of {args.rounds}: {last}", file=sys.stderr)
-    return figures
 
 
 def show(unit, figures):
@@ -69,16 +53,10 @@ def show(unit, figures):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--dataset", default="mnist")
-    parser.add_argument("--data", default=MNIST, help="folder; empty: the data set has none")
-    parser.add_argument("--pando", default=PANDO)
-    args = parser.parse_args()
+    args = make_parser(__doc__, rounds=9, steps=500, dataset="mnist", data=MNIST, pando=PANDO).parse_args()
     print(f"commit {commit()}, {cpu()}, {args.rounds} rounds interleaved, {args.steps} steps")
-    for mode, flags in MODES.items():
-        figures = measure(args, mode, flags)
+    for mode in MODES:
+        figures = in_turns(VARIANTS, args.rounds, lambda name, mode=mode: measure(args, mode, name))
         for index, unit in enumerate(("images/s", "CPU-seconds")):
             show(f"{mode}: {unit}", {name: [pair[index] for pair in pairs] for name, pairs in figures.items()})
 

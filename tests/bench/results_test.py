@@ -16,11 +16,9 @@ from results import (
     bar,
     bytes_text,
     figures,
-    median,
     number_text,
     parse_bytes,
     parse_result,
-    quantile,
 )
 
 try:
@@ -64,10 +62,8 @@ class NumbersTest(unittest.TestCase):
         self.assertEqual(figures([])["max"], 0.0)
         self.assertEqual(figures([7.0])["p50"], 7.0)
         self.assertEqual(figures([7.0])["p99"], 7.0)
-        self.assertEqual(median([3.0, 1.0]), 2.0)
-        self.assertEqual(quantile([1.0, 3.0], 0.0), 1.0)
-        self.assertEqual(quantile([1.0, 3.0], 1.0), 3.0)
-        self.assertAlmostEqual(quantile([1.0, 3.0], 0.99), 2.98)
+        self.assertEqual(figures([3.0, 1.0])["p50"], 2.0)
+        self.assertAlmostEqual(figures([1.0, 3.0])["p99"], 2.98)
 
     def test_a_point_gathers_samples_by_metric(self):
         point = Point("p")
@@ -104,15 +100,15 @@ class NumbersTest(unittest.TestCase):
 
     def test_numbers_have_as_many_digits_as_are_worth_reading(self):
         expected = {
-            0.0: "0.000",
-            0.04567: "0.046",
+            0.0: "0.00",
+            99.96: "100",
+            0.04567: "0.0457",
             3.14159: "3.14",
             31.4159: "31.4",
             314.159: "314",
             1000.0: "1,000",
             120431.2: "120,431",
             -1234567.0: "-1,234,567",
-            float("inf"): "-",
         }
         self.assertEqual({value: number_text(value) for value in expected}, expected)
 

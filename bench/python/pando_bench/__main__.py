@@ -17,9 +17,8 @@ from measure import Programs, warn_of_load
 from results import EXIT_INTERRUPTED, EXIT_USAGE, BenchError
 
 BENCHMARKS = {"push-pull": push_pull, "step": step, "recovery": recovery, "scaling": scaling, "kernels": kernels}
-EXIT_CODES = (
-    "Exit codes: 0 completed, 1 failed, 2 bad flag, key or input, 3 peer not reached in time,\n" "130 interrupted."
-)
+EXIT_CODES = ("Exit codes: 0 completed, 1 failed, 2 bad flag, key or input, 3 peer not reached in time,\n"
+              "130 interrupted.")
 BUILT_PANDO = Path(__file__).resolve().parents[3] / "build/cli/pando"
 
 
@@ -42,16 +41,12 @@ def make_parser():
     commands = parser.add_subparsers(dest="benchmark", metavar="BENCHMARK", title="benchmarks")
     flags = {}
     for name, module in BENCHMARKS.items():
-        flags[name] = Flags(
-            commands.add_parser(name, help=module.HELP, description=module.HELP + ".", epilog=EXIT_CODES)
-        )
+        flags[name] = Flags(commands.add_parser(name, help=module.HELP, description=module.HELP + ".",
+                                                epilog=EXIT_CODES))
         module.add_flags(flags[name])
         flags[name].add_end()
-    report = commands.add_parser(
-        "report",
-        help="one page of HTML, and SVG plots, of a folder of results",
-        description="Makes one page of HTML, and SVG plots, of a folder of results.",
-    )
+    report = commands.add_parser("report", help="one page of HTML, and SVG plots, of a folder of results",
+                                 description="Makes one page of HTML, and SVG plots, of a folder of results.")
     report.add_argument("DIR", type=Path, help="what benchmarks were given as --out")
     return parser, flags
 

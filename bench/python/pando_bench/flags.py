@@ -55,16 +55,10 @@ class Flags:
 
     def add_end(self) -> None:
         """The flags that all benchmarks have."""
-        self.parser.add_argument(
-            "--quick", action="store_true", help="a few seconds in all: whether it works, not how fast"
-        )
-        self.add(
-            "--out",
-            Path("bench-results"),
-            "folder of the JSON and Markdown files; made if it is missing",
-            Path,
-            metavar="DIR",
-        )
+        self.parser.add_argument("--quick", action="store_true",
+                                 help="a few seconds in all: whether it works, not how fast")
+        self.add("--out", Path("bench-results"), "folder of the JSON and Markdown files; made if it is missing", Path,
+                 metavar="DIR")
 
     def fill(self, args: argparse.Namespace) -> argparse.Namespace:
         for destination, (default, quick) in self.defaults.items():

@@ -20,13 +20,8 @@ EIGEN = "Eigen, forward"
 
 
 def add_flags(flags: Flags) -> None:
-    flags.add(
-        "--model",
-        ["mnist-cnn", "resnet18-cifar", "vgg16-cifar", "mobilenet-v2-small"],
-        "models of the zoo, each in turn",
-        listed(str),
-        ["mnist-cnn"],
-    )
+    flags.add("--model", ["mnist-cnn", "resnet18-cifar", "vgg16-cifar", "mobilenet-v2-small"],
+              "models of the zoo, each in turn", listed(str), ["mnist-cnn"])
     flags.add("--batch", 32, "samples of a pass", number(1, 4096))
     flags.add("--rounds", 5, "samples of each point; all points take turns", number(1, 10_000), 2)
 
@@ -99,11 +94,9 @@ class Pass:
     bytes: float = 0.0
 
     def add(self, other: "Pass") -> None:
-        self.seconds, self.flops, self.bytes = (
-            self.seconds + other.seconds,
-            self.flops + other.flops,
-            self.bytes + other.bytes,
-        )
+        self.seconds += other.seconds
+        self.flops += other.flops
+        self.bytes += other.bytes
 
 
 @dataclass
@@ -121,28 +114,18 @@ class Ceilings:
         if work.seconds <= 0:
             return ["-"] * 4
         value, bound = self.share(work)
-        return [
-            f"{1e3 * work.seconds:.3f}",
-            number_text(1e-9 * work.flops / work.seconds),
-            number_text(1e-9 * work.bytes / work.seconds),
-            f"{value:.2f} {bound}",
-        ]
+        return [f"{1e3 * work.seconds:.3f}", number_text(1e-9 * work.flops / work.seconds),
+                number_text(1e-9 * work.bytes / work.seconds), f"{value:.2f} {bound}"]
 
 
 def passes_of(work: Work, point: Point) -> Tuple[Pass, Pass]:
-    return (
-        Pass(1e-3 * point.median(FORWARD), work.forward_flops, work.forward_bytes),
-        Pass(1e-3 * point.median(BACKWARD), work.backward_flops, work.backward_bytes),
-    )
+    return (Pass(1e-3 * point.median(FORWARD), work.forward_flops, work.forward_bytes),
+            Pass(1e-3 * point.median(BACKWARD), work.backward_flops, work.backward_bytes))
 
 
 def header(first: str) -> List[str]:
-    return [
-        first,
-        "kind",
-        *(f"{way} {what}" for way in (FORWARD, BACKWARD) for what in ("ms", "GFLOP/s", "GB/s", "share of")),
-        "Eigen's product, ms",
-    ]
+    ways = [f"{way} {what}" for way in (FORWARD, BACKWARD) for what in ("ms", "GFLOP/s", "GB/s", "share of")]
+    return [first, "kind", *ways, "Eigen's product, ms"]
 
 
 def eigen_text(ms: float) -> str:
@@ -161,15 +144,8 @@ def add_summaries(models: Dict[str, List[Work]], results: ResultSet) -> None:
         for work in layers:
             point = results.find(layer_point(model, work).name)
             forward, backward = passes_of(work, point)
-            table.rows.append(
-                [
-                    work.names,
-                    work.kind,
-                    *ceilings.cells(forward),
-                    *ceilings.cells(backward),
-                    eigen_text(point.median(EIGEN)),
-                ]
-            )
+            table.rows.append([work.names, work.kind, *ceilings.cells(forward), *ceilings.cells(backward),
+                               eigen_text(point.median(EIGEN))])
             totals = kinds.setdefault(work.kind, (Pass(), Pass()))
             totals[0].add(forward)
             totals[1].add(backward)
@@ -183,22 +159,16 @@ def add_summaries(models: Dict[str, List[Work]], results: ResultSet) -> None:
         "first says the kind. Eigen's product: the matrix product of the same size as the layer's forward pass (a "
         "convolution as the product of its unfolded pictures, which are at hand), by Eigen on the same core."
     )
-    rows = [
-        ["all", kind, *ceilings.cells(forward), *ceilings.cells(backward), eigen_text(eigen[kind])]
-        for kind, (forward, backward) in sorted(kinds.items())
-    ]
+    rows = [["all", kind, *ceilings.cells(forward), *ceilings.cells(backward), eigen_text(eigen[kind])]
+            for kind, (forward, backward) in sorted(kinds.items())]
     results.tables += [Table("Kinds of layers, over all models", header("models"), rows, note), *tables]
     results.plots.append(kinds_plot(kinds, ceilings))
 
 
 def kinds_plot(kinds: Dict[str, Tuple[Pass, Pass]], ceilings: Ceilings) -> Plot:
     """Two bars for each kind."""
-    plot = Plot(
-        "kernels-kinds",
-        "Kinds of layers, over all models",
-        "share of what bounds the work: multiply-adds or memory",
-        "none",
-    )
+    plot = Plot("kernels-kinds", "Kinds of layers, over all models",
+                "share of what bounds the work: multiply-adds or memory", "none")
     for kind, passes in sorted(kinds.items()):
         for way, work in zip((FORWARD, BACKWARD), passes):
             if work.seconds > 0:
@@ -208,21 +178,15 @@ def kinds_plot(kinds: Dict[str, Tuple[Pass, Pass]], ceilings: Ceilings) -> Plot:
 
 
 def run(args, programs: Programs) -> ResultSet:
-    results = ResultSet(
-        "kernels",
-        "Kernels on one core",
-        {"models": join(args.model), "batch": str(args.batch), "rounds": str(args.rounds)},
-    )
+    results = ResultSet("kernels", "Kernels on one core",
+                        {"models": join(args.model), "batch": str(args.batch), "rounds": str(args.rounds)})
     words = [programs.bench(), "layers", "--batch", str(args.batch), *(f"--model={model}" for model in args.model)]
     with running(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         layers = Layers(process)
         models = {model: [Work(**work) for work in layers.ask(f"work {model}")["layers"]] for model in args.model}
         points = {model: [layer_point(model, work) for work in models[model]] for model in models}
-        variants = [
-            rate_variant(layers, PEAK, "GFLOP/s"),
-            rate_variant(layers, COPY, "GB/s"),
-            *(model_variant(layers, model, points[model]) for model in models),
-        ]
+        variants = [rate_variant(layers, PEAK, "GFLOP/s"), rate_variant(layers, COPY, "GB/s"),
+                    *(model_variant(layers, model, points[model]) for model in models)]
         results.points = measure_in_turns(variants, args.rounds)
     results.points += [point for model in models for point in points[model]]
     add_summaries(models, results)

@@ -26,12 +26,8 @@ class Variant:
 
 def progress_line(done: int, total: int, name: str) -> None:
     if sys.stderr.isatty():
-        print(
-            f"\r\033[K{done + 1}/{total} {name}" + ("\r\033[K" if done + 1 == total else ""),
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"\r\033[K{done + 1}/{total} {name}" + ("\r\033[K" if done + 1 == total else ""), end="", file=sys.stderr,
+              flush=True)
 
 
 def measure_in_turns(variants: List[Variant], rounds: int, on_progress=progress_line) -> List[Point]:
@@ -65,11 +61,8 @@ def busy_share(seconds: float) -> float:
 def warn_of_load() -> None:
     share = busy_share(0.5)
     if share > 0.1:
-        print(
-            f"pando bench: warning: other programs use {share:.0%} of this machine's processors, and figures will be "
-            "too low: end them first (top lists them)",
-            file=sys.stderr,
-        )
+        print(f"pando bench: warning: other programs use {share:.0%} of this machine's processors, and figures will be "
+              "too low: end them first (top lists them)", file=sys.stderr)
 
 
 # ---- processes ------------------------------------------------------------------------------------------------------
@@ -81,13 +74,8 @@ def die_with_parent() -> None:
 
 def start(words: List[str], **options) -> subprocess.Popen:
     """In a separate session: Ctrl-C reaches this process alone, which then stops the children in order."""
-    return subprocess.Popen(
-        words,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-        stdin=options.pop("stdin", subprocess.DEVNULL),
-        **options,
-    )
+    return subprocess.Popen(words, start_new_session=True, preexec_fn=die_with_parent,
+                            stdin=options.pop("stdin", subprocess.DEVNULL), **options)
 
 
 def stop(processes: List[subprocess.Popen]) -> None:
@@ -137,11 +125,8 @@ class Programs:
         self.pando = pando
         folder = pando.parent
         # Beside pando; in the build folder; where these scripts are installed.
-        self.bench_places = [
-            folder / "pando-bench",
-            folder.parent / "bench/cpp/pando-bench",
-            Path(__file__).resolve().parents[1] / "pando-bench",
-        ]
+        self.bench_places = [folder / "pando-bench", folder.parent / "bench/cpp/pando-bench",
+                             Path(__file__).resolve().parents[1] / "pando-bench"]
 
     def measured(self, given: str) -> str:
         """The program pando whose training is measured."""
@@ -157,10 +142,8 @@ class Programs:
             if os.access(place, os.X_OK):
                 return str(place)
         tried = "".join(f"\n  {place}" for place in self.bench_places)
-        raise BenchError(
-            f"the program pando-bench, which measures, is missing:{tried}\n"
-            "build it with: ninja -C BUILD_FOLDER bench/cpp/pando-bench"
-        )
+        raise BenchError(f"the program pando-bench, which measures, is missing:{tried}\n"
+                         "build it with: ninja -C BUILD_FOLDER bench/cpp/pando-bench")
 
     def commit(self) -> str:
         """Of the sources when pando-bench was built; "" without the program."""
@@ -173,7 +156,5 @@ class Programs:
             out, error = process.communicate()
         if process.returncode == 0:
             return out
-        raise BenchError(
-            error.strip() or f"pando-bench ended: {exit_text(process.returncode)}",
-            process.returncode if process.returncode > 0 else EXIT_FAILED,
-        )
+        code = process.returncode
+        raise BenchError(error.strip() or f"pando-bench ended: {exit_text(code)}", code if code > 0 else EXIT_FAILED)

@@ -23,10 +23,8 @@ def load_matplotlib():
     try:
         import matplotlib
     except ImportError as error:
-        raise BenchError(
-            f"plots need matplotlib, which this Python does not have ({error}): "
-            "apt-get install python3-matplotlib, or run tools/setup.sh"
-        ) from error
+        raise BenchError(f"plots need matplotlib, which this Python does not have ({error}): "
+                         "apt-get install python3-matplotlib, or run tools/setup.sh") from error
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "pando", "text.parse_math": False})
     from matplotlib import pyplot
@@ -44,14 +42,8 @@ def lowest(plot: Plot) -> float:
 def draw_lines(axes, plot: Plot) -> None:
     ticks = sorted({x for _, points in plot.series for x, _ in points})
     for i, (name, points) in enumerate(plot.series):
-        axes.plot(
-            [x for x, _ in points],
-            [y for _, y in points],
-            label=name,
-            marker="o",
-            color=COLOURS[i % len(COLOURS)],
-            linestyle="-" if i < len(COLOURS) else "--",
-        )
+        axes.plot([x for x, _ in points], [y for _, y in points], label=name, marker="o",
+                  color=COLOURS[i % len(COLOURS)], linestyle="-" if i < len(COLOURS) else "--")
     axes.set_xscale("log", base=2)
     axes.minorticks_off()
     axes.set_xticks(ticks, [bytes_text(int(x)) if plot.x_axis == "bytes" else f"{x:.0f}" for x in ticks])
@@ -116,11 +108,8 @@ def table_html(table: Table, tag: str = "h3") -> str:
 
 def set_html(results: ResultSet, svgs: List[str]) -> str:
     where, options = results.head()
-    parts = [
-        f"<h2>{escape(results.title)}</h2>\n<p>{escape(where)}<br/>{escape(options)}</p>\n",
-        *map(table_html, results.tables),
-        *svgs,
-    ]
+    parts = [f"<h2>{escape(results.title)}</h2>\n<p>{escape(where)}<br/>{escape(options)}</p>\n",
+             *map(table_html, results.tables), *svgs]
     return "".join(parts) + f"<details>{table_html(results.every_point(), 'summary')}</details>\n"
 
 

@@ -1,6 +1,7 @@
 """`pando bench push-pull`: the data path between workers and servers, beside memcpy, a += b, raw TCP and raw ZeroMQ.
 Each sample is one `pando-bench trial`, which starts the processes of the measurement and prints their figures."""
 
+import itertools
 import json
 import tempfile
 from typing import Callable, List
@@ -10,22 +11,16 @@ from measure import Programs, Variant, measure_in_turns
 from results import BenchError, Plot, Point, ResultSet, Table, bytes_text, core_count, number_text, parse_bytes
 from training import join
 
-HELP = (
-    "GB/s, messages/s, latency and processor time of pushes and their replies, between workers and servers in "
-    "separate processes, beside memcpy, a += b, raw TCP and raw ZeroMQ"
-)
+HELP = ("GB/s, messages/s, latency and processor time of pushes and their replies, between workers and servers in "
+        "separate processes, beside memcpy, a += b, raw TCP and raw ZeroMQ")
 KIB, MIB = 1 << 10, 1 << 20
 SHARD_BYTES_MIN, SHARD_BYTES_MAX, LINE_BYTES = 128, 64 * MIB, 64
 MEMORY_SECONDS_MAX = 0.2  # a ceiling of memory is soon known
 REFERENCE_BYTES = MIB  # of the raw ZeroMQ that shares refer to
 THROUGHPUT, MEMCPY, ADD, RAW_TCP = "throughput", "memcpy", "a += b", "raw TCP"
-FIGURES = {
-    "gb_per_s": (THROUGHPUT, "GB/s"),
-    "messages_per_s": ("messages", "1/s"),
-    "latency_p50_us": ("latency p50", "us"),
-    "latency_p99_us": ("latency p99", "us"),
-    "cpu_s_per_gb": ("processor time", "s/GB"),
-}
+FIGURES = {"gb_per_s": (THROUGHPUT, "GB/s"), "messages_per_s": ("messages", "1/s"),
+           "latency_p50_us": ("latency p50", "us"), "latency_p99_us": ("latency p99", "us"),
+           "cpu_s_per_gb": ("processor time", "s/GB")}
 # What Pando aims at: over TCP a share of raw ZeroMQ at 1 MiB, over ipc one at the same size, in shared memory of a +=
 # b.
 TCP_AIMS = {4 * KIB: 0.16, 64 * KIB: 0.48, 256 * KIB: 0.65, MIB: 0.75, 4 * MIB: 0.75}
@@ -49,12 +44,8 @@ def add_flags(flags: Flags) -> None:
     flags.add("--bytes", ["4KiB", "64KiB", "256KiB", "1MiB", "4MiB"], "sizes of shards", listed(str), ["4KiB", "1MiB"])
     flags.add("--servers", [1, 2], "how many servers, each in turn", listed(number(1, 64)), [1])
     flags.add("--workers", [1, 2], "how many workers, each in turn", listed(number(1, 64)), [1])
-    flags.add(
-        "--transport",
-        ["tcp", "ipc", "shm"],
-        "shm: shared memory; messages by the link's own connection",
-        listed(one_of(("tcp", "ipc", "shm"))),
-    )
+    flags.add("--transport", ["tcp", "ipc", "shm"], "shm: shared memory; messages by the link's own connection",
+              listed(one_of(("tcp", "ipc", "shm"))))
     flags.add("--optimizer", ["sum", "sgd-momentum"], "sum: SGD", listed(one_of(("sum", "sgd-momentum"))), ["sum"])
     flags.add("--in-flight", 8, "shards of each server, all in flight at the same time", number(1, 1024))
     flags.add("--rounds", 5, "samples of each point; all points take turns", number(1, 10_000), 2)
@@ -65,9 +56,8 @@ def add_flags(flags: Flags) -> None:
         action="store_true",
         help="no push of a step before all shards of the step before have arrived, as in training (P4)",
     )
-    flags.parser.add_argument(
-        "--copy", action="store_true", help="workers copy parameters out of the received messages, as in training"
-    )
+    flags.parser.add_argument("--copy", action="store_true",
+                              help="workers copy parameters out of the received messages, as in training")
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -95,25 +85,16 @@ class VariantMaker:
         args = self.args
         raw_bytes = list(dict.fromkeys([*args.bytes, REFERENCE_BYTES]))
         seconds = min(args.seconds / 2, MEMORY_SECONDS_MAX)
-        variants = [
-            self.variant(point_of(kind, size), size, seconds, ["--kind", name])
-            for size in args.bytes
-            for kind, name in ((MEMCPY, "memcpy"), (ADD, "add"))
-        ]
+        variants = [self.variant(point_of(kind, size), size, seconds, ["--kind", name])
+                    for size in args.bytes for kind, name in ((MEMCPY, "memcpy"), (ADD, "add"))]
         for size in raw_bytes:
             for transport in args.transport:
                 if transport != "shm":  # its ceiling is a += b
                     variants.append(self.raw(raw_zmq(transport), size, f"zmq-{transport}"))
                 if transport == "tcp":
                     variants.append(self.raw(RAW_TCP, size, "tcp"))
-        return variants + [
-            self.pando(size, transport, servers, workers, optimizer)
-            for size in args.bytes
-            for transport in args.transport
-            for servers in args.servers
-            for workers in args.workers
-            for optimizer in args.optimizer
-        ]
+        shapes = itertools.product(args.bytes, args.transport, args.servers, args.workers, args.optimizer)
+        return variants + [self.pando(*shape) for shape in shapes]
 
     def raw(self, kind: str, size: int, name: str) -> Variant:
         return self.variant(point_of(kind, size), size, self.args.seconds, ["--kind", name])
@@ -122,32 +103,13 @@ class VariantMaker:
         point = pando_point(size, transport, servers, workers, optimizer)
         point.is_oversubscribed = servers + workers > self.cores
         words = ["--kind", f"pando-{transport}", "--servers", str(servers), "--workers", str(workers)]
-        words += [
-            flag
-            for flag, is_on in (
-                ("--momentum", optimizer != "sum"),
-                ("--barrier", self.args.barrier),
-                ("--copy", self.args.copy),
-            )
-            if is_on
-        ]
+        flags = {"--momentum": optimizer != "sum", "--barrier": self.args.barrier, "--copy": self.args.copy}
+        words += [flag for flag, is_on in flags.items() if is_on]
         return self.variant(point, size, self.args.seconds, words)
 
     def variant(self, point: Point, size: int, seconds: float, words: List[str]) -> Variant:
-        words = [
-            "trial",
-            *words,
-            "--bytes",
-            str(size),
-            "--shards",
-            str(self.args.in_flight),
-            "--seconds",
-            str(seconds),
-            "--warm-up",
-            str(self.args.warm_up),
-            "--folder",
-            self.folder,
-        ]
+        words = ["trial", *words, "--bytes", str(size), "--shards", str(self.args.in_flight), "--seconds", str(seconds),
+                 "--warm-up", str(self.args.warm_up), "--folder", self.folder]
 
         def measure(to: Point) -> None:
             for key, value in json.loads(self.programs.ask_bench(words)).items():
@@ -175,11 +137,8 @@ def figure(value: float) -> str:
 
 def best_of(args, results: ResultSet, size: int, transport: str, optimizer: str):
     """(GB/s, shape) of as many servers as workers: the aims are about those."""
-    found = [
-        (gb_per_s(results, pando_point(size, transport, n, n, optimizer)), f"{n}x{n}")
-        for n in args.servers
-        if n in args.workers
-    ]
+    found = [(gb_per_s(results, pando_point(size, transport, n, n, optimizer)), f"{n}x{n}")
+             for n in args.servers if n in args.workers]
     speed, shape = max(found, default=(0.0, ""), key=lambda each: each[0])
     return (speed, shape) if speed > 0 else (0.0, "-")
 
@@ -216,19 +175,9 @@ def shares_table(args, results: ResultSet, transport: str) -> Table:
         ceilings = [gb_per_s(results, point_of(kind, size)) for kind in (MEMCPY, ADD, RAW_TCP, raw_zmq(transport))]
         speed, shape = best_of(args, results, size, transport, "sum")
         momentum, _ = best_of(args, results, size, transport, "sgd-momentum")
-        table.rows.append(
-            [
-                bytes_text(size),
-                *map(figure, ceilings),
-                figure(speed),
-                shape,
-                share(speed, ceilings[-1]),
-                share(speed, reference),
-                aim_text(transport, size),
-                figure(momentum),
-                share(momentum, reference),
-            ]
-        )
+        table.rows.append([bytes_text(size), *map(figure, ceilings), figure(speed), shape, share(speed, ceilings[-1]),
+                           share(speed, reference), aim_text(transport, size), figure(momentum),
+                           share(momentum, reference)])
     return table
 
 
@@ -246,39 +195,19 @@ def shared_memory_table(args, results: ResultSet) -> Table:
         speed, shape = best_of(args, results, size, "shm", "sum")
         momentum, _ = best_of(args, results, size, "shm", "sgd-momentum")
         aim = f"{SHM_AIM:.2f}" if size >= SHM_AIM_FROM_BYTES else "-"
-        table.rows.append(
-            [
-                bytes_text(size),
-                figure(copy),
-                figure(ceiling),
-                figure(speed),
-                shape,
-                share(speed, ceiling),
-                aim,
-                figure(momentum),
-                share(momentum, ceiling),
-            ]
-        )
+        table.rows.append([bytes_text(size), figure(copy), figure(ceiling), figure(speed), shape, share(speed, ceiling),
+                           aim, figure(momentum), share(momentum, ceiling)])
     return table
 
 
 def figures_table(results: ResultSet) -> Table:
     """Every figure of each way to move a shard."""
-    note = (
-        "Medians over the rounds. * more active processes than cores. Messages are those of a worker, sent and "
-        "received; small shards share one."
-    )
-    rows = [
-        [point.marked_name(), *(number_text(point.median(metric)) for metric, _ in FIGURES.values())]
-        for point in results.points
-        if point.of("messages")
-    ]
-    return Table(
-        "Throughput, latency, processor time",
-        ["", "GB/s", "messages/s", "p50 us", "p99 us", "processor s/GB"],
-        rows,
-        note,
-    )
+    note = ("Medians over the rounds. * more active processes than cores. Messages are those of a worker, sent and "
+            "received; small shards share one.")
+    rows = [[point.marked_name(), *(number_text(point.median(metric)) for metric, _ in FIGURES.values())]
+            for point in results.points if point.of("messages")]
+    header = ["", "GB/s", "messages/s", "p50 us", "p99 us", "processor s/GB"]
+    return Table("Throughput, latency, processor time", header, rows, note)
 
 
 def throughput_plot(args, results: ResultSet, transport: str) -> Plot:
@@ -289,17 +218,12 @@ def throughput_plot(args, results: ResultSet, transport: str) -> Plot:
         if any(speed > 0 for _, speed in speeds):
             plot.series.append((name, [(size, speed) for size, speed in speeds if speed > 0]))
 
-    for kind in [
-        *([ADD] if transport == "shm" else []),
-        raw_zmq(transport),
-        *([RAW_TCP] if transport == "tcp" else []),
-    ]:
+    ceilings = {"shm": [ADD, raw_zmq(transport)], "tcp": [raw_zmq(transport), RAW_TCP]}
+    for kind in ceilings.get(transport, [raw_zmq(transport)]):
         add(kind, lambda size, kind=kind: point_of(kind, size))
-    for optimizer in args.optimizer:
-        for servers in args.servers:
-            for workers in args.workers:
-                shape = (transport, servers, workers, optimizer)
-                add(f"Pando {servers}x{workers} {optimizer}", lambda size, shape=shape: pando_point(size, *shape))
+    for optimizer, servers, workers in itertools.product(args.optimizer, args.servers, args.workers):
+        shape = (transport, servers, workers, optimizer)
+        add(f"Pando {servers}x{workers} {optimizer}", lambda size, shape=shape: pando_point(size, *shape))
     return plot
 
 
@@ -307,31 +231,21 @@ def add_summaries(args, results: ResultSet) -> None:
     """Reads the points alone."""
     for transport in args.transport:
         is_shared = transport == "shm"
-        results.tables.append(
-            shared_memory_table(args, results) if is_shared else shares_table(args, results, transport)
-        )
+        results.tables.append(shared_memory_table(args, results) if is_shared
+                              else shares_table(args, results, transport))
         results.plots.append(throughput_plot(args, results, transport))
     results.tables.append(figures_table(results))
 
 
 def run(args, programs: Programs) -> ResultSet:
     args.bytes = [shard_bytes(text) for text in args.bytes]
-    results = ResultSet(
-        "push-pull",
-        "Push and pull between workers and servers",
-        {
-            "bytes": join(map(bytes_text, args.bytes)),
-            "servers": join(args.servers),
-            "workers": join(args.workers),
-            "transports": join(args.transport),
-            "optimizers": join(args.optimizer),
-            "shards in flight per server": str(args.in_flight),
-            "rounds": str(args.rounds),
-            "seconds": f"{args.seconds:g} after {args.warm_up:g}",
-            "barrier (P4)": "yes" if args.barrier else "no",
-            "parameters copied out": "yes" if args.copy else "no",
-        },
-    )
+    results = ResultSet("push-pull", "Push and pull between workers and servers",
+                        {"bytes": join(map(bytes_text, args.bytes)), "servers": join(args.servers),
+                         "workers": join(args.workers), "transports": join(args.transport),
+                         "optimizers": join(args.optimizer), "shards in flight per server": str(args.in_flight),
+                         "rounds": str(args.rounds), "seconds": f"{args.seconds:g} after {args.warm_up:g}",
+                         "barrier (P4)": "yes" if args.barrier else "no",
+                         "parameters copied out": "yes" if args.copy else "no"})
     with tempfile.TemporaryDirectory(prefix="pando-bench-") as folder:
         results.points = measure_in_turns(VariantMaker(args, programs, core_count(), folder).all(), args.rounds)
     add_summaries(args, results)

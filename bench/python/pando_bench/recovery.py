@@ -13,22 +13,11 @@ from typing import Dict, List, Optional, Tuple
 from flags import Flags, listed, number, one_of
 from measure import Programs, Variant, measure_in_turns
 from results import EXIT_FAILED, BenchError, Plot, Point, ResultSet, Table, bar, core_count, figures, number_text
-from training import (
-    TRANSPORTS,
-    LineTail,
-    TrainPlan,
-    Workload,
-    add_training_flags,
-    join,
-    processes,
-    resolve,
-    training_runs,
-)
+from training import (TRANSPORTS, LineTail, TrainPlan, Workload, add_training_flags, join, processes, resolve,
+                      training_runs)
 
-HELP = (
-    "how long a run waits for its next step when a process is killed or stopped, and what it loses in all: with "
-    "servers, and by allreduce, which starts again from a snapshot"
-)
+HELP = ("how long a run waits for its next step when a process is killed or stopped, and what it loses in all: with "
+        "servers, and by allreduce, which starts again from a snapshot")
 TO_GOAL, NEXT_COMMIT, LOST = "time to the goal", "next commit", "lost"
 LOST_OF_OWN_PACE, NOTICED, RECOVERED = "lost, of own pace", "noticed", "recovered"
 VICTIM_RANK = 1  # rank 0 writes the log that is read
@@ -44,25 +33,15 @@ class Fault:
     signal: int  # SIGKILL; SIGSTOP: the process is silent from then on
 
 
-FAULTS = {
-    "worker": Fault("worker killed", "worker", signal.SIGKILL),
-    "server": Fault("server killed", "server", signal.SIGKILL),
-    "scheduler": Fault("scheduler killed", "scheduler", signal.SIGKILL),
-    "stopped-worker": Fault("worker stopped", "worker", signal.SIGSTOP),
-    "stopped-scheduler": Fault("scheduler stopped", "scheduler", signal.SIGSTOP),
-}
+FAULTS = {**{role: Fault(f"{role} killed", role, signal.SIGKILL) for role in ("worker", "server", "scheduler")},
+          **{f"stopped-{role}": Fault(f"{role} stopped", role, signal.SIGSTOP) for role in ("worker", "scheduler")}}
 
 
 def add_flags(flags: Flags) -> None:
     add_training_flags(flags, ["mnist-cnn"], 5)
     flags.defaults["batch"] = (0, 16)
-    flags.add(
-        "--fault",
-        list(FAULTS),
-        "which process is killed, or stopped for good, each in turn",
-        listed(one_of(FAULTS)),
-        ["worker", "server", "scheduler"],
-    )
+    flags.add("--fault", list(FAULTS), "which process is killed, or stopped for good, each in turn",
+              listed(one_of(FAULTS)), ["worker", "server", "scheduler"])
     flags.add("--workers", 2, "how many workers of 1 thread", processes(2))
     flags.add("--servers", 2, "how many servers, with 2 replicas of each shard", processes(2))
     flags.add("--transport", "auto", "as pando train --transport", one_of(TRANSPORTS))
@@ -153,25 +132,15 @@ class RecoveryPoint:
 def recovery_points(args, workload: Workload, cores: int) -> List[RecoveryPoint]:
     points = []
     for strategy in args.strategy:
-        plan = TrainPlan(
-            workload,
-            strategy,
-            args.workers,
-            args.servers,
-            2,
-            args.transport,
-            args.workers * workload.worker_batch,
-            args.snapshot_every,
-            is_verbose=True,
-        )
+        plan = TrainPlan(workload, strategy, args.workers, args.servers, 2, args.transport,
+                         args.workers * workload.worker_batch, args.snapshot_every, is_verbose=True)
         base = replace(plan.point(args.workers), is_oversubscribed=plan.process_count() > cores)
         calm = f"{strategy}, undisturbed"
         points.append(RecoveryPoint(replace(base, name=calm, samples={}), plan))
         for fault in (FAULTS[name] for name in args.fault):
             if strategy == "ps" or fault.role != "server":  # a group has no servers
-                points.append(
-                    RecoveryPoint(replace(base, name=f"{strategy}, {fault.name}", samples={}), plan, fault, calm)
-                )
+                points.append(RecoveryPoint(replace(base, name=f"{strategy}, {fault.name}", samples={}), plan, fault,
+                                            calm))
     return points
 
 
@@ -229,21 +198,10 @@ def add_lost(asked: List[RecoveryPoint]) -> None:
 
 
 def row_of(point: Point) -> List[str]:
-    def cell(metric: str, which: str = "p50") -> str:
-        values = point.of(metric)
-        return number_text(figures(values)[which]) if values else "-"
-
-    return [
-        point.marked_name(),
-        cell(NEXT_COMMIT),
-        cell(NEXT_COMMIT, "max"),
-        cell(LOST),
-        cell(LOST, "min"),
-        cell(LOST, "max"),
-        cell(LOST_OF_OWN_PACE),
-        cell(NOTICED),
-        cell(RECOVERED),
-    ]
+    columns = ((NEXT_COMMIT, "p50"), (NEXT_COMMIT, "max"), (LOST, "p50"), (LOST, "min"), (LOST, "max"),
+               (LOST_OF_OWN_PACE, "p50"), (NOTICED, "p50"), (RECOVERED, "p50"))
+    return [point.marked_name(), *(number_text(figures(point.of(metric))[which]) if point.of(metric) else "-"
+                                   for metric, which in columns)]
 
 
 def add_summaries(args, asked: List[RecoveryPoint], results: ResultSet) -> None:
@@ -256,19 +214,10 @@ def add_summaries(args, asked: List[RecoveryPoint], results: ResultSet) -> None:
     )
     header = ["run", "next commit ms", "max", "lost s", "min", "max", "of own pace s", "noticed ms", "recovered ms"]
     results.tables.append(Table("What a fault costs", header, [row_of(point) for point in points], note))
-    for name, title, unit, metric in (
-        ("next-commit", "The longest wait for a new version", "ms", NEXT_COMMIT),
-        ("lost", "Delay at an equal later step", "s", LOST),
-    ):
-        results.plots.append(
-            Plot(
-                f"recovery-{name}",
-                title,
-                f"{unit}, median and extremes",
-                "none",
-                [(point.name, bar(point.of(metric))) for point in points],
-            )
-        )
+    for name, title, unit, metric in (("next-commit", "The longest wait for a new version", "ms", NEXT_COMMIT),
+                                      ("lost", "Delay at an equal later step", "s", LOST)):
+        results.plots.append(Plot(f"recovery-{name}", title, f"{unit}, median and extremes", "none",
+                                  [(point.name, bar(point.of(metric))) for point in points]))
 
 
 def run(args, programs: Programs) -> ResultSet:
@@ -277,19 +226,12 @@ def run(args, programs: Programs) -> ResultSet:
     if args.warm_up >= args.at_step:
         raise BenchError("--at-step: the fault comes after the steps of --warm-up; raise it")
     workload = resolve(args, programs)[0]
-    results = ResultSet(
-        "recovery",
-        "What a dead process costs",
-        {
-            "model": f"{workload.model} on {workload.data_text()}, batch {workload.worker_batch} a worker",
-            "workers": f"{args.workers} of 1 thread",
-            "servers": f"{args.servers}, 2 replicas, {args.transport}",
-            "faults": join(args.fault),
-            "fault": f"after step {args.at_step}, with a snapshot every {args.snapshot_every}",
-            "time": f"from step {args.warm_up} to step {goal(args)}",
-            "rounds": str(args.rounds),
-        },
-    )
+    results = ResultSet("recovery", "What a dead process costs",
+                        {"model": f"{workload.model} on {workload.data_text()}, batch {workload.worker_batch} a worker",
+                         "workers": f"{args.workers} of 1 thread",
+                         "servers": f"{args.servers}, 2 replicas, {args.transport}", "faults": join(args.fault),
+                         "fault": f"after step {args.at_step}, with a snapshot every {args.snapshot_every}",
+                         "time": f"from step {args.warm_up} to step {goal(args)}", "rounds": str(args.rounds)})
     asked = recovery_points(args, workload, core_count())
     variants = [Variant(each.point, lambda point, each=each: run_once(args, each, point)) for each in asked]
     results.points = measure_in_turns(variants, args.rounds)

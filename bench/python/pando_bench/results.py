@@ -3,7 +3,6 @@ JSON and Markdown, and `pando bench report` reads the JSON. Used by all benchmar
 
 import datetime
 import json
-import math
 import os
 import platform
 import statistics
@@ -27,41 +26,17 @@ class BenchError(Exception):
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """Linear between two samples. At least one value."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def median(values: Sequence[float]) -> float:
-    """0 without values."""
-    return quantile(values, 0.5) if values else 0.0
-
-
 def figures(values: Sequence[float]) -> dict:
     """Count, least, median, 99 % and largest; zeros without values."""
-    if not values:
-        return {"count": 0, "min": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0}
-    return {
-        "count": len(values),
-        "min": min(values),
-        "p50": median(values),
-        "p99": quantile(values, 0.99),
-        "max": max(values),
-    }
+    known = list(values) or [0.0]
+    percents = statistics.quantiles(known if len(known) > 1 else 2 * known, n=100, method="inclusive")
+    return {"count": len(values), "min": min(known), "p50": statistics.median(known), "p99": percents[98],
+            "max": max(known)}
 
 
 def number_text(value: float) -> str:
-    """Three significant digits or more: "3.21", "0.045", "120,431"."""
-    if not math.isfinite(value):
-        return "-"
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
+    """Three significant digits, or all of a larger number's: "3.21", "0.0450", "120,431"."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
@@ -103,7 +78,7 @@ class Point:
         return next((values for (name, _), values in self.samples.items() if name == metric), [])
 
     def median(self, metric: str) -> float:
-        return median(self.of(metric))
+        return statistics.median(self.of(metric) or [0.0])
 
     def marked_name(self) -> str:
         return self.name + (" *" if self.is_oversubscribed else "")
@@ -117,16 +92,10 @@ class Point:
         return p50 if len(values) == 1 else f"{p50} ({low}-{high})"
 
     def as_json(self) -> dict:
-        measurements = [
-            {"metric": metric, "unit": unit, **figures(values), "samples": values}
-            for (metric, unit), values in self.samples.items()
-        ]
-        return {
-            "name": self.name,
-            "parameters": self.parameters,
-            "oversubscribed": self.is_oversubscribed,
-            "measurements": measurements,
-        }
+        measurements = [{"metric": metric, "unit": unit, **figures(values), "samples": values}
+                        for (metric, unit), values in self.samples.items()]
+        return {"name": self.name, "parameters": self.parameters, "oversubscribed": self.is_oversubscribed,
+                "measurements": measurements}
 
 
 @dataclass
@@ -164,13 +133,8 @@ class Plot:
         return self.series[-1][1]
 
     def as_json(self) -> dict:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "y_label": self.y_label,
-            "x_axis": self.x_axis,
-            "series": [{"name": name, "points": [list(point) for point in points]} for name, points in self.series],
-        }
+        return {"name": self.name, "title": self.title, "y_label": self.y_label, "x_axis": self.x_axis,
+                "series": [{"name": name, "points": [list(point) for point in points]} for name, points in self.series]}
 
 
 def bar(values: Sequence[float]) -> List[Tuple[float, float]]:
@@ -188,11 +152,8 @@ def bars(name: str, title: str, metric: Tuple[str, str], points: List[Tuple[str,
 
 
 def cpu_name() -> str:
-    names = [
-        line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
+    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
@@ -201,22 +162,14 @@ def core_count() -> int:
 
 
 def machine() -> dict:
-    return {
-        "cpu": cpu_name(),
-        "cores": core_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": f"Linux {platform.release()}",
-        "load": os.getloadavg()[0],
-    }
+    return {"cpu": cpu_name(), "cores": core_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": f"Linux {platform.release()}", "load": os.getloadavg()[0]}
 
 
 def source_commit() -> str:
-    git = subprocess.run(
-        ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--tags"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    git = subprocess.run(["git", "describe", "--always", "--dirty", "--tags"], cwd=Path(__file__).resolve().parent,
+                         capture_output=True, text=True, check=False)
     return git.stdout.strip() or "unknown"
 
 
@@ -242,11 +195,9 @@ class ResultSet:
     def head(self) -> List[str]:
         """Two lines that say where, when and how the figures were measured."""
         m = self.machine
-        return [
-            f"Commit {self.commit}, {self.date}; {m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2 ** 30:.0f} "
-            f"GiB, {m['kernel']}; load before {m['load']:.2f}.",
-            ", ".join(f"{key} {value}" for key, value in self.options.items()),
-        ]
+        return [f"Commit {self.commit}, {self.date}; {m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2 ** 30:.0f} "
+                f"GiB, {m['kernel']}; load before {m['load']:.2f}.",
+                ", ".join(f"{key} {value}" for key, value in self.options.items())]
 
     def as_markdown(self) -> str:
         where, options = self.head()
@@ -260,31 +211,17 @@ class ResultSet:
         for point in self.points:
             for (metric, unit), values in point.samples.items():
                 f = figures(values)
-                rows.append(
-                    [
-                        point.marked_name(),
-                        metric,
-                        unit,
-                        str(f["count"]),
-                        *(number_text(f[key]) for key in ("min", "p50", "p99", "max")),
-                    ]
-                )
+                rows.append([point.marked_name(), metric, unit, str(f["count"]),
+                             *(number_text(f[key]) for key in ("min", "p50", "p99", "max"))])
         has_mark = any(point.is_oversubscribed for point in self.points)
         note = f"\\* more active processes than the {self.machine['cores']} cores" if has_mark else ""
         return Table("Every point", ["point", "metric", "unit", "samples", "min", "p50", "p99", "max"], rows, note)
 
     def as_json(self) -> str:
-        content = {
-            "benchmark": self.benchmark,
-            "title": self.title,
-            "date": self.date,
-            "commit": self.commit,
-            "machine": self.machine,
-            "options": self.options,
-            "tables": [vars(table) for table in self.tables],
-            "plots": [plot.as_json() for plot in self.plots],
-            "points": [point.as_json() for point in self.points],
-        }
+        content = {"benchmark": self.benchmark, "title": self.title, "date": self.date, "commit": self.commit,
+                   "machine": self.machine, "options": self.options, "tables": [vars(table) for table in self.tables],
+                   "plots": [plot.as_json() for plot in self.plots],
+                   "points": [point.as_json() for point in self.points]}
         return json.dumps(content, indent=1) + "\n"
 
     def write(self, folder: Path) -> None:
@@ -295,10 +232,8 @@ class ResultSet:
             raise BenchError(f"--out {folder}: cannot make the folder: {error.strerror}; choose another one") from error
         replace_file(folder / f"{self.benchmark}.json", self.as_json())
         replace_file(folder / f"{self.benchmark}.md", self.as_markdown())
-        print(
-            f"written: {folder / self.benchmark}.json and .md; pando bench report {folder} makes plots and a page",
-            file=sys.stderr,
-        )
+        print(f"written: {folder / self.benchmark}.json and .md; pando bench report {folder} makes plots and a page",
+              file=sys.stderr)
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -312,37 +247,17 @@ def parse_result(text: str, place: str) -> ResultSet:
     """`place` names the text in errors."""
     try:
         content = json.loads(text)
-        return ResultSet(
-            content["benchmark"],
-            content["title"],
-            dict(content["options"]),
-            [
-                Point(
-                    p["name"],
-                    dict(p["parameters"]),
-                    p["oversubscribed"],
-                    {(m["metric"], m["unit"]): [float(v) for v in m["samples"]] for m in p["measurements"]},
-                )
-                for p in content["points"]
-            ],
-            [
-                Table(t["title"], list(t["header"]), [list(row) for row in t["rows"]], t["note"])
-                for t in content["tables"]
-            ],
-            [
-                Plot(
-                    p["name"],
-                    p["title"],
-                    p["y_label"],
-                    p["x_axis"],
-                    [(s["name"], [(float(x), float(y)) for x, y in s["points"]]) for s in p["series"]],
-                )
-                for p in content["plots"]
-            ],
-            {key: content["machine"][key] for key in ("cpu", "cores", "memory_bytes", "kernel", "load")},
-            content["commit"],
-            content["date"],
-        )
+        points = [Point(p["name"], dict(p["parameters"]), p["oversubscribed"],
+                        {(m["metric"], m["unit"]): [float(v) for v in m["samples"]] for m in p["measurements"]})
+                  for p in content["points"]]
+        tables = [Table(t["title"], list(t["header"]), [list(row) for row in t["rows"]], t["note"])
+                  for t in content["tables"]]
+        plots = [Plot(p["name"], p["title"], p["y_label"], p["x_axis"],
+                      [(s["name"], [(float(x), float(y)) for x, y in s["points"]]) for s in p["series"]])
+                 for p in content["plots"]]
+        where = {key: content["machine"][key] for key in ("cpu", "cores", "memory_bytes", "kernel", "load")}
+        return ResultSet(content["benchmark"], content["title"], dict(content["options"]), points, tables, plots, where,
+                         content["commit"], content["date"])
     except KeyError as error:
         wrong = f"it has no {error}"
     except (ValueError, TypeError, AttributeError) as error:

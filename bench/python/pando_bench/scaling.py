@@ -7,24 +7,11 @@ from typing import List
 from flags import Flags, listed, one_of
 from measure import Programs, Variant, measure_in_turns
 from results import BenchError, Plot, Point, ResultSet, Table, core_count, figures, number_text
-from training import (
-    IMAGES,
-    TRANSPORTS,
-    TrainPlan,
-    Workload,
-    add_training_flags,
-    add_window_flags,
-    join,
-    measure_throughput,
-    processes,
-    resolve,
-    window_text,
-)
+from training import (IMAGES, TRANSPORTS, TrainPlan, Workload, add_training_flags, add_window_flags, join,
+                      measure_throughput, processes, resolve, window_text)
 
-HELP = (
-    "images/s by the number of workers: with a batch for each (weak), and with one that they share (strong); "
-    "efficiency against the fewest"
-)
+HELP = ("images/s by the number of workers: with a batch for each (weak), and with one that they share (strong); "
+        "efficiency against the fewest")
 MODES = ("weak", "strong")
 EFFICIENCY = "efficiency"
 
@@ -79,15 +66,9 @@ def add_efficiency(asked: List[ScalingPoint]) -> None:
 
 def row_of(each: ScalingPoint) -> List[str]:
     efficiency = figures(each.point.of(EFFICIENCY))
-    return [
-        each.plan.workload.model,
-        each.mode,
-        each.plan.exchange_text(),
-        str(each.plan.workers) + (" *" if each.point.is_oversubscribed else ""),
-        str(each.plan.global_batch),
-        number_text(each.point.median(IMAGES)),
-        *(f"{efficiency[key]:.2f}" for key in ("p50", "min", "max")),
-    ]
+    workers = str(each.plan.workers) + (" *" if each.point.is_oversubscribed else "")
+    return [each.plan.workload.model, each.mode, each.plan.exchange_text(), workers, str(each.plan.global_batch),
+            number_text(each.point.median(IMAGES)), *(f"{efficiency[key]:.2f}" for key in ("p50", "min", "max"))]
 
 
 def add_summaries(asked: List[ScalingPoint], results: ResultSet) -> None:
@@ -98,21 +79,15 @@ def add_summaries(asked: List[ScalingPoint], results: ResultSet) -> None:
         "processes than cores: they share those, and more workers cannot bring more images."
     )
     header = ["model", "scaling", "exchange", "workers", "global batch", "images/s", "efficiency", "min", "max"]
-    results.tables.append(
-        Table("Efficiency against the fewest workers", header, [row_of(each) for each in asked], note)
-    )
+    rows = [row_of(each) for each in asked]
+    results.tables.append(Table("Efficiency against the fewest workers", header, rows, note))
     plots = {}
     for each in asked:
         model = each.plan.workload.model
-        plot = plots.setdefault(
-            model,
-            Plot(
-                f"scaling-{model}", f"Efficiency by workers, {model}", "images/s of a worker over the first's", "count"
-            ),
-        )
-        plot.line(f"{each.mode}, {each.plan.exchange_text()}").append(
-            (each.plan.workers, each.point.median(EFFICIENCY))
-        )
+        plot = plots.setdefault(model, Plot(f"scaling-{model}", f"Efficiency by workers, {model}",
+                                            "images/s of a worker over the first's", "count"))
+        line = plot.line(f"{each.mode}, {each.plan.exchange_text()}")
+        line.append((each.plan.workers, each.point.median(EFFICIENCY)))
     results.plots += plots.values()
 
 
@@ -121,25 +96,15 @@ def run(args, programs: Programs) -> ResultSet:
     args.workers = sorted(set(args.workers))
     if "strong" in args.scaling and any(w.worker_batch < args.workers[-1] for w in workloads):
         raise BenchError("--batch: with strong scaling the workers share it; give at least a sample for each")
-    results = ResultSet(
-        "scaling",
-        "More workers",
-        {
-            "models": "; ".join(
-                f"{w.model} on {w.data_text()}, batch {w.worker_batch} of one worker" for w in workloads
-            ),
-            "workers": f"{join(args.workers)} of 1 thread",
-            "scaling": join(args.scaling),
-            "strategies": join(args.strategy),
-            "servers": f"{args.servers}, 1 replica, {args.transport}",
-            "rounds": str(args.rounds),
-            "seconds": window_text(args),
-        },
-    )
+    results = ResultSet("scaling", "More workers",
+                        {"models": "; ".join(f"{w.model} on {w.data_text()}, batch {w.worker_batch} of one worker"
+                                             for w in workloads), "workers": f"{join(args.workers)} of 1 thread",
+                         "scaling": join(args.scaling), "strategies": join(args.strategy),
+                         "servers": f"{args.servers}, 1 replica, {args.transport}", "rounds": str(args.rounds),
+                         "seconds": window_text(args)})
     asked = scaling_points(args, workloads, core_count())
-    variants = [
-        Variant(each.point, lambda point, each=each: measure_throughput(args, [each.plan], point)) for each in asked
-    ]
+    variants = [Variant(each.point, lambda point, each=each: measure_throughput(args, [each.plan], point))
+                for each in asked]
     results.points = measure_in_turns(variants, args.rounds)
     add_efficiency(asked)
     add_summaries(asked, results)

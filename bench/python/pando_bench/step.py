@@ -1,27 +1,15 @@
 """`pando bench step`: images/s of a training step, and how much of the step its workers lose to the exchange of
 gradients and parameters, beside the same workers with a local update in its place."""
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import List
 
 from flags import Flags, listed, number, one_of
 from measure import Programs, Variant, measure_in_turns
 from results import Plot, Point, ResultSet, Table, core_count, figures, number_text
-from training import (
-    IMAGES,
-    STEP,
-    TRANSPORTS,
-    WAIT,
-    TrainPlan,
-    Workload,
-    add_training_flags,
-    add_window_flags,
-    join,
-    measure_throughput,
-    processes,
-    resolve,
-    window_text,
-)
+from training import (IMAGES, STEP, TRANSPORTS, WAIT, TrainPlan, Workload, add_training_flags, add_window_flags, join,
+                      measure_throughput, processes, resolve, window_text)
 
 HELP = (
     "images/s in training, with servers and by allreduce, and the part that the workers lose to the exchange: beside "
@@ -38,9 +26,8 @@ AIM_WORKERS = 2
 def add_flags(flags: Flags) -> None:
     add_training_flags(flags, ["mnist-cnn", "resnet18-cifar"], 3, ["mnist-cnn"])
     flags.add("--workers", [2], "how many workers of 1 thread, each in turn", listed(processes()))
-    flags.add(
-        "--transport", ["auto", "tcp"], "as pando train --transport, each in turn", listed(one_of(TRANSPORTS)), ["auto"]
-    )
+    flags.add("--transport", ["auto", "tcp"], "as pando train --transport, each in turn", listed(one_of(TRANSPORTS)),
+              ["auto"])
     flags.add("--replicas", [1, 2], "of each shard, each in turn", listed(number(1, 2)), [1])
     flags.add("--servers", 1, "how many servers; as many as replicas, at least", processes())
     add_window_flags(flags)
@@ -56,9 +43,8 @@ class StepPoint:
 def local_point(workload: Workload, workers: int) -> StepPoint:
     """As many processes as there are workers, at the same time: the trainer, the batch and the threads of a worker,
     with the update made where the gradient is. Each has its own data."""
-    plans = [
-        TrainPlan(workload, "single", global_batch=workload.worker_batch, seed=rank + 1) for rank in range(workers)
-    ]
+    plans = [TrainPlan(workload, "single", global_batch=workload.worker_batch, seed=rank + 1)
+             for rank in range(workers)]
     return StepPoint(replace(plans[0].point(workers), name=f"{workload.model}, {workers} workers, {LOCAL}"), plans)
 
 
@@ -72,25 +58,18 @@ def points_of(args, workload: Workload, workers: int) -> List[StepPoint]:
     points = [local_point(workload, workers)] + ([serial_point(workload, workers)] if workers > 1 else [])
     for strategy in args.strategy:
         has_servers = strategy == "ps"
-        for transport in args.transport if has_servers else ["tcp"]:  # gloo has its own transport
-            for replicas in args.replicas if has_servers else [1]:
-                plan = TrainPlan(
-                    workload,
-                    strategy,
-                    workers,
-                    max(args.servers, replicas),
-                    replicas,
-                    transport,
-                    workers * workload.worker_batch,
-                )
-                points.append(StepPoint(plan.point(workers), [plan], points[0].point.name))
+        # gloo has its own transport
+        ways = itertools.product(args.transport, args.replicas) if has_servers else [("tcp", 1)]
+        for transport, replicas in ways:
+            plan = TrainPlan(workload, strategy, workers, max(args.servers, replicas), replicas, transport,
+                             workers * workload.worker_batch)
+            points.append(StepPoint(plan.point(workers), [plan], points[0].point.name))
     return points
 
 
 def step_points(args, workloads: List[Workload], cores: int) -> List[StepPoint]:
-    points = [
-        point for workload in workloads for workers in args.workers for point in points_of(args, workload, workers)
-    ]
+    points = [point for workload in workloads for workers in args.workers
+              for point in points_of(args, workload, workers)]
     for each in points:
         each.point.is_oversubscribed = sum(plan.process_count() for plan in each.plans) > cores
     return points
@@ -114,16 +93,10 @@ def row_of(asked: StepPoint) -> List[str]:
     plan, point = asked.plans[0], asked.point
     exposed = figures(point.of(EXPOSED))
     way = plan.exchange_text() if asked.baseline else SERIAL if plan.workers > len(asked.plans) else LOCAL
-    return [
-        plan.workload.model,
-        str(plan.workers if asked.baseline else len(asked.plans)),
-        way + (" *" if point.is_oversubscribed else ""),
-        number_text(point.median(IMAGES)),
-        number_text(point.median(STEP)),
-        *(f"{exposed[key]:.1f}" if asked.baseline else "-" for key in ("p50", "min", "max")),
-        aim_text(plan),
-        number_text(point.median(WAIT)),
-    ]
+    lost = [f"{exposed[key]:.1f}" if asked.baseline else "-" for key in ("p50", "min", "max")]
+    return [plan.workload.model, str(plan.workers if asked.baseline else len(asked.plans)),
+            way + (" *" if point.is_oversubscribed else ""), number_text(point.median(IMAGES)),
+            number_text(point.median(STEP)), *lost, aim_text(plan), number_text(point.median(WAIT))]
 
 
 def exposed_plot(model: str, asked: List[StepPoint]) -> Plot:
@@ -150,24 +123,15 @@ def add_summaries(workloads: List[Workload], asked: List[StepPoint], results: Re
 
 def run(args, programs: Programs) -> ResultSet:
     workloads = resolve(args, programs)
-    results = ResultSet(
-        "step",
-        "A training step, and what it loses to the exchange",
-        {
-            "models": "; ".join(f"{w.model} on {w.data_text()}, batch {w.worker_batch} a worker" for w in workloads),
-            "workers": f"{join(args.workers)} of 1 thread",
-            "strategies": join(args.strategy),
-            "transports": join(args.transport),
-            "replicas": join(args.replicas),
-            "servers": str(args.servers),
-            "rounds": str(args.rounds),
-            "seconds": window_text(args),
-        },
-    )
+    results = ResultSet("step", "A training step, and what it loses to the exchange",
+                        {"models": "; ".join(f"{w.model} on {w.data_text()}, batch {w.worker_batch} a worker"
+                                             for w in workloads), "workers": f"{join(args.workers)} of 1 thread",
+                         "strategies": join(args.strategy), "transports": join(args.transport),
+                         "replicas": join(args.replicas), "servers": str(args.servers), "rounds": str(args.rounds),
+                         "seconds": window_text(args)})
     asked = step_points(args, workloads, core_count())
-    variants = [
-        Variant(each.point, lambda point, each=each: measure_throughput(args, each.plans, point)) for each in asked
-    ]
+    variants = [Variant(each.point, lambda point, each=each: measure_throughput(args, each.plans, point))
+                for each in asked]
     results.points = measure_in_turns(variants, args.rounds)
     add_exposed(asked)
     add_summaries(workloads, asked, results)

@@ -28,13 +28,9 @@ PATIENCE_SECONDS = 300.0  # a busy machine may be slow; without progress for lon
 def add_training_flags(flags: Flags, models: List[str], rounds: int, quick_models: List[str] = None) -> None:
     flags.add("--model", models, "models of the zoo, each in turn", listed(str), quick_models)
     flags.add("--batch", 0, "samples of each worker in a step; 0: 128 of MNIST's, else 32", number(0, 65536))
-    flags.add(
-        "--data",
-        "",
-        "folder that has mnist/ and cifar10/, before data/ and ../shared/data/; where none has them, "
-        "pictures are drawn",
-        metavar="DIR",
-    )
+    flags.add("--data", "",
+              "folder that has mnist/ and cifar10/, before data/ and ../shared/data/; where none has them, "
+              "pictures are drawn", metavar="DIR")
     flags.add("--program", "", "the program pando to measure", metavar="FILE")
     flags.add("--rounds", rounds, "samples of each point; all points take turns", number(1, 10_000), 1)
     flags.add("--strategy", list(STRATEGIES), "ps, allreduce", listed(one_of(STRATEGIES)))
@@ -75,38 +71,29 @@ class Workload:
 def zoo(pando: str) -> Dict[str, Tuple[int, int]]:
     """(height, channels) of the pictures of each model, as `pando models` lists them."""
     text = subprocess.run([pando, "models"], capture_output=True, text=True, check=False).stdout
-    return {
-        name: (int(height), int(channels))
-        for name, height, channels in re.findall(r"^(\S+)\s+[\d,]+\s+(\d+) x \d+ x (\d+)\s", text, re.MULTILINE)
-    }
+    rows = re.findall(r"^(\S+)\s+[\d,]+\s+(\d+) x \d+ x (\d+)\s", text, re.MULTILINE)
+    return {name: (int(height), int(channels)) for name, height, channels in rows}
 
 
-MNIST_FILES = [
-    f"{split}-{kind}" for split in ("train", "t10k") for kind in ("images{}idx3-ubyte", "labels{}idx1-ubyte")
-]
+MNIST_FILES = [(f"{split}-{what}", kind) for split in ("train", "t10k")
+               for what, kind in (("images", "idx3"), ("labels", "idx1"))]
 CIFAR_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
 
 def holds_mnist(folder: Path) -> bool:
     """The four IDX files, packed or not, with either of their usual names."""
-    return all(
-        any((folder / (name.format(joint) + end)).is_file() for joint in ".-" for end in ("", ".gz"))
-        for name in MNIST_FILES
-    )
+    return all(any((folder / f"{name}{joint}{kind}-ubyte{end}").is_file() for joint in ".-" for end in ("", ".gz"))
+               for name, kind in MNIST_FILES)
 
 
 def holds_cifar10(folder: Path) -> bool:
-    return any(
-        all((place / name).is_file() for name in CIFAR_FILES) for place in (folder, folder / "cifar-10-batches-bin")
-    )
+    places = (folder, folder / "cifar-10-batches-bin")
+    return any(all((place / name).is_file() for name in CIFAR_FILES) for place in places)
 
 
 # By the folder's names: the set, and whether a folder holds it.
-DATA_FOLDERS = {
-    "mnist": ("mnist", holds_mnist),
-    "cifar10": ("cifar10", holds_cifar10),
-    "cifar-10-batches-bin": ("cifar10", holds_cifar10),
-}
+DATA_FOLDERS = {"mnist": ("mnist", holds_mnist), "cifar10": ("cifar10", holds_cifar10),
+                "cifar-10-batches-bin": ("cifar10", holds_cifar10)}
 
 
 def find_workload(model: str, models: Dict[str, Tuple[int, int]], worker_batch: int, folders: List[str]) -> Workload:
@@ -123,9 +110,8 @@ def find_workload(model: str, models: Dict[str, Tuple[int, int]], worker_batch: 
             path = os.path.join(folder, sub_folder)
             if data_set == name and holds(Path(path)):
                 return Workload(model, name, path, 0, batch)
-    return Workload(
-        model, "synthetic-digits" if is_digits else "synthetic-imagenet", "", 0 if is_digits else height, batch
-    )
+    return Workload(model, "synthetic-digits" if is_digits else "synthetic-imagenet", "", 0 if is_digits else height,
+                    batch)
 
 
 def resolve(args, programs: Programs) -> List[Workload]:
@@ -167,32 +153,10 @@ class TrainPlan:
 
     def words(self, run_dir: Path) -> List[str]:
         """A run that never ends by itself: as long as batches are full, every step is like every other."""
-        words = [
-            "train",
-            *self.workload.flags(),
-            "--strategy",
-            self.strategy,
-            "--steps",
-            str(ENDLESS_STEPS),
-            "--global-batch",
-            str(self.global_batch),
-            "--micro-batches",
-            str(self.workers),
-            "--seed",
-            str(self.seed),
-            "--device",
-            "cpu",
-            "--threads",
-            "1",
-            "--snapshot-every",
-            str(self.snapshot_every),
-            "--set",
-            "train.last_batch=drop",
-            "--set",
-            "eval.every_epochs=0",
-            "--run-dir",
-            str(run_dir),
-        ]
+        words = ["train", *self.workload.flags(), "--strategy", self.strategy, "--steps", str(ENDLESS_STEPS),
+                 "--global-batch", str(self.global_batch), "--micro-batches", str(self.workers), "--seed",
+                 str(self.seed), "--device", "cpu", "--threads", "1", "--snapshot-every", str(self.snapshot_every),
+                 "--set", "train.last_batch=drop", "--set", "eval.every_epochs=0", "--run-dir", str(run_dir)]
         if self.strategy != "single":
             words += ["--workers", str(self.workers)]
         if self.strategy == "ps":
@@ -200,13 +164,8 @@ class TrainPlan:
         return words + (["-v"] if self.is_verbose else [])
 
     def point(self, workers: int) -> Point:
-        parameters = {
-            "model": self.workload.model,
-            "data": self.workload.data_text(),
-            "strategy": self.strategy,
-            "workers": str(workers),
-            "batch of a run": str(self.global_batch),
-        }
+        parameters = {"model": self.workload.model, "data": self.workload.data_text(), "strategy": self.strategy,
+                      "workers": str(workers), "batch of a run": str(self.global_batch)}
         if self.strategy == "ps":
             parameters.update(transport=self.transport, servers=str(self.servers), replicas=str(self.replicas))
         return Point(f"{self.workload.model}, {count(workers, 'worker')}, {self.exchange_text()}", parameters)
@@ -229,6 +188,8 @@ class LineTail:
         """The whole lines since the last call. None while there is no file."""
         try:
             with open(self.path, "rb") as file:
+                if file.seek(0, os.SEEK_END) < self.read_bytes:
+                    self.read_bytes = 0  # written again
                 file.seek(self.read_bytes)
                 whole, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
@@ -301,15 +262,11 @@ class TrainingRuns:
         while not is_met():
             for i, (strategy, process) in enumerate(self.runs):
                 if process.poll() is not None:
-                    raise BenchError(
-                        f"pando train --strategy {strategy} ended: {exit_text(process.returncode)}; "
-                        f"{log_tail(self.folder / f'run-{i}.log')}",
-                        EXIT_FAILED,
-                    )
+                    raise BenchError(f"pando train --strategy {strategy} ended: {exit_text(process.returncode)}; "
+                                     f"{log_tail(self.folder / f'run-{i}.log')}", EXIT_FAILED)
             if time.monotonic() >= deadline:
-                raise BenchError(
-                    f"training made no progress within {PATIENCE_SECONDS:.0f} s; is the machine busy?", EXIT_UNREACHED
-                )
+                raise BenchError(f"training made no progress within {PATIENCE_SECONDS:.0f} s; is the machine busy?",
+                                 EXIT_UNREACHED)
             time.sleep(interval_s)
 
     def stop(self) -> None:
@@ -351,9 +308,8 @@ def measure_throughput(args, plans: List[TrainPlan], point: Point) -> None:
         readers = [Reader(LineTail(runs.start(plan) / "metrics.csv")) for plan in plans]
 
         def wait_for_rows(more: int, not_before: float) -> None:
-            runs.wait_for(
-                lambda: all([r.has_more(more) for r in readers]) and time.monotonic() >= not_before, LOOK_SECONDS
-            )
+            runs.wait_for(lambda: all([r.has_more(more) for r in readers]) and time.monotonic() >= not_before,
+                          LOOK_SECONDS)
 
         wait_for_rows(args.warm_up, 0.0)
         for reader in readers:

@@ -73,7 +73,6 @@ ACTIONS: Dict[str, Tuple[Action, Action]] = {"pando-ps": (pando_joins, pando_lea
                                              "horovod": (horovod_joins, horovod_leaves)}
 WHY_NOT = {"pando-allreduce": "its group is fixed; a worker cannot join or leave",
            "ddp": "torchrun's group is fixed on one machine: --nnodes=MIN:MAX counts machines, and each change "
-                  "restarts all",
-           "ddp-compiled": "as without torch.compile", "ddp-nccl": "as over gloo",
+           "restarts all", "ddp-compiled": "as without torch.compile", "ddp-nccl": "as over gloo",
            "ray": "a group of another size is a new attempt from the last checkpoint, when machines come or go",
            "zero1": "as DDP: the state is cut for the group's size", "zero2": "as ZeRO 1", "zero3": "as ZeRO 1"}

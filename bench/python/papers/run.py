@@ -14,17 +14,19 @@ down by what it says where two cores demand it:
 Leaves papers-EXPERIMENT.json, which `pando bench report` reads and plots, and .md. Times need an idle machine.
 """
 import argparse
-import os
+import csv
+import subprocess
 import sys
-from dataclasses import dataclass, field, replace
-from typing import Dict, Iterator, List, Set
+import tempfile
+from dataclasses import replace
+from typing import Dict, Iterator, List
 
 import elastic
-import planned_memory
 from experiments import EXPERIMENTS, QUICK_STEPS, Experiment, write_hundred_classes
 import session as s  # bench/python/peers, whose place the modules above make known
 from launch import Event, Outcome
 from results import Plot, Point, ResultSet, Table, bars
+from session import Row
 from systems import SYSTEMS, System
 from workloads import TRAIN_SAMPLES, Workload
 
@@ -36,40 +38,16 @@ MIB = 1 << 20
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 
 
-@dataclass
-class Row:
-    system: System
-    workload: Workload
-    workers: int
-    point: Point
-    reason: str = ""
-    weights: Set[str] = field(default_factory=set)  # at the end of its runs
-
-
-def rows_of(session: s.Session, experiment: Experiment) -> List[Row]:
-    rows = []
-    for workload, workers in experiment.cases:
-        for system in session.systems:
-            parameters = {"system": system.title, "workload": workload.title, "workers": str(workers),
-                          "batch per worker": str(workload.batch), "steps": str(workload.steps),
-                          "version": session.versions.get(system.key, "none")}
-            point = Point(f"{workload.title}, {workers} workers: {system.title}", parameters,
-                          workers + 2 > len(os.sched_getaffinity(0)))
-            rows.append(Row(system, workload, workers, point, session.reasons.get(system.key, "")))
-    return rows
-
-
-def compare(session: s.Session, experiment: Experiment, rounds: int) -> Iterator[List[Table]]:
+def compare(session: s.Session, experiment: Experiment, rows: List[Row], rounds: int) -> Iterator[List[Table]]:
     """Speed, memory, and of several numbers of workers the efficiency of weak scaling; after each round."""
-    rows = rows_of(session, experiment)
-    session.points += [row.point for row in rows]
-    for turn in range(rounds):
-        for row in s.turned([r for r in rows if not r.reason], turn):
-            outcome = session.run(row.system, row.workload, row.workers)
-            row.reason = outcome.reason
-            if not outcome.reason:
-                s.note_outcome(row.point, outcome, row.workload, row.workers)
-                note_kinds(session, row, outcome)
+    def measure(row: Row) -> None:
+        outcome = session.run(row.system, row.workload, row.workers)
+        row.reason = outcome.reason
+        if not outcome.reason:
+            s.note_outcome(row.point, outcome, row.workload, row.workers)
+            note_kinds(session, row, outcome)
+
+    for _ in s.in_rounds(rows, rounds, measure):
         kinds = [kinds_table(rows)] if any(row.workload.memory_kinds for row in rows) else []
         yield [speeds_table(experiment, rows), *kinds]
 
@@ -77,36 +55,46 @@ def compare(session: s.Session, experiment: Experiment, rounds: int) -> Iterator
 def note_kinds(session: s.Session, row: Row, outcome: Outcome) -> None:
     kinds = outcome.kinds
     if row.workload.memory_kinds and row.system.is_pando():
-        kinds = planned_memory.by_kind(session.place.pando, row.workload)
+        kinds = planned_memory(session.place.pando, row.workload)
     for kind, size in kinds.items():
         row.point.add(f"memory: {kind}", "MiB", size / MIB)
 
 
-def efficiency(row: Row, rows: List[Row]) -> str:
+def planned_memory(pando: str, workload: Workload) -> Dict[str, int]:
+    """What Pando's plan of one step allocates: bytes, the most of each kind at any time of the step; kept_bytes is what
+    batch norms keep for backward."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [pando, "model", workload.model, "--batch", str(workload.batch), "--classes", str(workload.classes),
+                   "--optimizer", workload.optimizer, "--momentum", str(workload.momentum), "--set",
+                   f"train.activation_checkpointing={'true' if workload.checkpoints else 'false'}",
+                   "--memory-timeline", f"{folder}/step"]
+        subprocess.run(command, check=True, capture_output=True)
+        with open(f"{folder}/step.csv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+
+    def most(*columns: str) -> int:
+        return max(sum(int(row[f"{column}_bytes"]) for column in columns) for row in rows)
+
+    return {"parameters": most("parameters"), "gradients": most("gradients"),
+            "optimizer": most("servers_optimizer_state"), "activations": most("activations", "kept"),
+            "other": most("activation_gradients", "scratch")}
+
+
+def efficiency(row: Row, rows: List[Row]) -> float:
     """Images/s by those of one worker times the workers."""
     alone = next((r for r in rows if r.system is row.system and r.workload is row.workload and r.workers == 1), None)
-    one, all_of = (s.median(r.point, s.IMAGES) if r else 0.0 for r in (alone, row))
-    return f"{all_of / one / row.workers:.2f}" if one and all_of else "-"
+    one, all_of = (r.point.median(s.IMAGES[0]) if r else 0.0 for r in (alone, row))
+    return one and all_of / one / row.workers
 
 
 def speeds_table(experiment: Experiment, rows: List[Row]) -> Table:
-    header = ["workload", "workers", "system", "images/s", "efficiency", "s per epoch", "test accuracy",
-              "MiB of a worker", "MiB in all"]
-    lines = []
-    for row in rows:
-        p = row.point
-        lines.append([row.workload.title, str(row.workers), row.system.title, p.cell(*s.IMAGES), efficiency(row, rows),
-                      p.cell(*s.EPOCH), p.cell(*s.ACCURACY, 4), p.cell(*s.WORKER_MEMORY, 0),
-                      p.cell(*s.TOTAL_MEMORY, 0)])
+    header = ["workload", "workers", "system", *s.speed_header("efficiency")]
+    lines = [[row.workload.title, str(row.workers), row.system.title,
+              *s.speed_cells(row.point, efficiency(row, rows))] for row in rows]
     steps = ", ".join(f"{w.steps} of {w.title}" for w in dict.fromkeys(w for w, _ in experiment.cases))
     note = (f"p50 (min-max) of interleaved rounds. Scaled: {experiment.scaled}. Steps: {steps}. Efficiency: of weak "
             "scaling, beside one worker. Memory of a worker: the most that was resident; in all: shared pages once.")
-    return Table(f"{experiment.title}: speed and memory", header, lines, note + reasons(rows))
-
-
-def reasons(rows: List[Row]) -> str:
-    said = dict.fromkeys(f"{row.point.name}: {row.reason}" for row in rows if row.reason)
-    return " **Without figures:** " + "; ".join(said) + "." if said else ""
+    return Table(f"{experiment.title}: speed and memory", header, lines, note + s.reasons(rows))
 
 
 def kinds_table(rows: List[Row]) -> Table:
@@ -120,17 +108,21 @@ def kinds_table(rows: List[Row]) -> Table:
     return Table("Memory by kind", ["workers", "system", *KINDS], lines, note)
 
 
-def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> Iterator[List[Table]]:
+def moving_row(row: Row) -> Row:
+    """The same with a worker that comes and goes."""
+    return replace(row, point=replace(row.point, name=row.point.name + ", elastic", samples={}),
+                   reason=row.reason or elastic.WHY_NOT.get(row.system.key, ""), weights=set())
+
+
+def compare_elastic(session: s.Session, experiment: Experiment, rows: List[Row], rounds: int) -> Iterator[List[Table]]:
     """Each system with a fixed number of workers, and with one that comes and goes, in turns; after each round."""
-    workload, workers = experiment.cases[0]
-    fixed = rows_of(session, experiment)
-    moving = [replace(row, point=replace(row.point, name=row.point.name + ", elastic", samples={}),
-                      reason=row.reason or elastic.WHY_NOT.get(row.system.key, ""), weights=set()) for row in fixed]
-    session.points += [row.point for row in fixed + moving]
-    for turn in range(rounds):
-        for row in s.turned([r for r in fixed + moving if not r.reason], turn):
-            is_moving = any(row is r for r in moving)
-            measure_elastic(session, row, events_of(row.system, workload, workers) if is_moving else [])
+    fixed, moving = rows[:len(rows) // 2], rows[len(rows) // 2:]
+
+    def measure(row: Row) -> None:
+        is_moving = any(row is r for r in moving)
+        measure_elastic(session, row, events_of(row.system, row.workload, row.workers) if is_moving else [])
+
+    for _ in s.in_rounds(rows, rounds, measure):
         yield [elastic_table(experiment, fixed, moving)]
 
 
@@ -144,7 +136,7 @@ def elastic_table(experiment: Experiment, fixed: List[Row], moving: List[Row]) -
     note = (f"{workload.steps} steps of {workload.batch * workers} samples. Scaled: {experiment.scaled}. Fixed: 2 "
             "workers from beginning to end. From the first step's end to the last one's. Peers count samples: with one "
             "worker their step is half as large; Pando's is the same step" + weights_said(fixed + moving))
-    return Table(experiment.title, header, lines, note + reasons(fixed + moving))
+    return Table(experiment.title, header, lines, note + s.reasons(fixed + moving))
 
 
 def weights_said(rows: List[Row]) -> str:
@@ -196,7 +188,8 @@ def sized(workload: Workload, args, session: s.Session) -> Workload:
     return workload
 
 
-def run_experiment(experiment: Experiment, args) -> ResultSet:
+def run_experiment(experiment: Experiment, args) -> bool:
+    """Whether anything was measured."""
     session = s.Session.of(args, [system for system in SYSTEMS if system.key not in LEFT_OUT])
     s.check_data(session.place, [replace(w, dataset="cifar10") if w.dataset == "cifar100" else w
                                  for w, _ in experiment.cases])
@@ -204,14 +197,13 @@ def run_experiment(experiment: Experiment, args) -> ResultSet:
     experiment = replace(experiment, cases=[(sizes[w.name], workers) for w, workers in experiment.cases])
     print(f"{experiment.name}: {experiment.title}\n  scaled: {experiment.scaled}", file=sys.stderr)
     results = ResultSet(f"papers-{experiment.name}", experiment.title,
-                        {"rounds": str(args.rounds), "quick": str(args.quick).lower()}, session.points, [])
-    compares = compare_elastic if experiment.name == "elastic" else compare
-    for tables in compares(session, experiment, args.rounds):
-        results.tables = tables + [s.layouts_table(session)]
-        results.plots = plots_of(experiment, session.points)
-        results.write(args.out)
-    session.clean()
-    return results
+                        {"rounds": str(args.rounds), "quick": str(args.quick).lower()})
+    rows, compares = s.rows_of(session, experiment.cases), compare
+    if experiment.name == "elastic":
+        rows, compares = rows + [moving_row(row) for row in rows], compare_elastic
+    s.record(results, rows, ((tables, plots_of(experiment, [row.point for row in rows]))
+                             for tables in compares(session, experiment, rows, args.rounds)), args.out)
+    return s.finish(results, session, args.out)
 
 
 def main() -> int:
@@ -221,12 +213,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=0, help="of each run, instead of the experiment's")
     args = parser.parse_args()
     args.rounds = 1 if args.quick else args.rounds
-    measured = False
-    for name in EXPERIMENTS if args.experiment == "all" else [args.experiment]:
-        results = run_experiment(EXPERIMENTS[name], args)
-        print(results.as_markdown(), flush=True)
-        measured = measured or any(point.samples for point in results.points)
-    return 0 if measured else 1
+    names = EXPERIMENTS if args.experiment == "all" else [args.experiment]
+    return 0 if any([run_experiment(EXPERIMENTS[name], args) for name in names]) else 1
 
 
 if __name__ == "__main__":

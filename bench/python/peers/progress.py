@@ -1,28 +1,12 @@
 """How far a run has come, and when: (samples, seconds) from the logs that its processes write while it runs."""
 import bisect
+import sys
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-
-class Tail:
-    """The whole lines that a growing file has gained since the last look."""
-
-    def __init__(self, path: Path):
-        self.path, self.offset = path, 0
-
-    def lines(self) -> List[str]:
-        try:
-            with open(self.path, "rb") as file:
-                if file.seek(0, 2) < self.offset:
-                    self.offset = 0  # written again
-                file.seek(self.offset)
-                content = file.read()
-        except FileNotFoundError:
-            return []
-        whole = content[:content.rfind(b"\n") + 1]
-        self.offset += len(whole)
-        return whole.decode(errors="replace").splitlines()
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "pando_bench"))
+from training import LineTail  # noqa: E402
 
 
 class Progress:
@@ -55,12 +39,12 @@ class PeerLogs:
     """The steps-RANK-PID.csv of trainers/common.py."""
 
     def __init__(self, folder: Path):
-        self.folder, self.tails = folder, {}  # type: Path, Dict[Path, Tail]
+        self.folder, self.tails = folder, {}  # type: Path, Dict[Path, LineTail]
 
     def poll(self, progress: Progress) -> None:
         for path in self.folder.glob("steps-*.csv"):
-            self.tails.setdefault(path, Tail(path))
-        rows = [line.split(",") for tail in self.tails.values() for line in tail.lines()]
+            self.tails.setdefault(path, LineTail(path))
+        rows = [line.split(",") for tail in self.tails.values() for line in tail.take()]
         for samples, seconds in sorted((int(a), float(b)) for a, b in rows):
             progress.add(samples, seconds)
 
@@ -77,11 +61,11 @@ class PandoLog:
     """metrics.csv, seen as it grows: one clock for servers, workers and generations."""
 
     def __init__(self, run_dir: Path, global_batch: int):
-        self.tail, self.global_batch = Tail(run_dir / "metrics.csv"), global_batch
+        self.tail, self.global_batch = LineTail(run_dir / "metrics.csv"), global_batch
 
     def poll(self, progress: Progress) -> None:
         now = time.monotonic()
-        rows = [line.split(",")[0] for line in self.tail.lines()]
+        rows = [line.split(",")[0] for line in self.tail.take()]
         steps = [int(step) for step in rows if step.isdigit()]
         for step in steps:
             progress.add(step * self.global_batch, now)

@@ -11,17 +11,17 @@ Leaves peers.json or kills.json, the same as .md, and plots (python3-matplotlib)
 is in the table, with the reason. Images/s and seconds need an idle machine.
 """
 import argparse
-import os
 import sys
-from dataclasses import dataclass, replace
-from typing import Dict, Iterator, List
+from dataclasses import replace
+from typing import Dict, Iterator, List, Tuple
 
 import session as s
 import page
 import venvs
 from launch import ByTheClock, Event
-from results import BenchError, Plot, Point, ResultSet, Table, bars
-from systems import SYSTEMS, System
+from results import BenchError, Plot, ResultSet, Table, bars
+from session import Row
+from systems import SYSTEMS
 from workloads import MNIST_CNN, RESNET18, TRAIN_SAMPLES, Workload
 
 WORKLOADS = {w.name: w for w in (MNIST_CNN, RESNET18)}
@@ -29,43 +29,10 @@ QUICK_STEPS = {"mnist-cnn": 80, "resnet18": 12}
 STEPS_MAX = 10**6  # of a run that ends by the clock
 NEXT_STEP = ("Next step: the end of the longest pause that begins within 0.25 s of the kill; steps that are computed "
              "again do not count.")
-HELPERS = 2  # processes of a run besides its workers, at least: a launcher, a server, an agent
 
 
-@dataclass
-class Row:
-    system: System
-    point: Point
-    reason: str = ""
-    death_reason: str = ""
-
-
-def measure(session: s.Session, workload: Workload, args) -> Iterator[List[Row]]:
-    """What is known after each round."""
-    rows = [Row(system, point_of(session, system, workload, args.workers)) for system in session.systems]
-    for row in rows:
-        row.reason = session.reasons.get(row.system.key, "")
-        if args.workers > (row.system.workers_max or args.workers):
-            row.reason = f"is for --workers {row.system.workers_max}"
-    once = measure_kills if args.kill_every else measure_once
-    for turn in range(args.rounds):
-        for row in s.turned([r for r in rows if not r.reason], turn):
-            once(session, workload, row, args)
-            if row.reason:
-                row.reason = f"round {turn + 1}: {row.reason}"
-        print(f"{workload.name}: round {turn + 1} of {args.rounds}", file=sys.stderr)
-        yield rows
-
-
-def point_of(session: s.Session, system: System, workload: Workload, workers: int) -> Point:
-    return Point(f"{workload.name}: {system.title}",
-                 {"system": system.title, "workload": workload.title, "workers": str(workers),
-                  "batch per worker": str(workload.batch), "steps": str(workload.steps),
-                  "version": session.versions.get(system.key, "none")},
-                 is_oversubscribed=workers + HELPERS > len(os.sched_getaffinity(0)))
-
-
-def measure_once(session: s.Session, workload: Workload, row: Row, args) -> None:
+def measure_once(session: s.Session, row: Row, args) -> None:
+    workload = row.workload
     calm = session.run(row.system, workload, args.workers)
     if calm.reason:
         row.reason = calm.reason
@@ -83,7 +50,8 @@ def measure_once(session: s.Session, workload: Workload, row: Row, args) -> None
             row.death_reason = f"of one run it is not known what was {metric[0]}"
 
 
-def measure_kills(session: s.Session, workload: Workload, row: Row, args) -> None:
+def measure_kills(session: s.Session, row: Row, args) -> None:
+    workload = row.workload
     if not row.system.is_pando():
         workload = replace(workload, snapshot_every=workload.checkpoint_every)
     calm = session.run_with(row.system, replace(workload, steps=STEPS_MAX), args.workers,
@@ -112,21 +80,16 @@ def measure_kills(session: s.Session, workload: Workload, row: Row, args) -> Non
 
 
 def speeds_table(workload: Workload, rows: List[Row], args) -> Table:
-    best = max((s.median(r.point, s.IMAGES) for r in rows if not r.system.is_pando()), default=0.0)
-    header = ["system", "version", "images/s", "÷ the best peer's", "s per epoch", "test accuracy", "MiB of a worker",
-              "MiB in all"]
-    lines = []
-    for row in rows:
-        p = row.point
-        ratio = f"{s.median(p, s.IMAGES) / best:.2f}" if best and s.median(p, s.IMAGES) else "-"
-        lines.append([row.system.title, p.parameters["version"], p.cell(*s.IMAGES), ratio, p.cell(*s.EPOCH),
-                      p.cell(*s.ACCURACY, 4), p.cell(*s.WORKER_MEMORY, 0), p.cell(*s.TOTAL_MEMORY, 0)])
+    best = max((r.point.median(s.IMAGES[0]) for r in rows if not r.system.is_pando()), default=0.0)
+    header = ["system", "version", *s.speed_header("÷ the best peer's")]
+    lines = [[row.system.title, row.point.parameters["version"],
+              *s.speed_cells(row.point, best and row.point.median(s.IMAGES[0]) / best)] for row in rows]
     note = (f"p50 (min-max) of interleaved rounds. {args.workers} workers of one thread, {workload.batch} samples each "
             f"a step, {workload.steps} steps, the first {workload.warm_up} of which do not count. An epoch is "
             f"{TRAIN_SAMPLES[workload.dataset]} samples at that speed. Accuracy after these steps on "
             f"{workload.test_limit or 10000} test pictures. Of a worker: the most resident memory (VmHWM); in all: "
             "the most of all processes at once, shared pages once (PSS, every 0.5 s).")
-    return Table(f"{workload.title}: speed and memory", header, lines, note + reasons(rows, "reason"))
+    return Table(f"{workload.title}: speed and memory", header, lines, note + s.reasons(rows))
 
 
 def deaths_table(workload: Workload, rows: List[Row]) -> Table:
@@ -135,7 +98,7 @@ def deaths_table(workload: Workload, rows: List[Row]) -> Table:
             f"(checkpoints, commits) every {workload.snapshot_every} steps. Lost: the delay at the last step, counted "
             f"in samples, beside the run without a death in the same round. {NEXT_STEP}")
     header = ["system", "s lost at an equal later step", "s to the next step"]
-    return Table(f"{workload.title}: a worker killed", header, lines, note + reasons(rows, "death_reason"))
+    return Table(f"{workload.title}: a worker killed", header, lines, note)
 
 
 def kills_table(workload: Workload, rows: List[Row], args) -> Table:
@@ -149,8 +112,7 @@ def kills_table(workload: Workload, rows: List[Row], args) -> Table:
             f"those of the run's steps. {NEXT_STEP}")
     header = ["system", "version", "images/s", "images/s with kills", "total time with kills ÷ without", "kills",
               "wasted steps per kill", "s to the next step"]
-    return Table(f"{workload.title}: a kill every {args.kill_every:g} s", header, lines,
-                 note + reasons(rows, "reason") + reasons(rows, "death_reason"))
+    return Table(f"{workload.title}: a kill every {args.kill_every:g} s", header, lines, note + s.reasons(rows))
 
 
 def tables_of(workload: Workload, rows: List[Row], args) -> List[Table]:
@@ -168,9 +130,10 @@ def plots_of(workload: Workload, rows: List[Row], args) -> List[Plot]:
     return [plot for plot in plots if plot.series]
 
 
-def reasons(rows: List[Row], which: str) -> str:
-    said = [f"{row.system.title}: {getattr(row, which)}" for row in rows if getattr(row, which)]
-    return " **Without figures, or without all of them:** " + "; ".join(said) + "." if said else ""
+def parts(session: s.Session, workload: Workload, rows: List[Row], args) -> Iterator[Tuple[List[Table], List[Plot]]]:
+    once = measure_kills if args.kill_every else measure_once
+    for _ in s.in_rounds(rows, args.rounds, lambda row: once(session, row, args)):
+        yield tables_of(workload, rows, args), plots_of(workload, rows, args)
 
 
 def run(args) -> int:
@@ -186,18 +149,11 @@ def run(args) -> int:
     results = ResultSet("kills" if args.kill_every else "peers", "Pando beside the systems that people train with",
                         options, [], [])
     for workload in workloads:
-        points, tables, plots = results.points, results.tables, results.plots  # of the workloads before
-        for rows in measure(session, workload, args):
-            results.points = points + [row.point for row in rows]
-            results.tables = tables + tables_of(workload, rows, args)
-            results.plots = plots + plots_of(workload, rows, args)
-            results.write(args.out)
-    results.tables.append(s.layouts_table(session))
-    results.write(args.out)
-    print(results.as_markdown())
+        rows = s.rows_of(session, [(workload, args.workers)])
+        s.record(results, rows, parts(session, workload, rows, args), args.out)
+    measured = s.finish(results, session, args.out)
     draw(args.out)
-    session.clean()
-    return 0 if any(point.samples for point in results.points) else 1
+    return 0 if measured else 1
 
 
 def draw(folder) -> None:

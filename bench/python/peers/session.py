@@ -1,14 +1,13 @@
-"""What bench/python/peers and bench/python/papers share: the command line, runs in turns, and their samples."""
+"""What bench/python/peers and bench/python/papers share: the command line, runs in turns, their samples and tables."""
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 import processes
 import venvs
@@ -17,8 +16,7 @@ from systems import LAYOUTS, SYSTEMS, Place, Run, System
 from venvs import ROOT
 from workloads import TRAIN_SAMPLES, Workload
 
-sys.path.insert(0, str(ROOT / "bench/python/pando_bench"))
-from results import Point, Table  # noqa: E402
+from results import Point, ResultSet, Table  # noqa: E402
 
 IMAGES = ("images/s", "images/s")
 EPOCH = ("epoch", "s")
@@ -90,7 +88,6 @@ class Session:
     reasons: Dict[str, str] = field(default_factory=dict)  # by system: why it has no figures at all
     versions: Dict[str, str] = field(default_factory=dict)
     layouts: Dict[Tuple[str, str], Dict[str, float]] = field(default_factory=dict)  # (venv, model): images/s of each
-    points: List[Point] = field(default_factory=list)  # of all that was measured
     keeps: bool = False  # the runs' folders
     count: int = 0
 
@@ -115,9 +112,6 @@ class Session:
             return installed
         done = subprocess.run([self.place.pando, "--version"], capture_output=True, text=True, check=False)
         return (done.stdout.strip() or "unknown") + (f" (torch {installed})" if installed else "")
-
-    def able(self) -> List[System]:
-        return [system for system in self.systems if system.key not in self.reasons]
 
     def layout(self, system: System, workload: Workload) -> str:
         """The quickest one that the system bears for one worker's step; measured once by venv and model."""
@@ -158,8 +152,7 @@ class Session:
 def layout_speed(place: Place, venv: str, workload: Workload, layout: str) -> float:
     """Images/s of one worker alone, on pictures that lie ready."""
     words = [str(venvs.python_of(place.venvs, venv)), str(ROOT / "bench/python/peers/trainers/alone.py"),
-             workload.model,
-             "--classes", str(workload.classes), "--channels", str(workload.channels), "--side",
+             workload.model, "--classes", str(workload.classes), "--channels", str(workload.channels), "--side",
              str(workload.side or (32 if workload.dataset.startswith("cifar") else 28)), "--batch", str(workload.batch),
              "--seconds", str(LAYOUT_SECONDS), "--layout", layout]
     done = subprocess.run(words, env=venvs.environment_of(place.venvs, venv), capture_output=True, text=True,
@@ -173,15 +166,89 @@ def layouts_table(session: Session) -> Table:
     rows = [[venv, model, *(f"{speeds[name]:,.1f}" for name in LAYOUTS)]
             for (venv, model), speeds in session.layouts.items()]
     return Table("Memory layout of the peers", ["venv", "model", "default", "channels_last pictures", "weights too"],
-                 rows,
-                 "Images/s of one worker alone; each peer gets the quickest that it bears (Horovod and DeepSpeed "
+                 rows, "Images/s of one worker alone; each peer gets the quickest that it bears (Horovod and DeepSpeed "
                  "refuse "
                  "weights in channels_last). One computing thread a worker (OMP, OpenBLAS, MKL); oneDNN is on.")
 
 
-def turned(items: List, by: int) -> List:
-    """Every other round backwards: a machine that slows down is fair to all."""
-    return items if by % 2 == 0 else items[::-1]
+HELPERS = 2  # processes of a run besides its workers, at least: a launcher, a server, an agent
+
+
+@dataclass
+class Row:
+    """A line of a table: one system on one workload."""
+    system: System
+    workload: Workload
+    workers: int
+    point: Point
+    reason: str = ""  # why it has no figures
+    death_reason: str = ""  # why it has none of a death
+    weights: Set[str] = field(default_factory=set)  # at the end of its runs
+
+
+def rows_of(session: Session, cases: Iterable[Tuple[Workload, int]]) -> List[Row]:
+    """A row of each system for each workload and number of workers."""
+    rows = []
+    for workload, workers in cases:
+        for system in session.systems:
+            parameters = {"system": system.title, "workload": workload.title, "workers": str(workers),
+                          "batch per worker": str(workload.batch), "steps": str(workload.steps),
+                          "version": session.versions.get(system.key, "none")}
+            point = Point(f"{workload.title}, {workers} workers: {system.title}", parameters,
+                          workers + HELPERS > len(os.sched_getaffinity(0)))
+            reason = session.reasons.get(system.key, "")
+            if workers > (system.workers_max or workers):
+                reason = f"is for --workers {system.workers_max}"
+            rows.append(Row(system, workload, workers, point, reason))
+    return rows
+
+
+def in_rounds(rows: List[Row], rounds: int, measure: Callable[[Row], None]) -> Iterator[int]:
+    """Measures each row once a round, every other round backwards: a machine that slows down is fair to all. A row that
+    fails is left out from then on. Yields after each round."""
+    for turn in range(rounds):
+        for row in [row for row in rows if not row.reason][::-1 if turn % 2 else 1]:
+            measure(row)
+            if row.reason:
+                row.reason = f"round {turn + 1}: {row.reason}"
+        print(f"round {turn + 1} of {rounds}", file=sys.stderr)
+        yield turn
+
+
+def record(results: ResultSet, rows: List[Row], parts: Iterator[Tuple[List[Table], List]], folder: Path) -> None:
+    """Adds the rows' points, and the tables and plots that are made after each round, to the results, and writes them
+    each time."""
+    points, tables, plots = results.points, results.tables, results.plots  # those before
+    for more_tables, more_plots in parts:
+        results.points = points + [row.point for row in rows]
+        results.tables = tables + more_tables
+        results.plots = plots + more_plots
+        results.write(folder)
+
+
+def finish(results: ResultSet, session: Session, folder: Path) -> bool:
+    """Prints the results; whether there are any."""
+    results.tables.append(layouts_table(session))
+    results.write(folder)
+    print(results.as_markdown(), flush=True)
+    session.clean()
+    return any(point.samples for point in results.points)
+
+
+def reasons(rows: List[Row]) -> str:
+    said = dict.fromkeys(f"{row.point.name}: {reason}" for row in rows for reason in (row.reason, row.death_reason)
+                         if reason)
+    return " **Without figures, or without all of them:** " + "; ".join(said) + "." if said else ""
+
+
+def speed_header(ratio: str) -> List[str]:
+    return ["images/s", ratio, "s per epoch", "test accuracy", "MiB of a worker", "MiB in all"]
+
+
+def speed_cells(point: Point, ratio: float) -> List[str]:
+    """Of speed_header's columns."""
+    return [point.cell(*IMAGES), f"{ratio:.2f}" if ratio else "-", point.cell(*EPOCH), point.cell(*ACCURACY, 4),
+            point.cell(*WORKER_MEMORY, 0), point.cell(*TOTAL_MEMORY, 0)]
 
 
 def note_outcome(point: Point, outcome: Outcome, workload: Workload, workers: int) -> None:
@@ -194,13 +261,7 @@ def note_outcome(point: Point, outcome: Outcome, workload: Workload, workers: in
     point.add(*TOTAL_MEMORY, outcome.peak_total_mib)
 
 
-def median(point: Point, metric: Tuple[str, str]) -> float:
-    values = point.samples.get(metric)
-    return statistics.median(values) if values else 0.0
-
-
 def quick(workload: Workload, steps: int) -> Workload:
     """As few steps as show that all works: a snapshot, a death in between, some steps after it."""
     return replace(workload, steps=steps, snapshot_every=steps // 4, kill_at=steps // 4 + steps // 8,
-                   warm_up=steps // 10,
-                   test_limit=500)
+                   warm_up=steps // 10, test_limit=500)

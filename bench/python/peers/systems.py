@@ -227,20 +227,17 @@ LAUNCHERS = {"pando-torch": pando_torch, "ddp": ddp, "torchft": torchft, "ray": 
              "horovod": horovod}
 
 PANDO_CPU = {"--device": "cpu"}
-SYSTEMS = [
-    System("pando-ps", "Pando, 2 servers", more={**PANDO_CPU, "--servers": 2}),
-    System("pando-ps1", "Pando, 1 server, 1 replica", more={**PANDO_CPU, "--servers": 1, "--replicas": 1}),
-    System("pando-allreduce", "Pando, allreduce", more={**PANDO_CPU, "--strategy": "allreduce"}),
-    System("pando-torch", "Pando, PyTorch, 2 servers", "pando-torch", {"servers": 2}),
-    System("pando-torch1", "Pando, PyTorch, 1 server, 1 replica", "pando-torch", {"servers": 1}),
-    System("torch", "PyTorch, one process", "ddp", {"plain": True}, workers_max=1),
-    System("ddp", "PyTorch DDP, gloo", "ddp"),
-    System("ddp-compiled", "PyTorch DDP, gloo, torch.compile", "ddp", {"compiled": True}),
-    System("ddp-nccl", "PyTorch DDP, NCCL", "ddp", {"device": "cuda"}, gpus_min=2),
-    System("torchft", "torchft", "torchft"),
-    System("ray", "Ray Train", "ray"),
-    System("zero1", "DeepSpeed, ZeRO 1", "deepspeed", {"zero_stage": 1}, needs_contiguous=True),
-    System("zero2", "DeepSpeed, ZeRO 2", "deepspeed", {"zero_stage": 2}, needs_contiguous=True),
-    System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}, needs_contiguous=True),
-    System("horovod", "Horovod, gloo", "horovod", needs_contiguous=True),
-]
+SYSTEMS = [System("pando-ps", "Pando, 2 servers", more={**PANDO_CPU, "--servers": 2}),
+           System("pando-ps1", "Pando, 1 server, 1 replica", more={**PANDO_CPU, "--servers": 1, "--replicas": 1}),
+           System("pando-allreduce", "Pando, allreduce", more={**PANDO_CPU, "--strategy": "allreduce"}),
+           System("pando-torch", "Pando, PyTorch, 2 servers", "pando-torch", {"servers": 2}),
+           System("pando-torch1", "Pando, PyTorch, 1 server, 1 replica", "pando-torch", {"servers": 1}),
+           System("torch", "PyTorch, one process", "ddp", {"plain": True}, workers_max=1),
+           System("ddp", "PyTorch DDP, gloo", "ddp"), System("ddp-compiled", "PyTorch DDP, gloo, torch.compile", "ddp",
+                                                             {"compiled": True}),
+           System("ddp-nccl", "PyTorch DDP, NCCL", "ddp", {"device": "cuda"}, gpus_min=2),
+           System("torchft", "torchft", "torchft"), System("ray", "Ray Train", "ray"),
+           System("zero1", "DeepSpeed, ZeRO 1", "deepspeed", {"zero_stage": 1}, needs_contiguous=True),
+           System("zero2", "DeepSpeed, ZeRO 2", "deepspeed", {"zero_stage": 2}, needs_contiguous=True),
+           System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}, needs_contiguous=True),
+           System("horovod", "Horovod, gloo", "horovod", needs_contiguous=True)]

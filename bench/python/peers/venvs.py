@@ -34,8 +34,7 @@ AFTERWARDS = {TORCH: ("deepspeed",
 # What a system needs: its venv, the module to import, the package whose version is reported.
 MODULES = {"pando-torch": (TORCH, "torch", "torch"), "ddp": (TORCH, "torch", "torch"),
            "torchft": (TORCH, "torchft", "torchft-nightly"), "ray": (TORCH, "ray.train.torch", "ray"),
-           "deepspeed": (TORCH, "deepspeed", "deepspeed"),
-           "horovod": (HOROVOD, "horovod.torch", "horovod")}
+           "deepspeed": (TORCH, "deepspeed", "deepspeed"), "horovod": (HOROVOD, "horovod.torch", "horovod")}
 
 
 def python_of(folder: Path, venv: str) -> Path:

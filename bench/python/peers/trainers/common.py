@@ -2,7 +2,6 @@
 
 Runs under the torch of the peer's venv, 1.13 or newer. Nothing here knows of any framework.
 """
-import gzip
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from torch import nn
 BENCH = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(BENCH), str(BENCH.parents[1] / "tests/golden")]
 from models import make_model  # noqa: E402  (beside this file)
+from pytorch_mnist_cnn import read_idx  # noqa: E402
 
 IDX = {"mnist": (0.1307, 0.3081), "fashion-mnist": (0.2860, 0.3530)}  # mean, deviation: Pando's
 CIFAR = {"cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
@@ -86,11 +86,6 @@ def format_of(is_channels_last: bool) -> torch.memory_format:
     return torch.channels_last if is_channels_last else torch.contiguous_format
 
 
-def read_idx(path: Path, offset: int) -> torch.Tensor:
-    with gzip.open(path) as file:
-        return torch.frombuffer(bytearray(file.read()[offset:]), dtype=torch.uint8)
-
-
 def read_idx_set(job: SimpleNamespace) -> Iterable[torch.Tensor]:
     for stem in ("train", "t10k"):
         yield read_idx(Path(job.data, f"{stem}-images-idx3-ubyte.gz"), 16).view(-1, 1, 28, 28)
@@ -149,8 +144,12 @@ def evaluate(job: SimpleNamespace, pictures: Pictures, model: nn.Module, rank: i
     return correct, share
 
 
-def write_result(job: SimpleNamespace, rank: int, **values: Any) -> None:
-    Path(job.folder, f"result-{rank}.json").write_text(json.dumps(values))
+def finish(job: SimpleNamespace, pictures: Pictures, model: nn.Module, rank: int, world: int, kinds: dict,
+           tests_all: bool = False) -> None:
+    """Tests this worker's share, or all pictures, and writes its result; `kinds`: memory by kind."""
+    correct, tested = evaluate(job, pictures, model, *((0, 1) if tests_all else (rank, world)))
+    result = {"correct": correct, "tested": tested, "memory": kinds}
+    Path(job.folder, f"result-{rank}.json").write_text(json.dumps(result))
 
 
 def checkpoint_path(job: SimpleNamespace) -> Path:

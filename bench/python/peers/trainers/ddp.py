@@ -45,8 +45,7 @@ def train(job, rank: int, world: int, device: str) -> None:
         if rank == 0 and common.is_checkpoint_due(job, steps):
             common.save_checkpoint(job, samples=samples, model=model.state_dict(), optimizer=optimizer.state_dict())
     kinds = memory_kinds.measure(model, optimizer, compute) if job.memory_kinds else {}
-    correct, tested = common.evaluate(job, pictures, model, rank, world)
-    common.write_result(job, rank, correct=correct, tested=tested, memory=kinds)
+    common.finish(job, pictures, model, rank, world, kinds)
 
 
 def main() -> None:

@@ -38,8 +38,7 @@ def train(job, rank: int, world: int) -> None:
             engine.save_checkpoint(str(folder), client_state={"step": step + 1})
     kinds = memory_kinds.measure(model, optimizer, lambda: compute(job.steps)) if job.memory_kinds else {}
     engine.eval()
-    correct, tested = common.evaluate(job, pictures, engine, rank, world)
-    common.write_result(job, rank, correct=correct, tested=tested, memory=kinds)
+    common.finish(job, pictures, engine, rank, world, kinds)
 
 
 def main() -> None:

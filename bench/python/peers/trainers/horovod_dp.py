@@ -46,8 +46,7 @@ def main() -> None:
     if job.memory_kinds:
         kinds = memory_kinds.measure(model, inner, lambda: compute(job, state, pictures, model))
         optimizer.synchronize()
-    correct, tested = common.evaluate(job, pictures, model, hvd.rank(), hvd.size())
-    common.write_result(job, hvd.rank(), correct=correct, tested=tested, memory=kinds)
+    common.finish(job, pictures, model, hvd.rank(), hvd.size(), kinds)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,7 @@ def train_worker(config) -> None:
         if common.is_checkpoint_due(job, step + 1):
             report(model, optimizer, step + 1, rank)
     kinds = memory_kinds.measure(model, optimizer, lambda: compute(job.steps)) if job.memory_kinds else {}
-    correct, tested = common.evaluate(job, pictures, model, rank, world)
-    common.write_result(job, rank, correct=correct, tested=tested, memory=kinds)
+    common.finish(job, pictures, model, rank, world, kinds)
 
 
 def main() -> None:

@@ -41,9 +41,7 @@ def train(job, replica_group: int) -> None:
     manager.shutdown(wait=False)
     kinds = memory_kinds.of_state(model, inner) if job.memory_kinds else {}
     # Where groups come and go, each tests all pictures: the other may not be there at the end.
-    part = (0, 1) if job.elastic else (replica_group, job.workers)
-    correct, tested = common.evaluate(job, pictures, model, *part)
-    common.write_result(job, replica_group, correct=correct, tested=tested, memory=kinds)
+    common.finish(job, pictures, model, replica_group, job.workers, kinds, tests_all=job.elastic)
 
 
 if __name__ == "__main__":
