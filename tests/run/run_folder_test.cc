@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "job/job_file.h"
+#include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
 #include "tests/run/job_in.h"
