@@ -12,7 +12,7 @@ constexpr Budget kServersAndWorker{.server_kills = 2, .worker_kills = 1};
 constexpr Budget kWorker{.worker_kills = 1};
 constexpr Budget kJoin{.worker_kills = 1, .worker_joins = 1};
 
-// The rules as they are: no loss and no hang. States are in docs/testing.md.
+// The rules as they are: no loss and no hang. States are in bench/RESULTS.md.
 constexpr std::array kConfigurations{
     Configuration{.name = "quiet", .shards = 2, .servers = 2, .budget = kNoFaults},
     Configuration{.name = "kills", .shards = 2, .servers = 2, .budget = kServerAndWorker},
