@@ -93,8 +93,7 @@ Status ChooseFolder(const RunFolder& from, const std::string& wanted_dir, uint64
 // Copies what a run goes on from, and its rows so far.
 Status CopyState(const RunFolder& from, const RunFolder& to) {
   std::vector<std::string> names{"scheduler.db", "scheduler.db-wal", "metrics.csv",
-                                 "events.jsonl", "init.safetensors", "engines.json",
-                                 "snapshots"};
+                                 "events.jsonl", "init.safetensors", "snapshots"};
   std::ranges::move(FindTensorBoardFiles(from.path()), std::back_inserter(names));
   for (const std::string& name : names) {
     const fs::path source = fs::path(from.path()) / name;

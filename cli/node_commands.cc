@@ -25,7 +25,6 @@
 #include "node/log.h"
 #include "node/processes.h"
 #include "plan/external_model.h"
-#include "run/engine_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -65,19 +64,12 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
-Result<RunFolder> MakeFolderWithWeights(const FolderChoice& choice, Job* job) {
+Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
   if (job->init.empty()) return choice.Create(*job);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, choice.Create(*job));
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
-  return folder;
-}
-
-Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
-  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(*job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolderWithWeights(choice, job));
-  if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   return folder;
 }
 
@@ -194,12 +186,13 @@ Result<int> ShowStatus(const StatusOptions& options) {
   const Result<std::string> answer =
       RequestStatus(context, endpoint, deadline, NextAfterSilence(options.run));
   if (!answer.ok()) return ExitWith(answer.status());
-  const std::optional<std::string> table = StatusTable(*answer);
-  if (!table) {
-    spdlog::error("the answer from {} is not a status; is it another version of pando?", endpoint);
+  const Result<RunStatus> status = ParseStatus(*answer);
+  if (!status.ok()) {
+    spdlog::error("the answer from {} is not a status; is it another version of pando? {}",
+                  endpoint, status.status().message());
     return kExitFailed;
   }
-  Print("{}", options.is_json ? *answer + "\n" : *table);
+  Print("{}", options.is_json ? *answer + "\n" : StatusTable(*status));
   return kExitCompleted;
 }
 

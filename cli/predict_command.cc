@@ -19,6 +19,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "data/unlabelled.h"
+#include "job/device_choice.h"
 #include "node/log.h"
 #include "train/evaluation_pass.h"
 
@@ -142,7 +143,7 @@ Result<int> Predict(PredictOptions options) {
   const JobPlan& plan = chosen.opened.plan;
   PANDO_ASSIGN_OR_RETURN(const UnlabelledSamples samples, OpenSamples(options, plan));
   for (const std::string& notice : samples.notices) Say("pando: {}\n", notice);
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDeviceFor(options.weights, plan.job));
+  PANDO_ASSIGN_OR_RETURN(const OpenedDevice device, OpenDevice(plan.job.device, plan.job));
   std::optional<AtomicFile> file;
   if (!options.output.empty()) {
     PANDO_ASSIGN_OR_RETURN(AtomicFile created, AtomicFile::Create(options.output));

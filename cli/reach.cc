@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "net/address.h"
 #include "net/client.h"
 #include "net/socket_address.h"
+#include "scheduler/run_status.h"
 
 namespace pando {
 namespace {
@@ -32,8 +32,6 @@ constexpr std::string_view kReached = "reached";
 constexpr size_t kLineBytesMax = 200;
 // Several packets: a path that passes small ones alone shows.
 constexpr size_t kBulkBytes = 64 << 10;
-
-using Json = nlohmann::json;
 
 int64_t UnixMicros() {
   return std::chrono::duration_cast<Micros>(std::chrono::system_clock::now().time_since_epoch())
@@ -167,19 +165,20 @@ void AskScheduler(const ReachOptions& options, ReachReport* report) {
   const Result<std::string> answer =
       RequestStatus(context, options.join, start + kPatience, "look at its log");
   if (!answer.ok()) return report->problems.push_back(answer.status().message());
-  const Json status = Json::parse(*answer, nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object())
-    return report->problems.push_back("the answer there is no status: is it another version?");
+  const Result<RunStatus> status = ParseStatus(*answer);
+  if (!status.ok())
+    return report->problems.push_back("the answer there is no status: is it another version? " +
+                                      status.status().message());
   report->found.push_back(fmt::format("the scheduler answers after {:.1f} ms: {}",
                                       static_cast<double>((SteadyNow() - start).count()) / 1e3,
-                                      status.value("phase", "?")));
-  for (const Json& node : status.value("nodes", Json::array())) {
-    for (const Json& text : node.value("endpoints", Json::array())) {
-      const Result<Endpoint> lane = ParsePeerEndpoint(text.get<std::string>());
+                                      status->phase));
+  for (const RunStatus::Node& node : status->nodes) {
+    for (const std::string& text : node.endpoints.value_or(std::vector<std::string>())) {
+      const Result<Endpoint> lane = ParsePeerEndpoint(text);
       if (!lane.ok() || lane->kind == Endpoint::Kind::kIpc || !IsAddress(lane->host)) continue;
       UniqueFd ignored;
       const int error = DialTcp(lane->host, lane->port, kPatience, &ignored);
-      const std::string name = node.value("name", "?") + " on " + node.value("host", "?");
+      const std::string name = node.name + " on " + node.host;
       if (error == 0)
         report->found.push_back(fmt::format("{} takes connections at {}", name, lane->ToString()));
       if (error != 0)

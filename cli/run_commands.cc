@@ -18,7 +18,6 @@
 #include "node/log.h"
 #include "node/processes.h"
 #include "plan/external_model.h"
-#include "run/engine_file.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
 #include "run/sqlite_journal.h"
@@ -140,7 +139,6 @@ Result<int> Train(RunOptions options) {
                          MakeChaosPlan(options, job, opened.plan, /*first_step=*/0));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, &job));
-  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(job));
   if (options.is_dry_run) {
     Print("{}{}", WriteJobText(job), RunPlanText(opened));
     return kExitCompleted;
@@ -152,7 +150,6 @@ Result<int> Train(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, options.folder.Create(job));
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   initial.reset();
-  if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   for (const std::string& line : DataLines(opened)) Say("pando: {}\n", line);
   options.run.job = job;
   options.run.chaos = std::move(chaos);

@@ -11,7 +11,6 @@
 
 #include "common/output.h"
 #include "common/text.h"
-#include "run/engine_file.h"
 #include "run/safetensors.h"
 #include "run/safetensors_shards.h"
 #include "run/summary.h"
@@ -236,13 +235,6 @@ Result<ChosenWeights> OpenWeights(const WeightsChoice& choice, DataUse use) {
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenChosen(choice, job, facts, use));
   PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadChosen(choice, is_folder, opened.plan));
   return ChosenWeights{std::move(opened), std::move(weights)};
-}
-
-Result<OpenedDevice> OpenDeviceFor(const WeightsChoice& choice, const Job& job) {
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
-  if (IsFolder(choice.path))
-    PANDO_RETURN_IF_ERROR(UseKeptEngines(RunFolder::Open(choice.path), device, false));
-  return device;
 }
 
 }  // namespace pando

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "job/device_choice.h"
 #include "run/run_weights.h"
 
 namespace pando {
@@ -43,7 +42,5 @@ struct ChosenWeights {
 // a sample becomes an input, and no flag names data.
 enum class DataUse : uint8_t { kNeeded, kIfInputsUnknown };
 Result<ChosenWeights> OpenWeights(const WeightsChoice& choice, DataUse use);
-// The job's device, which computes as the run in the folder did.
-Result<OpenedDevice> OpenDeviceFor(const WeightsChoice& choice, const Job& job);
 
 }  // namespace pando

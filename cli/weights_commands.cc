@@ -19,7 +19,6 @@
 #include "node/shutdown.h"
 #include "optim/optimizer.h"
 #include "plan/external_model.h"
-#include "run/engine_file.h"
 #include "run/initial_weights.h"
 #include "run/run_weights.h"
 #include "run/safetensors.h"
@@ -148,7 +147,7 @@ Result<int> Measure(const EvaluateOptions& options) {
   const JobPlan& plan = chosen.opened.plan;
   if (plan.data.test_samples == 0)
     return InvalidArgument(fmt::format("{} has no test samples", plan.job.dataset));
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDeviceFor(options.weights, plan.job));
+  PANDO_ASSIGN_OR_RETURN(const OpenedDevice device, OpenDevice(plan.job.device, plan.job));
   const RunWeights& weights = chosen.weights;
   PANDO_ASSIGN_OR_RETURN(EvaluationSummary summary,
                          EvaluateSerially(plan, *chosen.opened.data, chosen.opened.model,
@@ -223,9 +222,8 @@ Result<SerialResult> Replay(const OpenedJob& job, const RunFolder& folder,
         "the run's gradients contained errors of earlier ones (train.codec is 1-bit or top-k), and "
         "snapshots do not store them: there is nothing to compare with");
   }
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.plan.job.device, job.plan.job));
+  PANDO_ASSIGN_OR_RETURN(const OpenedDevice device, OpenDevice(job.plan.job.device, job.plan.job));
   Say("pando: computing on {}; workers of another kind compute other bits\n", device.kind);
-  PANDO_RETURN_IF_ERROR(UseKeptEngines(folder, device, job.plan.job.tune_engines));
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};

@@ -10,28 +10,24 @@ enum class Mutation {
   kSumInArrivalOrder,  // P2: sums run in the order of arrival, not along the tree
   kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
   kNoQuestion,         // P17: a worker does not ask what is missing in a new view
-  kNoViewStamp,        // P17: a worker takes answers to an earlier view's question
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
   kGiveOnce,             // P6a: only the host's relay pushes what it was given
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   kAnyView,              // P44: lanes and workers enter views without a good signature
   // In the scheduler:
-  kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
-  kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
-  kStaleReport,            // P24: a report of a newcomer in sync counts for any pair
-  kPromoteSyncing,         // P24: a replica that is not in sync is promoted
-  kAnnounceBeforeJournal,  // P25: views are announced before they are written
-  kAnnounceEnginesBeforeJournal,  // P39: engines are announced, and not written
-  kLeasesBeforeHeartbeats,        // P27: a late tick judges leases before it reads the queue
-  kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
-  kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first
-  kEndWithEarlierSnapshot,        // P33: the snapshot under way is taken for the last one
-  kAnySupplier,                   // P43: parts of a declaration count from any worker
-  kMixSuppliers,                  // P43: a new supplier goes on where the last one ended
-  kKeepSupplier,                  // P43: no worker takes a dead supplier's place
-  kAnySignOfLife,                 // P44: a message that its sender may not send renews its lease
-  kAnyNews,                       // P26: a view without a good signature counts as lost
+  kNoPreviousOwner,         // P18: a first step holds although its previous owner is gone
+  kNoIncarnations,          // P19: a new incarnation of a host and process is taken for the old one
+  kPromoteSyncing,          // P24: a replica that is not in sync is promoted
+  kAnnounceBeforeJournal,   // P25: views are announced before they are written
+  kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
+  kNoDecisionBarrier,       // P32: steps are made whose version a decision may exclude
+  kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
+  kAnySupplier,             // P43: parts of a declaration count from any worker
+  kMixSuppliers,            // P43: a new supplier goes on where the last one ended
+  kKeepSupplier,            // P43: no worker takes a dead supplier's place
+  kAnySignOfLife,           // P44: a message that its sender may not send renews its lease
+  kAnyNews,                 // P26: a view without a good signature counts as lost
   // P46: believed of a member about
   kAnyPrimary,          // shards that another lane leads
   kAnyReplica,          // shards of which it has no replica
@@ -44,11 +40,9 @@ enum class Mutation {
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements
-  kUnequalViews,        // P13: roots and their acknowledgements count between unequal views
   kOneVersionTransfer,  // P20: only the newest version is transferred
   kNoRootResend,        // P22: a promoted replica does not resend its newest root
   kReportBeforeAck,     // P24: reported in sync after the image, without required acknowledgements
-  kNoPairStamp,         // P24: transfers do not name the view that made the pair
   kDropOptimizerState,  // P20: a transfer omits the optimizer's state
   kNoBehind,            // P10: no answer when the requested version is gone
   kNoRetransmission,    // P10: pushes, roots and chunks are sent once
@@ -62,8 +56,6 @@ enum class Mutation {
   kKeepWaitingDropped,  // P24: a primary stops waiting for a silent backup without a new view
   kNoSequenceCheck,     // P42: a reader ignores the slot's sequence
   kRewriteHeldSlot,     // P42: a slot is reused while a reader holds it
-  kStoredWhenSent,      // P45: a file counts as stored when its last part is sent
-  kAnyOffset,           // P45: the store takes parts of a file in the order of arrival
   kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/hash.h"
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -111,7 +110,6 @@ void FileClient::SendNext(Storing& storing) {
                    Gather(storing.pieces, storing.sent, count)});
     storing.sent += count;
   }
-  if (Mutated(Mutation::kStoredWhenSent) && storing.sent == storing.size) Finish(Status());
 }
 
 void FileClient::OnAck(Micros now, const StoreFileAck& ack) {

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "proto/message_limits.h"
 
@@ -93,7 +92,7 @@ StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFil
   if (*found == drafts_.end()) return ack;
   Draft& draft = (*found)->second;
   draft.heard_at = now;
-  const bool is_next = part.offset == draft.stored || Mutated(Mutation::kAnyOffset);
+  const bool is_next = part.offset == draft.stored;
   if (const Status status = is_next ? Append(draft, part) : Status(); !status.ok()) {
     ack.failure = status.message();
   } else if (draft.stored == draft.size) {
@@ -160,9 +159,7 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
   PANDO_RETURN_IF_ERROR(draft.file->Append(bytes));
   draft.so_far.Update(bytes);
   draft.stored += bytes.size();
-  if (draft.stored < draft.size || draft.so_far.Hex() == draft.hash ||
-      Mutated(Mutation::kAnyOffset))
-    return Status();
+  if (draft.stored < draft.size || draft.so_far.Hex() == draft.hash) return Status();
   return Corrupt(draft.name + " has changed on its way: its hash is " + draft.so_far.Hex() +
                  ", expected " + draft.hash);
 }

@@ -269,9 +269,6 @@ std::vector<JobDraft::Rule> JobDraft::TrainRules() const {
       {job_.micro_batches > job_.global_batch,
        "{train.micro_batches} does not fit {train.global_batch}: a micro-batch needs at least "
        "one sample; lower the first or raise the second"},
-      {!job_.engines.empty() && !job_.tune_engines,
-       "{train.engines} has no effect without {train.tune_engines}; switch that on, or leave the "
-       "file out"},
       {job_.early_stop_patience > 0 && job_.eval_every_epochs == 0 && job_.eval_every_steps == 0,
        "{eval.early_stop_patience} needs evaluations during the run; give eval.every_epochs or "
        "eval.every_steps"}};

@@ -220,11 +220,6 @@ const std::vector<JobKey> kKeys = {
      "floats and do not join bf16 and fp16"},
     {At<&Job::allow_nondeterministic>(), "train.allow_nondeterministic", "--allow-nondeterministic",
      "", "allow faster GPU algorithms whose bits differ from run to run"},
-    {At<&Job::tune_engines>(), "train.tune_engines", "--tune-engines", "",
-     "GPU workers measure cuDNN's engines for each convolution, and all of a kind use the first "
-     "result; off: what cuDNN proposes first. CPUs ignore it"},
-    {At<&Job::engines>(), "train.engines", "--engines", "file",
-     "with train.tune_engines: engines.json of another run, instead of measuring; empty: none"},
     {At<&Job::push_codec>(), "train.codec", "--codec", "",
      "encoding of gradients on their way to servers, which sum floats: fp16, bf16 and int8 (one "
      "scale per 256 values) are shorter and less exact. 1-bit and top-k send little and add the "

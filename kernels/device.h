@@ -12,7 +12,6 @@
 
 #include "common/float_buffer.h"
 #include "common/status.h"
-#include "kernels/engines.h"
 
 namespace pando {
 
@@ -32,6 +31,13 @@ struct Device {
   CudaDevice* cuda = nullptr;  // of kCuda; outlives every use
 };
 
+// A line for the log, once for each problem, when it is first computed.
+struct EngineNote {
+  std::string text;
+  bool is_fallback = false;  // there is no engine: our own kernel computes it, slowly
+};
+using OnEngineNote = std::function<void(const EngineNote&)>;
+
 struct CudaOptions {
   int index = 0;  // in CUDA's order
   ElementType element = ElementType::kFloat32;
@@ -50,11 +56,6 @@ class OpenedGpu {
   // "NVIDIA H200, compute capability 9.0, cuDNN 9.19.0, cuBLASLt 13.0.2": everything that
   // determines its bits.
   std::string description() const;
-  // P39. Convolutions that are run between these two calls are measured.
-  void StartMeasuringEngines();
-  EngineChoice TakeMeasuredEngines();
-  // Convolutions that are run from now on use these.
-  void UseEngines(const EngineChoice& choice);
   std::string bus_id() const;  // "0000:17:00.0": where it sits, for kernels/nvml
 
  private:

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "kernels/engines.h"
+#include "kernels/device.h"
 
 namespace pando {
 

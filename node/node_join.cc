@@ -162,41 +162,6 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
   return MembershipEnd::kStopped;
 }
 
-Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
-                                      const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownRequests& shutdown,
-                                      const MeasureEngineText& measure) {
-  TransportOutbox outbox(transport);
-  EngineAgreement agreement({membership.self, membership.scheduler, membership.job_id}, kind,
-                            outbox);
-  NodeWatch watch(shutdown, heartbeat, membership, [&](Micros) { agreement.Leave(); });
-  const auto is_finished = [&] {
-    return agreement.is_asked_to_measure() || agreement.is_over() || watch.verdict();
-  };
-  const auto run = [&](const std::function<bool()>& until) {
-    RunLoop(agreement, transport, {.local = {watch.Source()}, .is_finished = until});
-  };
-  const auto is_wanted = [&] { return agreement.is_asked_to_measure() && !watch.verdict(); };
-  run(is_finished);
-  if (is_wanted()) {
-    Result<std::string> measured = measure([&] {
-      transport.Wait(SteadyNow());
-      run([] { return true; });  // one turn
-      return !is_wanted();
-    });
-    if (is_wanted() && !measured.ok()) return measured.status();
-    if (is_wanted()) agreement.Propose(*std::move(measured));
-    run(is_finished);
-  }
-  if (agreement.engines()) return EnginesOutcome(*agreement.engines());
-  if (watch.verdict() && !watch.verdict()->ok()) return watch.verdict()->status();
-  if (watch.verdict()) return EnginesOutcome(**watch.verdict());
-  PANDO_ASSIGN_OR_RETURN(
-      MembershipEnd end,
-      ConcludeMembership(*agreement.end(), agreement.refusal(), agreement.is_leaving()));
-  return EnginesOutcome(end);
-}
-
 std::string RunDirFor(const Membership& membership) {
   return std::filesystem::path(membership.snapshot_dir).parent_path().string();
 }

@@ -15,7 +15,6 @@
 #include "net/heartbeat.h"
 #include "node/shutdown.h"
 #include "plan/job_plan.h"
-#include "proto/engine_agreement.h"
 #include "proto/join.h"
 
 namespace pando {
@@ -66,16 +65,6 @@ using JoinOutcome = std::variant<Membership, MembershipEnd>;
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
                             ShutdownRequests& shutdown, const DeclaredRun* declared = nullptr);
-
-// The engines that the scheduler decided for workers of this kind (run/engine_file.h), or how the
-// membership ended. `measure` is called if none are decided; its result is proposed (P39). It asks
-// `is_interrupted` now and then, and gives up if that is so.
-using EnginesOutcome = std::variant<std::string, MembershipEnd>;
-using MeasureEngineText =
-    std::function<Result<std::string>(const std::function<bool()>& is_interrupted)>;
-Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
-                                      const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownRequests& shutdown, const MeasureEngineText& measure);
 
 // Where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);

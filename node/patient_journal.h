@@ -8,11 +8,9 @@
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/clock.h"
 #include "node/shutdown.h"
-#include "run/engine_file.h"
 #include "run/run_folder.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"
@@ -29,8 +27,7 @@ inline bool WaitToRetry(const ShutdownSignal& shutdown) {
 
 // PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
 // without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
-// it are on the disk, as far as that takes them. Engines that are in the journal are also kept as a
-// file, for the runs of others (P39).
+// it are on the disk, as far as that takes them.
 class PatientJournal : public Journal {
  public:
   PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
@@ -46,10 +43,7 @@ class PatientJournal : public Journal {
     bool has_told = false;
     while (true) {
       Status status = journal_.Commit(state);
-      if (status.ok()) {
-        KeepEngines(state.engines);
-        TellTime(SteadyNow() - start, has_told);
-      }
+      if (status.ok()) TellTime(SteadyNow() - start, has_told);
       if (status.ok() || journal_.is_fenced()) return status;
       if (!std::exchange(has_told, true)) {
         const std::string text = fmt::format(
@@ -88,25 +82,12 @@ class PatientJournal : public Journal {
     recorder_.OnEvent("slow-journal", "scheduler", text);
   }
 
-  // A file that cannot be written now is written with a later commit.
-  void KeepEngines(const std::vector<KindEngines>& engines) {
-    if (engines == kept_) return;
-    const Status status = WriteEnginesFile(folder_.EnginesPath(), engines);
-    if (status.ok()) {
-      kept_ = engines;
-    } else if (!std::exchange(has_told_of_engines_, true)) {
-      recorder_.Note(status.message());
-    }
-  }
-
   SqliteJournal& journal_;
   const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
   Wait wait_;  // null: poll the signals
   SnapshotRef newest_;
-  std::vector<KindEngines> kept_;  // in the file
-  bool has_told_of_engines_ = false;
 };
 
 }  // namespace pando

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
@@ -15,6 +14,7 @@
 #include "job/job_file.h"
 #include "node/remote_files.h"
 #include "run/run_folder.h"
+#include "scheduler/run_status.h"
 
 namespace pando {
 namespace {
@@ -33,11 +33,9 @@ constexpr Micros kRoundTripMax = std::chrono::seconds(1);
 std::optional<int64_t> ClockIn(const Message& answer) {
   const auto* report = std::get_if<StatusReport>(&answer);
   if (report == nullptr) return std::nullopt;
-  const auto status = nlohmann::json::parse(report->json, nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object() || !status.contains("clock_us")) return std::nullopt;
-  const auto& clock_us = status["clock_us"];
-  if (!clock_us.is_number_integer()) return std::nullopt;
-  return 1000 * clock_us.get<int64_t>();
+  const Result<RunStatus> status = ParseStatus(report->json);
+  if (!status.ok() || !status->clock_us) return std::nullopt;
+  return Nanoseconds(Micros(*status->clock_us));
 }
 
 }  // namespace

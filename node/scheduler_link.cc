@@ -1,12 +1,12 @@
 #include "node/scheduler_link.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "scheduler/run_status.h"
 
 namespace pando {
 namespace {
@@ -69,14 +69,11 @@ Micros SchedulerLink::AskWhenDue(Micros now) {
 }
 
 void SchedulerLink::HearStatus(const std::string& json) {
-  const auto status = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object()) return;
-  const auto phase = status.find("phase");
-  const auto step = status.find("step");
-  if (phase == status.end() || step == status.end() || !step->is_number_unsigned()) return;
-  const bool begins = !has_begun_ && *phase != "gathering";
+  const Result<RunStatus> status = ParseStatus(json);
+  if (!status.ok()) return;
+  const bool begins = !has_begun_ && status->phase != "gathering";
   if (begins) has_begun_ = true;
-  if (step_.exchange(step->get<uint64_t>()) != step->get<uint64_t>() || begins) changed_.Raise();
+  if (step_.exchange(status->step) != status->step || begins) changed_.Raise();
 }
 
 // The step that is known is of a moment before the death: so it takes one more death.

@@ -31,7 +31,6 @@
 #include "node/programs/declaration.h"
 #include "node/shutdown.h"
 #include "plan/external_model.h"
-#include "run/engine_file.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
 #include "run/snapshot_checker.h"
@@ -90,7 +89,6 @@ struct SchedulerParts {
   const JobPlan& plan;
   Incarnation incarnation;
   const std::optional<SchedulerState>& state;  // of earlier lives
-  const std::vector<KindEngines>& engines;     // of the run folder
   SqliteJournal& journal;
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
@@ -356,18 +354,13 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
           .started_at = std::chrono::duration_cast<Micros>(start),
           .next_row = recorder_.next_row(),
           .state = parts_.state,
-          .is_fresh = args_.is_resumed,
-          .engines = parts_.engines,
-          .check_engines = [](const KindEngines& proposal) {
-            return ParseEngines(proposal.engines, proposal.kind).status();
-          }};
+          .is_fresh = args_.is_resumed};
 }
 
 // Signals, and what the start of the run waits for.
 void SchedulerProcess::Watch(Micros now) {
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
-  if (scheduler_->IsMeasuring()) gathering_.since = now;  // that takes its time
   const auto waited = now - gathering_.since;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     gathering_.has_timed_out = true;
@@ -455,19 +448,6 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
-// The folder's engines. If the journal has some it has all, and a damaged file is written again.
-Result<std::vector<KindEngines>> ReadEngines(const Job& job, const RunFolder& folder,
-                                             const std::optional<SchedulerState>& state) {
-  if (state && !state->engines.empty()) return std::vector<KindEngines>();
-  PANDO_ASSIGN_OR_RETURN(std::vector<KindEngines> engines, ReadKeptEngines(folder));
-  if (!state && engines.empty() && !job.engines.empty())
-    return InvalidArgument(
-        fmt::format("{} is missing: the start of this run was cut off before train.engines were "
-                    "copied; start it again in another folder",
-                    folder.EnginesPath()));
-  return engines;
-}
-
 Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
                             ServiceNotice& service) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
@@ -484,10 +464,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, state
                                                    ? RunRecorder::Reopen(plan, folder, *state, gap)
                                                    : RunRecorder::Create(plan, folder));
-  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines,
-                         ReadEngines(plan.job, folder, state));
-  const SchedulerParts parts{args,    plan,     incarnation, state,  engines,
-                             journal, recorder, shutdown,    service};
+  const SchedulerParts parts{args, plan, incarnation, state, journal, recorder, shutdown, service};
   return SchedulerProcess(parts).Run();
 }
 

@@ -17,14 +17,12 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
-#include "run/engine_file.h"
 #include "run/initial_weights.h"
 #include "run/run_recorder.h"
 #include "run/serial_trainer.h"
 #include "run/snapshot_file.h"
 #include "run/snapshot_folder.h"
 #include "run/sqlite_journal.h"
-#include "train/probe.h"
 
 namespace pando {
 namespace {
@@ -35,11 +33,9 @@ Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorde
   const RunFolder folder = RunFolder::Open(plan.job.run_dir);
   const Incarnation process = NewIncarnation();
   const SnapshotRef snapshot{0, result.version};
-  PANDO_ASSIGN_OR_RETURN(std::vector<KindEngines> engines, ReadKeptEngines(folder));
   SchedulerState state{.job = MakeJobId(plan.job, process.value()),
                        .term = 1,
-                       .evaluations = recorder.summary().evaluations,
-                       .engines = std::move(engines)};
+                       .evaluations = recorder.summary().evaluations};
   SnapshotManifest& manifest = state.snapshots.emplace_back(SnapshotManifest{snapshot, {}});
   const std::string file = SnapshotFileName(snapshot, process, 0);
   std::vector<StoreRequest> records;
@@ -113,21 +109,6 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
   return {KeepForResume(*result, opened.plan, recorder), true};
 }
 
-// P39: those of the run folder, or measured and kept there before anything is computed.
-Status ChooseEngines(const OpenedJob& opened, const RunFolder& folder, OpenedDevice& device) {
-  if (!opened.plan.job.tune_engines || !device.gpu) return Status();
-  PANDO_ASSIGN_OR_RETURN(const std::string kept, FindKeptEngines(folder, device.kind));
-  if (kept.empty()) {
-    spdlog::info("measures the engines of this kind of GPU");
-    PANDO_ASSIGN_OR_RETURN(
-        const EngineChoice measured,
-        MeasureEngines(opened.plan, opened.model, *opened.data, *device.gpu, [] { return false; }));
-    PANDO_ASSIGN_OR_RETURN(std::string text, EnginesText(measured));
-    PANDO_RETURN_IF_ERROR(KeepEngines(folder, {device.kind, std::move(text)}));
-  }
-  return UseKeptEngines(folder, device, true);
-}
-
 // The engines of all convolutions would fill the terminal: only with -v.
 void LogSerialEngine(const EngineNote& note) {
   spdlog::log(note.is_fallback ? spdlog::level::warn : spdlog::level::debug, "{}", note.text);
@@ -136,11 +117,10 @@ void LogSerialEngine(const EngineNote& note) {
 Result<int> TrainAlone(const Job& job) {
   SetFloatEnvironment();
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job, LogWarning));
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job, LogSerialEngine));
+  PANDO_ASSIGN_OR_RETURN(const OpenedDevice device, OpenDevice(job.device, job, LogSerialEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
   const RunFolder folder = RunFolder::Open(job.run_dir);
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data));
-  PANDO_RETURN_IF_ERROR(ChooseEngines(opened, folder, device));
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, RunRecorder::Create(opened.plan, folder));
   recorder.summary().workers = recorder.summary().servers = 0;
   if (job.optimizer.ema_decay > 0)

@@ -21,7 +21,6 @@
 #include "node/remote_files.h"
 #include "node/run_model.h"
 #include "node/session_worker.h"
-#include "run/engine_file.h"
 #include "train/bit_flip.h"
 #include "train/probe.h"
 #include "train/trainer.h"
@@ -86,13 +85,8 @@ class WorkerProcess {
   };
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Work(Membership& membership);
-  // An end, if the membership ended meanwhile.
-  Result<std::optional<MembershipEnd>> PrepareFor(const Membership& membership,
-                                                  const HeartbeatSender& heartbeat);
+  Status PrepareFor(const Membership& membership);
   Result<Prepared> Open(const Membership& membership);
-  Result<std::optional<MembershipEnd>> TuneEngines(const Membership& membership,
-                                                   const HeartbeatSender& heartbeat,
-                                                   Prepared& prepared);
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
   OnMapped OnMappedForGpu() const;
@@ -107,7 +101,7 @@ class WorkerProcess {
   Transport transport_{context_, {kUnknownNode, incarnation_, 0}, {.on_warning = LogWarning}};
   HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
-  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again, unless it tunes
+  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
 };
 
 Result<int> WorkerProcess::Run() {
@@ -147,26 +141,16 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
   if (args_.threads != 0) membership.job.threads = args_.threads;
-  const Result<std::optional<MembershipEnd>> ended = PrepareFor(membership, heartbeat);
-  if (!ended.ok()) {
-    if (ended.status().code() != StatusCode::kInterrupted)
-      TellScheduler(transport_, membership, 0, ended.status());
-    return ended.status();
-  }
-  return *ended ? Result<MembershipEnd>(**ended) : Train(membership, heartbeat);
+  const Status status = PrepareFor(membership);
+  if (status.ok()) return Train(membership, heartbeat);
+  if (status.code() != StatusCode::kInterrupted) TellScheduler(transport_, membership, 0, status);
+  return status;
 }
 
-// Engines are agreed on in each membership: another run of the same job may have decided others.
-Result<std::optional<MembershipEnd>> WorkerProcess::PrepareFor(const Membership& membership,
-                                                               const HeartbeatSender& heartbeat) {
-  const bool is_prepared = prepared_ && prepared_for_ == membership.job_toml;
-  const bool tunes = membership.job.tune_engines && prepared_ && prepared_->device.gpu;
-  if (is_prepared && !tunes) return std::optional<MembershipEnd>();
+Status WorkerProcess::PrepareFor(const Membership& membership) {
+  if (prepared_ && prepared_for_ == membership.job_toml) return Status();
   prepared_.reset();
   PANDO_ASSIGN_OR_RETURN(Prepared prepared, Open(membership));
-  PANDO_ASSIGN_OR_RETURN(const std::optional<MembershipEnd> ended,
-                         TuneEngines(membership, heartbeat, prepared));
-  if (ended) return ended;
   const Device device = prepared.device.device();
   PANDO_ASSIGN_OR_RETURN(prepared.probe_hash,
                          ProbeHash(prepared.plan, prepared.model, *prepared.data, device));
@@ -175,7 +159,7 @@ Result<std::optional<MembershipEnd>> WorkerProcess::PrepareFor(const Membership&
   spdlog::info("computes on {}", prepared.device.kind);
   prepared_ = std::make_unique<Prepared>(std::move(prepared));
   prepared_for_ = membership.job_toml;
-  return std::optional<MembershipEnd>();
+  return Status();
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership) {
@@ -192,30 +176,6 @@ Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership
                   .data = std::move(data),
                   .model = std::move(model),
                   .plan = std::move(plan)};
-}
-
-// P39: before anything is computed.
-Result<std::optional<MembershipEnd>> WorkerProcess::TuneEngines(const Membership& membership,
-                                                                const HeartbeatSender& heartbeat,
-                                                                Prepared& prepared) {
-  std::optional<OpenedGpu>& gpu = prepared.device.gpu;
-  if (!membership.job.tune_engines || !gpu) return std::optional<MembershipEnd>();
-  const auto measure = [&](const std::function<bool()>& is_interrupted) -> Result<std::string> {
-    spdlog::info("measures the engines of this kind of GPU");
-    PANDO_ASSIGN_OR_RETURN(
-        const EngineChoice measured,
-        MeasureEngines(prepared.plan, prepared.model, *prepared.data, *gpu, is_interrupted));
-    return EnginesText(measured);
-  };
-  PANDO_ASSIGN_OR_RETURN(
-      const EnginesOutcome outcome,
-      AgreeOnEngines(transport_, membership, prepared.device.kind, heartbeat, shutdown_, measure));
-  if (const auto* end = std::get_if<MembershipEnd>(&outcome)) return std::optional(*end);
-  PANDO_ASSIGN_OR_RETURN(
-      const EngineChoice decided,
-      ParseEngines(std::get<std::string>(outcome), "the engines that the scheduler sent"));
-  gpu->UseEngines(decided);
-  return std::optional<MembershipEnd>();
 }
 
 // P38. The scheduler looks too; here the files can be named.

@@ -187,9 +187,7 @@ struct Job {
   double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; for the training loss alone
   bool activation_checkpointing = false;  // changes no bit: less memory, more time
   Precision precision = Precision::kFp32;
-  bool allow_nondeterministic = false;  // GPUs may use algorithms without equal bits
-  bool tune_engines = false;            // P39: GPUs measure the engines of their convolutions
-  std::string engines;                  // file of engines that another run decided; empty: none
+  bool allow_nondeterministic = false;            // GPUs may use algorithms without equal bits
   PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: of gradients
   double top_k_share = 0.01;                      // share of a gradient's values that top-k sends
   PayloadCodec pull_codec = PayloadCodec::kFp32;  // of the parameters that workers compute with

@@ -80,6 +80,9 @@ class ReadContext {
   Status status_;
 };
 
+template <class T, class Wire>
+T ReadStruct(ReadContext& context, Wire wire);
+
 // Reads the fields of one generated struct.
 template <class Wire>
 class Reading {
@@ -146,7 +149,7 @@ class Reading {
   }
   template <class Struct, class T>
   requires std::is_class_v<T>
-  void Take(Struct wire, T& to) { Visit(Reading<Struct>(context_, wire), to); }
+  void Take(Struct wire, T& to) { to = ReadStruct<T>(context_, wire); }
 
   ReadContext& context_;
   Wire wire_;
@@ -155,7 +158,9 @@ class Reading {
 template <class T, class Wire>
 T ReadStruct(ReadContext& context, Wire wire) {
   T read;
-  Visit(Reading<Wire>(context, wire), read);
+  Reading<Wire> reading(context, wire);
+  Visit(reading, read);
+  CheckRules(reading, read);
   return read;
 }
 
@@ -167,6 +172,8 @@ Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
     return ReadStruct<Name>(context, r.get##Name());
     PANDO_MESSAGES(PANDO_READ)
 #undef PANDO_READ
+    default:  // of a later version, or retired
+      break;
   }
   context.Fail(fmt::format("message kind {} is not known", static_cast<uint16_t>(r.which())));
   return Bye{};

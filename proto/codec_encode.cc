@@ -51,8 +51,6 @@ class Writing {
     context_.externals.emplace(payload.bytes().data(), payload.keep_alive());
   }
   void BytesPayload(Blob& payload) { Payload(payload); }
-  void Check(bool, const char*) {}
-  void CheckAtMost(const char*, uint64_t, uint64_t) {}
 
  private:
   template <class T>

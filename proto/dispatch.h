@@ -1,6 +1,7 @@
 // Dispatch hands a message to the handler of its type. Scheduler, lanes and sessions route their
-// messages with it. The table (message_table.h) says which types each of them handles; it ignores
-// the others. A handler that is forgotten, and one that the table does not name, do not compile:
+// messages with it. The schema says which types each of them handles (pando.capnp, $message);
+// it ignores the others. A handler that is forgotten, and one that the table does not name, do not
+// compile:
 //
 //   Dispatch<Core::kScheduler>(envelope.message,
 //                              [&](const Ready& ready) { members_.OnReady(now, from, ready); },
@@ -40,7 +41,7 @@ void Dispatch(const Message& message, Handlers... handlers) {
   std::visit(
       [&]<class M>(const M& m) {
         static_assert(kIsAsInTable<kCore, M, All>,
-                      "the core's handlers differ from the message's line in message_table.h");
+                      "the core's handlers differ from the message's line in pando.capnp");
         if constexpr (std::is_invocable_v<const All&, const M&>) all(m);
       },
       message);

@@ -10,7 +10,7 @@
 
 namespace pando {
 
-inline constexpr uint32_t kNodesMax = 65536;         // ids given so far, and nodes in a view
+inline constexpr uint32_t kNodesMax = 65536;         // ids in use, and nodes in a view
 inline constexpr uint32_t kLanesMax = 256;           // per server
 inline constexpr uint32_t kShardsMax = 65536;        // 256 GB of parameters at 4 MiB each
 inline constexpr uint32_t kMicroBatchesMax = 65536;  // per step
@@ -40,7 +40,6 @@ inline constexpr size_t kSignatureBytesMax = 80;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
-inline constexpr size_t kEnginesBytesMax = 4 << 20;    // of one kind: 200 bytes per convolution
 inline constexpr size_t kFileNamesMax = 1024;          // in an answer
 inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 42;
 inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in an answer

@@ -1,29 +1,100 @@
-# The messages of proto/messages.h on the wire. Only proto/codec_*.cc sees the generated code.
+# The one description of Pando's messages. Cap'n Proto's compiler writes the wire format from it, which
+# only proto/codec_*.cc sees. Our plugin (generate_messages.cc) writes the rest: the plain structs that
+# the protocol cores see, the visitors of their fields, and the table of messages.
 #
 # One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
 # Payloads are external segments over the gradient or parameter buffer itself.
 #
-# To change this file, add fields and union members at the end, with new numbers. If a field changes
-# its type or meaning, or an older program would misread it, increment kProtocolVersion (codec.h).
-# "unset" fields keep Cap'n Proto's default, zero. proto/message_limits.h bounds every count and length.
+# The order of the lines is the order of the structs' members, and that in which fields are written.
+# To change this file, add fields and union members with new numbers. A message that is not needed any
+# more becomes `retiredN @N :Void`. If a field changes its type or meaning, or an older program would
+# misread it, increment kProtocolVersion (codec.h). A field that is not set keeps Cap'n Proto's default,
+# zero. A rule that concerns several fields is a function CheckRules in codec_rules.h.
 
 @0xd3a7be6b6f0c4c11;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("pando::wire");
 
-struct PeerId {            # set by the party itself, or by the scheduler in a view
-  node @0 :UInt32;         # id given by the scheduler; 0: the scheduler, 2^32 - 1: no id yet
-  lane @1 :UInt16;         # index of a server's lane; 0 in workers and the scheduler
-  incarnation @2 :UInt64;  # random, one per process life; 0 as a receiver: any
+# ---- what the plugin reads ----------------------------------------------------------------------
+
+# Of a field.
+annotation type(field, group) :Text; # the member's type, or its items'; by default the wire's
+annotation initial(field) :Text;     # the member's initial value; by default 0 or the first enumerator
+annotation limit(field) :Limit;      # of a number, of the bytes of a text, of the items of a list
+annotation each(field) :Limit;       # of each item of a list
+annotation min(field) :UInt32;       # of a tree node
+annotation bytes(field) :Void;       # the payload is any bytes; by default floats
+# Of a struct or an enum.
+annotation message(struct) :MessageFacts;
+annotation compared(struct) :Void;        # it has the operators ==, <, ...
+annotation byHand(struct, enum) :Void;    # C++ has the type already
+
+struct Limit {
+  what @0 :Text;  # for errors
+  max @1 :Text;   # in C++; it may name members that come before this one: m.size
 }
 
-struct ViewId {            # set by the scheduler
-  term @0 :UInt64;         # incremented at each start of the scheduler
-  number @1 :UInt64;       # within the term; 0: no view yet
+# What a message's type decides by itself; message_types.h explains each.
+struct MessageFacts {
+  handlers @0 :List(Core);
+  sender @1 :Sender;
+  generation @2 :Generation;
+  about @3 :About;
+  size @4 :Size;
+  channel @5 :Channel;
+}
+enum Core {
+  scheduler @0;
+  lane @1;
+  worker @2;
+  group @3;
+  joiner @4;
+  client @5;
+  intake @6;
+  files @7;
+  fileClient @8;
+}
+enum Sender {
+  reader @0;
+  newcomer @1;
+  admin @2;
+  servers @3;
+  workers @4;
+  nodes @5;
+  onlyScheduler @6;
+}
+enum Generation {
+  any @0;
+  one @1;
+}
+enum About {
+  itself @0;
+  primary @1;
+  replica @2;
+  holder @3;
+  slice @4;
+  microBatch @5;
+}
+enum Size {
+  small @0;
+  list @1;
+  document @2;
+  payloads @3;
+}
+enum Channel {
+  data @0;
+  heartbeat @1;
 }
 
-struct Envelope {
+const hostBytes :Limit = (what = "bytes of a host name", max = "kNameBytesMax");
+const endpointBytes :Limit = (what = "bytes of an endpoint", max = "kNameBytesMax");
+const fileNameBytes :Limit = (what = "bytes of a file name", max = "kNameBytesMax");
+const publicKeyBytes :Limit = (what = "bytes of a public key", max = "kPublicKeyBytesMax");
+
+# ---- the envelope ---------------------------------------------------------------------------------
+
+struct Envelope $byHand {
   protocolVersion @0 :UInt32;  # set by the codec; other versions are refused
   generation @1 :UInt32;       # the sender's (P21)
   job @2 :UInt64;              # the sender's job; 0 from a node that does not know it yet
@@ -34,10 +105,13 @@ struct Envelope {
     register @6 :Register;
     welcome @7 :Welcome;
     refused @8 :Refused;
+    declarationWanted @56 :DeclarationWanted;
+    declaration @57 :Declaration;
     ready @9 :Ready;
     heartbeat @10 :Heartbeat;
     heartbeatAck @11 :HeartbeatAck;
     viewUpdate @12 :ViewUpdate;
+    viewWanted @64 :ViewWanted;
     viewAck @13 :ViewAck;
     push @14 :Push;
     pull @15 :Pull;
@@ -45,6 +119,29 @@ struct Envelope {
     pushReply @17 :PushReply;
     question @18 :Question;
     answer @19 :Answer;
+    peerSilent @39 :PeerSilent;
+    gradientHashes @45 :GradientHashes;
+    gradientHashesAck @46 :GradientHashesAck;
+    leave @44 :Leave;
+    root @33 :Root;
+    rootAck @34 :RootAck;
+    partials @52 :Partials;
+    partialsPull @53 :PartialsPull;
+    chunk @35 :Chunk;
+    chunkAck @36 :ChunkAck;
+    synced @37 :Synced;
+    divergence @38 :Divergence;
+    snapshotStored @40 :SnapshotStored;
+    snapshotAck @41 :SnapshotAck;
+    snapshotAt @42 :SnapshotAt;
+    snapshotAtAck @43 :SnapshotAtAck;
+    restoreFailed @51 :RestoreFailed;
+    storeFile @58 :StoreFile;
+    storeFileAck @59 :StoreFileAck;
+    readFile @60 :ReadFile;
+    filePart @61 :FilePart;
+    listFiles @62 :ListFiles;
+    fileNames @63 :FileNames;
     scalarsRequest @20 :ScalarsRequest;
     scalars @21 :Scalars;
     progress @22 :Progress;
@@ -53,47 +150,19 @@ struct Envelope {
     evaluationResult @25 :EvaluationResult;
     releasePin @26 :ReleasePin;
     pinReleased @27 :PinReleased;
+    failure @30 :Failure;
     stop @28 :Stop;
     bye @29 :Bye;
-    failure @30 :Failure;
     statusRequest @31 :StatusRequest;
     statusReport @32 :StatusReport;
-    root @33 :Root;
-    rootAck @34 :RootAck;
-    chunk @35 :Chunk;
-    chunkAck @36 :ChunkAck;
-    synced @37 :Synced;
-    divergence @38 :Divergence;
-    peerSilent @39 :PeerSilent;
-    snapshotStored @40 :SnapshotStored;
-    snapshotAck @41 :SnapshotAck;
-    snapshotAt @42 :SnapshotAt;
-    snapshotAtAck @43 :SnapshotAtAck;
-    leave @44 :Leave;
-    gradientHashes @45 :GradientHashes;
-    gradientHashesAck @46 :GradientHashesAck;
     command @47 :Command;
     commandReply @48 :CommandReply;
     faultNote @49 :FaultNote;
     faultNoteAck @50 :FaultNoteAck;
-    restoreFailed @51 :RestoreFailed;
-    partials @52 :Partials;
-    partialsPull @53 :PartialsPull;
-    engineProposal @54 :EngineProposal;
-    engineDecision @55 :EngineDecision;
-    declarationWanted @56 :DeclarationWanted;
-    declaration @57 :Declaration;
-    storeFile @58 :StoreFile;
-    storeFileAck @59 :StoreFileAck;
-    readFile @60 :ReadFile;
-    filePart @61 :FilePart;
-    listFiles @62 :ListFiles;
-    fileNames @63 :FileNames;
-    viewWanted @64 :ViewWanted;
+    retired54 @54 :Void;
+    retired55 @55 :Void;
   }
 }
-
-# ---- membership and views: node <-> scheduler -----------------------------------------------------
 
 enum Role {
   scheduler @0;
@@ -102,76 +171,107 @@ enum Role {
   client @3;  # asks for the run's status; not a member
 }
 
-struct Register {                  # node -> scheduler
-  role @0 :Role;                   # set by the node
-  processId @1 :UInt32;            # the operating system's, on `host`
-  host @2 :Text;                   # host name, for people and to place replicas apart
-  laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
-  wantedRank @4 :UInt32 = 0xffffffff;  # of its role, as in its last incarnation; the default: any
-  processKey @5 :UInt64;           # drawn for the process: two containers may have one host name and process id
-  publicKey @6 :Text;              # of this process life, in Z85; empty without keys (P44)
-  machine @7 :Text;                # of a server: what fails with it; empty: host
-  rack @8 :Text;                   # label of what fails together beyond a machine; empty: none
+struct PeerId $compared {
+  # One addressable party of the protocol: a process life (node and incarnation) and, in a server, the
+  # lane.
+  node @0 :UInt32 $type("NodeId") $initial("kUnknownNode");
+    # The id that the scheduler gave. A node without a Welcome has kUnknownNode.
+  incarnation @2 :UInt64 $type("Incarnation");
+    # It is drawn for each process life. 0 as a receiver is any (only for Register and clients).
+  lane @1 :UInt16 $limit(what = "lane", max = "kLanesMax - 1");
+    # The index of a server's lane; 0 in workers and the scheduler.
 }
 
-struct Welcome {                   # scheduler -> node; every field set by the scheduler
-  node @0 :UInt32;                 # id given to this incarnation
-  rank @1 :UInt32;                 # index among the nodes of its role
-  jobToml @2 :Text;                # the resolved job file
-  data @3 :DataFacts;              # as the scheduler read it from the data set
-  snapshotDir @4 :Text;            # absolute, of the scheduler's machine (P29)
-  filesEndpoint @5 :Text;          # of the file store; empty: servers use snapshotDir (P45)
-  viewKey @6 :Text;                # public key of the views' signatures, in Z85; empty without keys (P44)
+struct ViewId $compared {
+  # The scheduler numbers its views.
+  term @0 :UInt64;  # incremented at each start of the scheduler
+  number @1 :UInt64;  # within the term; 0: there is no view yet
 }
 
-struct DataFacts {                 # set by the process that opened the data set
-  trainSamples @0 :UInt64;         # samples, >= 1
-  testSamples @1 :UInt64;          # samples
-  height @2 :UInt32;               # pixels, >= 1
-  width @3 :UInt32;                # pixels, >= 1; columns in a table
-  channels @4 :UInt32;             # values per pixel, >= 1
-  classCount @5 :UInt32;           # classes, >= 1
-  fingerprint @6 :UInt64;          # hash of the data set (P38)
+# ---- membership and views: node <-> scheduler -----------------------------------------------------
+
+struct Register $message(handlers = [scheduler, intake], sender = newcomer) {
+  # Node -> scheduler, repeated until Welcome or Refused.
+  role @0 :Role $initial("Role::kWorker");
+  host @2 :Text $limit(.hostBytes);  # host name, for people and to place replicas apart
+  processId @1 :UInt32;  # the operating system's, on `host`
+  laneEndpoints @3 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
+    # a server's, by lane: "tcp://10.0.0.3:41213"
+  wantedRank @4 :UInt32 = 0xffffffff;  # of its role; another one if it is in use
+  processKey @5 :UInt64;  # drawn for the process, as two containers may agree in host and id
+  publicKey @6 :Text $limit(.publicKeyBytes);  # of this process life, where the run has keys (P44)
+  machine @7 :Text $limit(.hostBytes);  # a server's: what fails with it (MachineOf); empty: `host`
+  rack @8 :Text $limit(.hostBytes);  # label of what fails together beyond a machine; empty: none
+}
+
+struct DataFacts $byHand {
+  # plan/job_plan.h. It is set by the process that opened the data set.
+  trainSamples @0 :UInt64 $limit(what = "training sample count", max = "kStepMax");
+  testSamples @1 :UInt64 $limit(what = "test sample count", max = "kStepMax");
+  shape :group $type("SampleShape") {
+    height @2 :UInt32;  # in pixels
+    width @3 :UInt32;  # in pixels; in a table the columns
+    channels @4 :UInt32;  # values per pixel
+  }
+  classCount @5 :UInt32;
+  fingerprint @6 :UInt64;  # hash of the data set (P38)
+}
+
+struct Welcome $message(handlers = [joiner], sender = onlyScheduler, size = document) {
+  # Scheduler -> node. Repeats of Register get the same answer.
+  node @0 :UInt32 $type("NodeId");  # id given to this incarnation
+  rank @1 :UInt32 $limit(what = "rank", max = "kNodesMax");
+    # index among its role, 0..: for names in logs
+  jobToml @2 :Text $limit(what = "bytes of a job file", max = "kDocumentBytesMax");
+    # the resolved job file
+  data @3 :DataFacts;  # the scheduler's facts about the data set
+  snapshotDir @4 :Text $limit(what = "bytes of a snapshot folder", max = "kPathBytesMax");
+    # of the scheduler's machine (P29); absolute
+  filesEndpoint @5 :Text $limit(.endpointBytes);
+    # Of the scheduler's file store, at the host where the node reaches it; empty: servers read
+    # and write snapshot_dir themselves (P45).
+  viewKey @6 :Text $limit(.publicKeyBytes);
+    # the public key that signs views, where the run has keys (P44)
+}
+
+struct DeclarationWanted $message(handlers = [joiner], sender = onlyScheduler) {
+  # P43. Scheduler -> worker whose program declares the run, instead of Welcome: the first bytes of
+  # its declaration that the scheduler lacks.
+  offset @0 :UInt64;  # of version 0's flat vector, in bytes
+}
+
+struct Declaration $message(handlers = [intake], sender = newcomer, size = payloads) {
+  # Worker -> scheduler, in answer: the run that its program declares.
+  jobToml @0 :Text $limit(what = "bytes of a job file", max = "kDocumentBytesMax");
+    # sections of a job file: model, data, train, optimizer, schedule, eval
+  offset @1 :UInt64;  # copied
+  payload @2 :Data;  # bytes of version 0's flat vector from there
 }
 
 enum RefusalKind {
-  notThisOne @0;                   # this process does not fit
-  runIsOver @1;                    # no process can join any more
-  givenUp @2;                      # declared dead: the process may join as another incarnation
+  notThisOne @0;  # the process does not fit
+  runIsOver @1;  # no process can join any more
+  givenUp @2;
+    # The process was declared dead. It may join as another incarnation (P19).
 }
 
-struct Refused {                   # scheduler -> node
-  reason @0 :Text;                 # for people: what does not fit and what to do
+struct Refused $message(handlers = [joiner, lane, worker, group], sender = onlyScheduler) {
+  # Scheduler -> node, which cannot take part (any more).
+  reason @0 :Text $limit(what = "bytes of a reason", max = "kTextBytesMax");
+    # for people: what does not fit and what to do
   kind @1 :RefusalKind;
 }
 
-struct Ready {                     # node -> scheduler; set by the node
-  kind @0 :Text;                   # backend, instruction set, library versions (P40)
-  probeHash @1 :UInt64;            # worker: gradient hash of a probe micro-batch (P40); server: unset
-  dataFingerprint @2 :UInt64;      # worker: of its data set (P38); server: unset
-}
-
-struct DeclarationWanted {         # scheduler -> worker (P43); set by the scheduler
-  offset @0 :UInt64;               # bytes of version 0 that it has
-}
-
-struct Declaration {               # worker -> scheduler (P43); set by the worker
-  jobToml @0 :Text;                # sections of a job file
-  offset @1 :UInt64;               # of the payload, in bytes of version 0's flat vector
-  payload @2 :Data;                # floats; its own frame
-}
-
-struct EngineProposal {            # worker on a GPU -> scheduler (P39); set by the worker
-  kind @0 :Text;                   # as in its Ready
-  engines @1 :Text;                # measured by this worker, run/engine_file.h; empty: not measured
-}
-
-struct EngineDecision {            # scheduler -> worker
-  kind @0 :Text;                   # copied
-  engines @1 :Text;                # of all workers of this kind; empty: none are decided
+struct Ready $message(handlers = [scheduler], sender = nodes) {
+  # Node -> scheduler, repeated until a view has it: it has loaded what the job needs.
+  kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");
+    # backend, instruction set, library versions (P40)
+  probeHash @1 :UInt64;  # worker: gradient hash of a probe micro-batch (P40)
+  dataFingerprint @2 :UInt64;  # worker: of its data set (P38)
 }
 
 enum Activity {
+  # What a process is doing.
   starting @0;
   idle @1;
   computing @2;
@@ -181,475 +281,644 @@ enum Activity {
   leaving @6;
 }
 
-struct Heartbeat {                 # node -> scheduler, on the heartbeat channel; set by the node
-  activity @0 :Activity;
-  step @1 :UInt64;                 # the step it works on
-  waitingFor @2 :PeerId;           # the lane that owes parameters, or the backup that owes an acknowledgement
-  waitingMs @3 :UInt64;            # milliseconds since the wait began
-  microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
-  dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples so far
-  gpuMemoryBytes @6 :UInt64;       # worker: used on its GPU by all processes; 0: no GPU, or unknown
-  gpuPercent @7 :UInt32;           # worker: share of the last second with a running kernel
-  exposedSyncUs @8 :UInt64;        # microseconds that a worker's threads have waited for parameters, on average
-  tcpLines @9 :UInt32;             # dialed lanes whose payloads use TCP; of a server those of its first lane
-  ipcLines @10 :UInt32;            # ... a Unix socket
-  shmLines @11 :UInt32;            # ... shared memory
-  samplesWaitMs @12 :UInt64;       # worker: how long a thread has been waiting for samples now
-  logLine @13 :Text;               # the last line of its log; empty: its output is no file
-  tcpTraffic @14 :LineTraffic;     # bytes by TCP so far
-  ipcTraffic @15 :LineTraffic;     # ... by Unix sockets
-  shmTraffic @16 :LineTraffic;     # ... by shared memory
-}
-
-struct LineTraffic {               # bytes of messages, payloads in shared memory included
+struct LineTraffic {
+  # Bytes of messages that a process has exchanged by one kind of connection, its payloads in shared
+  # memory included.
   sent @0 :UInt64;
   received @1 :UInt64;
 }
 
-struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
-
-struct NodeInfo {                  # set by the scheduler from the node's Register
-  node @0 :UInt32;
-  rank @1 :UInt32;                 # index among the nodes of its role
-  incarnation @2 :UInt64;
-  role @3 :Role;
-  host @4 :Text;
-  laneEndpoints @5 :List(Text);    # by lane; empty in workers
-  probeHash @6 :UInt64;            # worker: of its Ready (P40); 0 in servers
-  publicKey @7 :Text;              # of its Register (P44)
+struct Heartbeat $message(handlers = [scheduler], sender = nodes, channel = heartbeat) {
+  # Node -> scheduler, from a separate thread, every heartbeat_ms.
+  activity @0 :Activity;
+  step @1 :UInt64 $type("Step");  # the step it works on
+  waitingFor @2 :PeerId;
+    # kWaitingForParameters: the lane that owes them. kServing: the backup that owes lane 0 an
+    # acknowledgement. Unset: none.
+  waitingMs @3 :UInt64;  # milliseconds since the wait began
+  microBatchUs @4 :UInt64;  # worker: recent time of a micro-batch; 0 while unknown
+  dataStallUs @5 :UInt64;  # worker: its threads' waits for samples so far
+  exposedSyncUs @8 :UInt64;  # worker: mean of its threads' waits for parameters so far
+  gpuMemoryBytes @6 :UInt64;  # worker: used on its GPU by all processes; 0: none, or unknown
+  gpuPercent @7 :UInt32;  # worker: share of the last second with a running kernel
+  tcpLines @9 :UInt32;
+    # Dialed lanes, by what carries the payloads. A server counts those of its first lane.
+  ipcLines @10 :UInt32;  # ... a Unix socket
+  shmLines @11 :UInt32;  # ... shared memory
+  samplesWaitMs @12 :UInt64;  # worker: how long a thread has been waiting for samples now
+  logLine @13 :Text $limit(what = "bytes of a log's line", max = "kLogLineBytesMax");
+    # the last line of its log; empty: its output is no file
+  tcpTraffic @14 :LineTraffic;  # of the whole process
+  ipcTraffic @15 :LineTraffic;  # ... by Unix sockets
+  shmTraffic @16 :LineTraffic;  # ... by shared memory
 }
 
-struct SyncingBackup {             # set by the scheduler
+struct HeartbeatAck $message(handlers = [], sender = onlyScheduler, channel = heartbeat) {
+  # Scheduler -> node, by the same channel.
+}
+
+struct NodeInfo {
+  # A member of a view, as it has registered.
+  node @0 :UInt32 $type("NodeId");
+  incarnation @2 :UInt64 $type("Incarnation");
+  role @3 :Role $initial("Role::kWorker");
+  rank @1 :UInt32 $limit(what = "rank", max = "kNodesMax");  # index among the nodes of its role
+  host @4 :Text $limit(.hostBytes);
+  laneEndpoints @5 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
+    # by lane; empty in workers
+  probeHash @6 :UInt64;  # worker: of its Ready; workers of one kind have the same (P40)
+  publicKey @7 :Text $limit(.publicKeyBytes);  # of its Register
+}
+
+struct SyncingBackup $compared {
+  # A newcomer to which the primary is sending a shard.
   peer @0 :PeerId;
-  since @1 :ViewId;                # the view that made the pair of primary and newcomer (P24)
+  since @1 :ViewId;  # P24: the view that made the pair (primary, newcomer)
 }
 
-struct ShardPlacement {            # of the shard with this index; set by the scheduler
-  primary @0 :PeerId;              # node 2^32 - 1: none yet
-  inSyncBackups @1 :List(PeerId);
-  syncingBackups @2 :List(SyncingBackup);
+struct ShardPlacement {
+  # Where the shard with this index is.
+  primary @0 :PeerId;  # its node is kUnknownNode while there is none
+  inSyncBackups @1 :List(PeerId) $limit(what = "replica count", max = "kReplicasMax");
+  syncingBackups @2 :List(SyncingBackup) $limit(what = "syncing replica count", max = "kReplicasMax");
 }
 
-struct MicroBatchOwner {           # of the micro-batch with this index; set by the scheduler
-  worker @0 :UInt32;               # node id; 2^32 - 1: there is no worker
-  previous @1 :UInt32;             # node id: computes before firstStep (P18); 2^32 - 1: none
-  firstStep @2 :UInt64;            # the first step that `worker` computes
+struct MicroBatchOwner {
+  # The worker that computes the micro-batch with this index.
+  worker @0 :UInt32 $type("NodeId");  # kUnknownNode: there is no worker
+  firstStep @2 :UInt64 $type("Step");  # P18: the owner computes from this step on
+  previous @1 :UInt32 $type("NodeId") $initial("kUnknownNode");
+    # Computes before first_step, if that is above the lowest incomplete step.
 }
 
-struct SnapshotRef {               # P29; set by the scheduler
-  version @0 :UInt64;              # 0: made from the job's seed
+struct SnapshotRef $compared {
+  # A complete snapshot: every shard's record of one version, of one generation (P29).
   generation @1 :UInt32;
+  version @0 :UInt64 $type("Version");  # 0: made from the job's seed, without files
 }
 
-struct View {                      # P17; set by the scheduler
+struct View {
+  # P17. Membership, placement and assignment together.
   id @0 :ViewId;
-  generation @1 :UInt32;           # of this view (P21)
-  nodes @2 :List(NodeInfo);
-  shards @3 :List(ShardPlacement);     # by shard id
-  owners @4 :List(MicroBatchOwner);    # by micro-batch index
-  restore @5 :SnapshotRef;             # the snapshot from which this generation began (P21)
+  generation @1 :UInt32;  # of this view (P21)
+  restore @5 :SnapshotRef;
+    # The snapshot from which this generation began (P21). A replica that the view names in sync,
+    # and that has no data of this generation, restores it from this snapshot.
+  nodes @2 :List(NodeInfo) $limit(what = "node count", max = "kNodesMax");
+  shards @3 :List(ShardPlacement) $limit(what = "shard count", max = "kShardsMax");  # by shard id
+  owners @4 :List(MicroBatchOwner) $limit(what = "micro-batch count", max = "kMicroBatchesMax");
+    # by micro-batch index
 }
 
-struct ViewUpdate {                # scheduler -> node, or any node -> a peer with an older one (P13)
+struct ViewUpdate $message(handlers = [scheduler, lane, worker, group], sender = nodes,
+    size = list) {
+  # Scheduler -> node, repeated until acknowledged. Node -> peer with an older view (P13), and the
+  # scheduler that wants it.
   view @0 :View;
-  signature @1 :Text;              # of the scheduler over the view, in Z85; empty without keys (P44)
+  signature @1 :Text $limit(what = "bytes of a signature", max = "kSignatureBytesMax");
+    # of the scheduler over the view (P44); empty without keys
 }
 
-struct ViewWanted {}               # scheduler -> node that names a view which it does not know (P26)
+struct ViewWanted $message(handlers = [lane, worker], sender = onlyScheduler) {
+  # Scheduler -> node that names a view which the scheduler does not know (P26).
+}
 
-struct ViewAck {                   # node -> scheduler
-  id @0 :ViewId;                   # the newest view the node has
-  generation @1 :UInt32;           # of that view
+struct ViewAck $message(handlers = [scheduler], sender = nodes) {
+  # Node -> scheduler: the newest view that the node has.
+  id @0 :ViewId;  # it may be newer than the acknowledged one (P26)
+  generation @1 :UInt32;  # of that view
+}
+
+struct StepScalars {
+  # The optimizer's inputs at one step that only the scheduler computes (P36).
+  lr @0 :Float32;
+  momentum @1 :Float32;  # SGD's momentum or Adam's beta1, if the schedule cycles it
+  biasCorrection1 @2 :Float32 $initial("1");  # Adam: 1 − beta1^(t+1)
+  biasCorrection2Sqrt @3 :Float32 $initial("1");  # Adam: √(1 − beta2^(t+1))
 }
 
 # ---- the step: worker <-> server lane -------------------------------------------------------------
 
-struct PushItem {                  # set by the worker
-  shard @0 :UInt32;                # shard id
-  node @1 :UInt32;                 # canonical tree node (P3), >= 1
-  step @2 :UInt64;
-  payload @3 :Data;                # sum over the node's samples, unscaled: fp32, little-endian, or
-                                   # as the job's push codec encodes it (P34)
+struct PushItem {
+  # A sum of gradients for one shard. It also requests version step + 1 of the shard.
+  shard @0 :UInt32 $type("ShardId");
+  step @2 :UInt64 $type("Step");
+  node @1 :UInt32 $type("TreeNode") $min(1);  # canonical
+  payload @3 :Data;  # a sum over the node's samples, unscaled: floats, or encoded (P34)
 }
 
-struct Push {                      # worker -> primary's lane (P6)
-  items @0 :List(PushItem);
+struct Push $message(handlers = [lane, worker], sender = workers, generation = one,
+    size = payloads) {
+  # Worker -> the lane of the primary (P6).
+  items @0 :List(PushItem) $limit(what = "pushes in a message", max = "kItemsPerMessageMax");
 }
 
-enum ParamsForm {
-  exact @0;                        # fp32, little-endian
-  encoded @1;                      # with the job's pull codec (P34), plan/shard_codec.h
+enum ParamsForm $byHand {
+  # plan/shard_codec.h
+  exact @0;
+  encoded @1;
 }
 
-struct PullItem {                  # set by the requester
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;              # exactly this one (I4)
-  form @2 :ParamsForm;             # requested form of the payload
+struct PullItem {
+  # A request of exactly this version of a shard (I4).
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
+  form @2 :ParamsForm;  # in which the payload is wanted
 }
 
-struct Pull {                      # worker or scheduler -> primary's lane
-  items @0 :List(PullItem);
+struct Pull $message(handlers = [lane], sender = workers, generation = one, size = list) {
+  # Worker or scheduler -> lane, where no push asks for the version: at a start, with layer residency,
+  # for an evaluation, for the final weights.
+  items @0 :List(PullItem) $limit(what = "pulls in a message", max = "kItemsPerMessageMax");
 }
 
-struct ParamsItem {                # set by the lane
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;              # of the payload; committed (P9)
-  payload @2 :Data;                # the shard, whole
-  form @3 :ParamsForm;             # of the payload, as requested; a push requests the job's form
+struct ParamsItem {
+  # A committed version of a shard, whole.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");  # of the payload; committed (P9)
+  payload @2 :Data;
+  form @3 :ParamsForm;  # of the payload, as requested; a push requests the job's form
 }
 
-struct Params {                    # lane -> requester
-  items @0 :List(ParamsItem);
+struct Params $message(handlers = [scheduler, worker, group], sender = nodes, generation = one,
+    about = primary, size = payloads) {
+  # Lane -> the sender of the push or the pull.
+  items @0 :List(ParamsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
 }
 
 enum PushOutcome {
-  pending @0;                      # held; Params follows once, without a further request
-  behind @1;                       # the requested version is gone
-  notPrimary @2;                   # this lane is not the shard's primary in its view
+  # The state of a shard that has no version to send (P10).
+  pending @0;  # the push is held; Params follows once, without a further request
+  behind @1;  # the requested version is gone; PushReplyItem.current is the committed one
+  notPrimary @2;  # this lane is not the shard's primary in its view
 }
 
-struct PushReplyItem {             # set by the lane
-  shard @0 :UInt32;                # shard id
-  node @1 :UInt32;                 # tree node of the push that is answered; 0 for a pull
-  version @2 :UInt64;              # requested
+struct PushReplyItem {
+  # What became of a push or a pull of one shard.
+  shard @0 :UInt32 $type("ShardId");
+  version @2 :UInt64 $type("Version");  # requested
+  node @1 :UInt32 $type("TreeNode");  # of the answered push; 0 for a pull
   outcome @3 :PushOutcome;
-  current @4 :UInt64;              # behind: the committed version, else unset
+  current @4 :UInt64 $type("Version");  # the committed version, with the outcome kBehind
 }
 
-struct PushReply {                 # lane -> requester (P10)
-  items @0 :List(PushReplyItem);
+struct PushReply $message(handlers = [worker], sender = servers, generation = one, about = primary,
+    size = list) {
+  # Lane -> the sender of the push or the pull (P10).
+  items @0 :List(PushReplyItem) $limit(what = "replies in a message", max = "kItemsPerMessageMax");
 }
 
-struct Question {                  # worker -> primary's lane (P17)
-  view @0 :ViewId;                 # the worker's
+struct Question $message(handlers = [lane, worker], sender = workers, generation = one,
+    size = list) {
+  # Worker -> every primary's lane on each new view (P17); repeated until answered.
+  view @0 :ViewId;  # the worker's; an answer with another view is dropped
 }
 
-struct AnswerItem {                # set by the lane
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;              # committed
-  nodes @2 :List(UInt32);          # tree nodes held of the step that reads `version`
+struct AnswerItem {
+  # What the lane has of one shard.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");  # committed
+  nodes @2 :List(UInt32) $type("TreeNode") $min(1)
+      $limit(what = "tree nodes of a shard", max = "kMicroBatchesMax");
+    # held of the step that reads it
 }
 
-struct Answer {                    # lane -> worker
-  view @0 :ViewId;                 # copied from the question
-  items @1 :List(AnswerItem);      # every shard whose primary this lane is
+struct Answer $message(handlers = [worker], sender = nodes, generation = one, about = primary,
+    size = list) {
+  # Lane -> worker.
+  view @0 :ViewId;  # copied from the question
+  items @1 :List(AnswerItem) $limit(what = "shards in an answer", max = "kItemsPerMessageMax");
+    # every shard whose primary this lane is
 }
 
 # ---- replication: primary's lane <-> backup's lane ------------------------------------------------
 
-struct RootItem {                  # set by the primary
-  shard @0 :UInt32;                # shard id
-  step @1 :UInt64;
-  scalars @2 :StepScalars;         # of that step
-  payload @3 :Data;                # fp32, little-endian: the tree's root, unscaled
-  factors @4 :List(Float32);       # of the gradient, then of the shard's adapted tensors (P16); or none
+struct RootItem {
+  # The root of a step's tree for one shard (P8).
+  shard @0 :UInt32 $type("ShardId");
+  step @1 :UInt64 $type("Step");
+  scalars @2 :StepScalars;  # of that step
+  payload @3 :Data;  # the tree's root: a sum over the step's samples, unscaled
+  factors @4 :List(Float32) $initial("{}")
+      $limit(what = "factors of a shard", max = "kPartialsPerShardMax");
+    # P16: the factors of this shard, made of all partial values (PartialPlan). Empty if the
+    # update needs none.
 }
 
-struct Root {                      # primary -> backup (P8)
-  items @0 :List(RootItem);
-  firstRow @1 :UInt64;             # step; the scheduler has the metric rows below it
+struct Root $message(handlers = [lane], sender = servers, generation = one, about = primary,
+    size = payloads) {
+  # Primary -> each in-sync backup, and each syncing one whose transfer is complete; repeated until
+  # acknowledged. It counts only if both are in the envelope's view (P13).
+  items @0 :List(RootItem) $limit(what = "roots in a message", max = "kItemsPerMessageMax");
+  firstRow @1 :UInt64 $type("Step");  # the scheduler has the metric rows below it
 }
 
-struct RootAckItem {               # set by the backup
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;              # made by the backup
-  hash @2 :UInt64;                 # of its record, optimizer state included
+struct RootAckItem {
+  # A version that the backup has made. A repeated root is acknowledged again.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");  # made by the backup
+  hash @2 :UInt64;  # of the record, optimizer state included
 }
 
-struct RootAck {                   # backup -> primary
-  items @0 :List(RootAckItem);
+struct RootAck $message(handlers = [lane], sender = servers, generation = one, about = replica,
+    size = list) {
+  # Backup -> primary.
+  items @0 :List(RootAckItem) $limit(what = "root acknowledgements", max = "kItemsPerMessageMax");
 }
 
-struct PartialsItem {              # set by the primary (P16)
-  shard @0 :UInt32;                # shard id
-  step @1 :UInt64;
-  values @2 :List(Float32);        # norms, layout in optim/version_maker.h
+struct PartialsItem {
+  # The values of one shard that other shards need for their update (P16).
+  shard @0 :UInt32 $type("ShardId");
+  step @1 :UInt64 $type("Step");
+  values @2 :List(Float32) $limit(what = "partial values of a shard", max = "kPartialsPerShardMax");
+    # Optimizer::MakePartials
 }
 
-struct Partials {                  # primary's lane -> primary's lane
-  items @0 :List(PartialsItem);
+struct Partials $message(handlers = [lane], sender = servers, generation = one, about = replica,
+    size = list) {
+  # Primary's lane -> lanes of the primaries whose updates need these values: once when the shard's
+  # root is complete, then in answer to a PartialsPull, at once, with the available values.
+  items @0 :List(PartialsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
 }
 
-struct PartialsPullItem {          # set by the requester
-  shard @0 :UInt32;                # shard id
-  step @1 :UInt64;
+struct PartialsPullItem {
+  # The values that are missing.
+  shard @0 :UInt32 $type("ShardId");
+  step @1 :UInt64 $type("Step");
 }
 
-struct PartialsPull {              # primary's lane -> primary's lane
-  items @0 :List(PartialsPullItem);
+struct PartialsPull $message(handlers = [lane], sender = servers, generation = one, size = list) {
+  # Primary's lane -> primary's lane, repeated until the values arrive.
+  items @0 :List(PartialsPullItem) $limit(what = "pulls in a message", max = "kItemsPerMessageMax");
 }
 
-struct Chunk {                     # primary -> newcomer (P20): a piece of a shard's frozen image
-  shard @0 :UInt32;                # shard id
-  pair @1 :ViewId;                 # SyncingBackup.since
-  versions @2 :List(UInt64);       # in the image, ascending
-  imageFloats @3 :UInt64;          # floats of the whole image
-  offset @4 :UInt64;               # of the payload within the image, in floats
-  payload @5 :Data;                # fp32, little-endian
+struct Chunk $message(handlers = [lane], sender = servers, generation = one, about = primary,
+    size = payloads) {
+  # Source -> newcomer: a piece of a shard's frozen image (P20). The image has the kept versions'
+  # parameters, ascending, then the newest version's optimizer state.
+  shard @0 :UInt32 $type("ShardId");
+  pair @1 :ViewId;  # SyncingBackup::since
+  versions @2 :List(UInt64) $type("Version")
+      $limit(what = "versions of an image", max = "kImageVersionsMax");
+    # kept by the source, ascending, committed: pinned, previous, newest; the newest alone has
+    # optimizer state
+  imageFloats @3 :UInt64 $limit(what = "floats of an image", max = "kImageFloatsMax");
+    # of the whole image
+  offset @4 :UInt64 $limit(what = "offset of a chunk", max = "m.image_floats");
+    # of the payload, in floats
+  payload @5 :Data;  # fp32, little-endian
 }
 
-struct ChunkAck {                  # newcomer -> primary
-  shard @0 :UInt32;                # shard id
-  pair @1 :ViewId;                 # copied
-  newest @2 :UInt64;               # version: the image's last
-  floatsTaken @3 :UInt64;          # floats from the image's start, without a gap
+struct ChunkAck $message(handlers = [lane], sender = servers, generation = one, about = replica,
+    size = list) {
+  # Newcomer -> source.
+  shard @0 :UInt32 $type("ShardId");
+  pair @1 :ViewId;  # copied
+  newest @2 :UInt64 $type("Version");  # of the image
+  floatsTaken @3 :UInt64 $limit(what = "floats taken of an image", max = "kImageFloatsMax");
+    # from the image's start, without a gap
 }
 
-struct SyncedItem {                # set by the primary
-  shard @0 :UInt32;                # shard id
+struct SyncedItem {
+  # A newcomer that has acknowledged every version that was made, committed or not (P24).
+  shard @0 :UInt32 $type("ShardId");
   newcomer @1 :PeerId;
-  pair @2 :ViewId;                 # SyncingBackup.since
+  pair @2 :ViewId;  # SyncingBackup.since
 }
 
-struct Synced {                    # primary's lane -> scheduler (P24)
-  items @0 :List(SyncedItem);
+struct Synced $message(handlers = [scheduler], sender = servers, generation = one, about = primary,
+    size = list) {
+  # Primary's lane -> scheduler, repeated until a view answers.
+  items @0 :List(SyncedItem) $limit(what = "synced shards", max = "kItemsPerMessageMax");
 }
 
-struct Divergence {                # primary's lane -> scheduler: two records of one version (P8)
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;
+struct Divergence $message(handlers = [scheduler], sender = servers, generation = one,
+    about = primary) {
+  # Primary's lane -> scheduler, repeated until a new generation: replicas made different versions
+  # (P8).
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
   backup @2 :PeerId;
-  primaryHash @3 :UInt64;          # of the primary's record
-  backupHash @4 :UInt64;           # of the backup's
+  primaryHash @3 :UInt64;  # of the primary's record
+  backupHash @4 :UInt64;  # of the backup's
 }
 
-struct PeerSilent {                # lane or worker -> scheduler (P23)
-  peer @0 :PeerId;                 # owes an answer
-  silentMs @1 :UInt64;             # milliseconds since it was asked
+struct PeerSilent $message(handlers = [scheduler], sender = nodes, generation = one) {
+  # Lane or worker -> scheduler: a peer has owed an answer for two leases (P23).
+  peer @0 :PeerId;  # owes an answer
+  silentMs @1 :UInt64;  # milliseconds since it was asked
 }
 
-# ---- snapshots: lane <-> scheduler ----------------------------------------------------------------
+# ---- snapshots (P29): lane <-> scheduler ----------------------------------------------------------
 
-struct SnapshotStoredItem {        # set by the lane
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;
-  hash @2 :UInt64;                 # of the record
-  file @3 :Text;                   # a name within the snapshot folder
-  failure @4 :Text;                # for people: why it could not be stored; empty: it is stored
+struct SnapshotStoredItem {
+  # A shard's record in a snapshot.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
+  hash @2 :UInt64;  # of the record
+  file @3 :Text $limit(.fileNameBytes);  # within the snapshot folder
+  failure @4 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # why it could not be stored; empty: it is stored
 }
 
-struct SnapshotStored {            # lane -> scheduler (P29)
-  items @0 :List(SnapshotStoredItem);
+struct SnapshotStored $message(handlers = [scheduler], sender = servers, generation = one,
+    about = holder, size = list) {
+  # Lane -> scheduler, repeated until acknowledged (P29).
+  items @0 :List(SnapshotStoredItem) $limit(what = "stored shards", max = "kItemsPerMessageMax");
 }
 
-struct RestoreFailed {             # lane -> scheduler: it cannot restore a shard of its view (P30)
-  generation @0 :UInt32;           # of the snapshot
-  version @1 :UInt64;
-  shard @2 :UInt32;                # shard id
-  isCorrupt @3 :Bool;              # the data are damaged; else this server cannot read them
-  text @4 :Text;                   # for people: the file and what is wrong
+struct SnapshotAckItem {
+  # What the scheduler has heard of.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
 }
 
-struct SnapshotAckItem {           # copied
-  shard @0 :UInt32;                # shard id
-  version @1 :UInt64;
+struct SnapshotAck $message(handlers = [lane], sender = onlyScheduler, generation = one,
+    size = list) {
+  # Scheduler -> lane.
+  items @0 :List(SnapshotAckItem)
+      $limit(what = "snapshot acknowledgements", max = "kItemsPerMessageMax");
 }
 
-struct SnapshotAck {               # scheduler -> lane
-  items @0 :List(SnapshotAckItem);
+struct SnapshotAt $message(handlers = [lane], sender = onlyScheduler, generation = one) {
+  # Scheduler -> lane, repeated until acknowledged: store this version too, besides the due ones.
+  version @0 :UInt64 $type("Version");
 }
 
-struct SnapshotAt {                # scheduler -> lane
-  version @0 :UInt64;              # to store besides those that are due
+struct SnapshotAtAck $message(handlers = [scheduler], sender = servers, generation = one) {
+  # Lane -> scheduler.
+  version @0 :UInt64 $type("Version");  # copied
 }
 
-struct SnapshotAtAck {             # lane -> scheduler
-  version @0 :UInt64;              # copied
+struct RestoreFailed $message(handlers = [scheduler], sender = servers, generation = one,
+    about = holder) {
+  # Lane -> scheduler, repeated until a new generation: it cannot restore a shard for which the view
+  # names it in sync.
+  snapshot :group $type("SnapshotRef") {  # View.restore
+    generation @0 :UInt32;
+    version @1 :UInt64;
+  }
+  shard @2 :UInt32 $type("ShardId");
+  isCorrupt @3 :Bool;  # the data are damaged; else this server cannot read them
+  text @4 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # for people: the file and what is wrong
+}
+
+# ---- files: node <-> the scheduler's file store (P45) ---------------------------------------------
+
+struct StoreFile $message(handlers = [files], sender = nodes, size = payloads) {
+  # Node -> store: bytes of a file. Repeated until answered.
+  name @0 :Text $limit(.fileNameBytes);
+    # within the run folder: "snapshots/g000-v000000500-...safetensors"
+  offset @1 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");  # of the payload
+  size @2 :UInt64 $limit(what = "bytes of a file", max = "kFileBytesMax");  # of the file
+  hash @3 :Text $limit(what = "bytes of a hash", max = "kHashBytesMax");  # of the file (Hash128)
+  payload @4 :Data $bytes;  # its own frame
+}
+
+struct StoreFileAck $message(handlers = [fileClient], sender = onlyScheduler) {
+  # Store -> node.
+  name @0 :Text $limit(.fileNameBytes);  # copied
+  offset @1 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");
+    # bytes that the store has: where to go on
+  isStored @2 :Bool;  # whole and durable
+  failure @3 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # why it cannot be stored; empty: it can
+}
+
+struct ReadFile $message(handlers = [files], sender = nodes) {
+  # Node -> store, repeated until answered.
+  name @0 :Text $limit(.fileNameBytes);  # within the run folder
+  offset @1 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");
+  size @2 :UInt64 $limit(what = "bytes to read", max = "kFilePartBytesMax");
+    # bytes wanted; 0: only the file's size
+}
+
+struct FilePart $message(handlers = [fileClient], sender = onlyScheduler, size = payloads) {
+  # Store -> node.
+  name @0 :Text $limit(.fileNameBytes);  # copied
+  offset @1 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");  # copied
+  fileSize @2 :UInt64 $limit(what = "bytes of a file", max = "kFileBytesMax");  # of the whole file
+  isMissing @3 :Bool;  # there is no such file
+  failure @4 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # why it cannot be read; empty: it can
+  payload @5 :Data $bytes;  # fewer bytes than wanted: there the file ends
+}
+
+struct ListFiles $message(handlers = [files], sender = nodes) {
+  # Node -> store, repeated until answered: names of files that begin so.
+  prefix @0 :Text $limit(.fileNameBytes);  # what the names begin with
+  after @1 :Text $limit(.fileNameBytes);  # those that come after this one
+}
+
+struct FileNames $message(handlers = [fileClient], sender = onlyScheduler, size = list) {
+  # Store -> node.
+  prefix @0 :Text $limit(.fileNameBytes);  # copied
+  after @1 :Text $limit(.fileNameBytes);  # copied
+  names @2 :List(Text) $limit(what = "file names", max = "kFileNamesMax") $each(.fileNameBytes);
+    # ascending, at most kFileNamesMax; as many: there are more
 }
 
 # ---- scalars and progress: lane <-> scheduler -----------------------------------------------------
 
-struct StepScalars {               # set by the scheduler alone (P36)
-  lr @0 :Float32;
-  momentum @1 :Float32;            # SGD's momentum, or Adam's beta1
-  biasCorrection1 @2 :Float32;     # Adam: 1 - beta1^(t+1)
-  biasCorrection2Sqrt @3 :Float32; # Adam: sqrt(1 - beta2^(t+1))
+struct ScalarsRequest $message(handlers = [scheduler], sender = servers, size = list) {
+  # Lane -> scheduler, repeated until answered.
+  first @0 :UInt64 $type("Step");  # a multiple of kScalarsPerBlock
 }
 
-struct ScalarsRequest {            # lane -> scheduler
-  first @0 :UInt64;                # step; a multiple of kScalarsPerBlock
+struct Scalars $message(handlers = [lane], sender = onlyScheduler, generation = one, size = list) {
+  # Scheduler -> lane.
+  first @0 :UInt64 $type("Step");  # copied from the request
+  steps @1 :List(StepScalars) $limit(what = "steps of scalars", max = "kScalarsPerBlock");
+    # up to kScalarsPerBlock, fewer at the end of the job
 }
 
-struct Scalars {                   # scheduler -> lane
-  first @0 :UInt64;                # copied from the request
-  steps @1 :List(StepScalars);     # of steps first, first + 1, ...
+struct StepMetrics {
+  # Means over the samples of one step.
+  step @0 :UInt64 $type("Step");
+  loss @1 :Float32;
+  accuracy @2 :Float32;  # 0 to 1
 }
 
-struct StepMetrics {               # set by the lane of the metric shard
-  step @0 :UInt64;
-  loss @1 :Float32;                # mean over the step's samples
-  accuracy @2 :Float32;            # share of the step's samples, 0 to 1
+struct Progress $message(handlers = [scheduler], sender = servers, generation = one, size = list) {
+  # Lane -> scheduler, at once in a new view. Rows are repeated until acknowledged. They start with
+  # the lowest row that the lane has and that is not acknowledged.
+  committed @0 :UInt64 $type("Version");
+    # every shard whose primary the lane is has committed it; the final version if it is primary
+    # of no shard. Counts for the envelope's view alone.
+  rows @1 :List(StepMetrics) $limit(what = "metric rows", max = "kMetricRowsPerMessageMax");
+    # ascending; from the lane of the metric shard
 }
 
-struct Progress {                  # lane -> scheduler
-  committed @0 :UInt64;            # version that every shard of the lane has committed
-  rows @1 :List(StepMetrics);      # ascending by step
-}
-
-struct ProgressAck {               # scheduler -> lane
-  committed @0 :UInt64;            # copied
-  nextRow @1 :UInt64;              # step; rows below it are known
+struct ProgressAck $message(handlers = [lane], sender = onlyScheduler, generation = one,
+    size = list) {
+  # Scheduler -> lane.
+  committed @0 :UInt64 $type("Version");  # copied
+  nextRow @1 :UInt64 $type("Step");  # the scheduler has the rows below it
 }
 
 # ---- evaluation (P31) -----------------------------------------------------------------------------
 
-struct Evaluate {                  # scheduler -> worker
-  version @0 :UInt64;              # pinned
-  slice @1 :UInt32;                # index of this slice of the test set
-  firstSample @2 :UInt64;          # [firstSample, lastSample) of the test set
-  lastSample @3 :UInt64;
+struct Evaluate $message(handlers = [worker, group], sender = onlyScheduler, generation = one) {
+  # Scheduler -> worker, repeated until answered: evaluate test samples [first, last) at a pinned
+  # version.
+  version @0 :UInt64 $type("Version");  # pinned
+  slice @1 :UInt32;  # index of this slice of the test set
+  firstSample @2 :UInt64;  # [firstSample, lastSample) of the test set
+  lastSample @3 :UInt64 $limit(what = "sample index", max = "kStepMax");
 }
 
-struct EvaluationResult {          # worker -> scheduler; set by the worker
-  version @0 :UInt64;              # copied
-  slice @1 :UInt32;                # copied
-  sampleCount @2 :UInt64;          # samples evaluated
-  correctCount @3 :UInt64;         # samples whose largest output is their label's
-  lossSum @4 :Float64;             # over the samples
-  top5Count @5 :UInt64;            # samples with at most four outputs above their label's
-  confusion @6 :List(ConfusionCount);  # ascending by label and predicted; counts add up to
-                                   # sampleCount
-  sums @7 :List(Float64);          # of an external model, in the order of the job's eval.sums
+struct ConfusionCount $compared {
+  # Samples of one class by their predicted class.
+  label @0 :UInt32;  # class of the samples
+  predicted @1 :UInt32;  # class of their largest output
+  count @2 :UInt32;  # of samples, at least one
 }
 
-struct ConfusionCount {
-  label @0 :UInt32;                # class of the samples
-  predicted @1 :UInt32;            # class of their largest output
-  count @2 :UInt32;                # of samples, at least one
+struct EvaluationResult $message(handlers = [scheduler], sender = workers, generation = one,
+    about = slice, size = list) {
+  # Worker -> scheduler.
+  version @0 :UInt64 $type("Version");  # copied
+  slice @1 :UInt32;  # copied
+  sampleCount @2 :UInt64 $limit(what = "sample count", max = "kStepMax");  # samples evaluated
+  correctCount @3 :UInt64 $limit(what = "correct count", max = "m.sample_count");
+    # samples whose largest output is their label's
+  lossSum @4 :Float64;  # over the samples
+  top5Count @5 :UInt64 $limit(what = "top-5 count", max = "m.sample_count");
+    # of samples with at most four classes ahead of the label
+  confusion @6 :List(ConfusionCount) $limit(what = "confusion counts", max = "kConfusionCountsMax");
+    # ascending by label and predicted; the slice's samples
+  sums @7 :List(Float64) $initial("{}")
+      $limit(what = "sums of an evaluation", max = "kEvaluationSumsMax");
+    # of an external model: by name, as in the job's eval.sums
 }
 
-struct ReleasePin {                # scheduler -> lane
-  version @0 :UInt64;              # versions up to this need no pin any more
+struct ReleasePin $message(handlers = [lane], sender = onlyScheduler, generation = one) {
+  # Scheduler -> lane, repeated until acknowledged: versions up to this one need no pin any more.
+  version @0 :UInt64 $type("Version");
 }
 
-struct PinReleased {               # lane -> scheduler
-  version @0 :UInt64;              # copied
+struct PinReleased $message(handlers = [scheduler], sender = servers, generation = one) {
+  # Lane -> scheduler.
+  version @0 :UInt64 $type("Version");  # copied
 }
 
 # ---- end, failure, status -------------------------------------------------------------------------
 
 enum StopReason {
+  # Why a process ends.
   completed @0;
   failed @1;
   interrupted @2;
-  drained @3;                      # other nodes have the receiver's work; the run goes on
+  drained @3;  # other nodes have the receiver's work; the run goes on
 }
 
-struct Stop {                      # scheduler -> all nodes
+struct Stop $message(handlers = [joiner, lane, worker, group], sender = onlyScheduler) {
+  # Scheduler -> all nodes, repeated until Bye (P33).
   reason @0 :StopReason;
-  text @1 :Text;                   # for people
+  text @1 :Text $limit(what = "bytes of a stop text", max = "kTextBytesMax");  # for people
 }
 
-struct Bye {}                      # node -> scheduler: answer to Stop
+struct Bye $message(handlers = [scheduler], sender = nodes) {
+  # Node -> scheduler: the answer to Stop.
+}
 
 enum FailureKind {
-  training @0;                     # every other machine would fail in the same way
-  machine @1;                      # of this machine: its files, its connections
+  training @0;  # every other machine would fail in the same way (a loss that is not a number)
+  machine @1;
+    # Only this machine fails (a data file that ends early, a lane that cannot be dialed).
 }
 
-struct Failure {                   # node -> scheduler: it cannot go on
-  text @0 :Text;                   # for people: what, where, what was expected
-  kind @1 :FailureKind;            # set by the node
+struct Failure $message(handlers = [scheduler], sender = nodes) {
+  # Node -> scheduler, repeated until Stop or Refused: the node cannot go on.
+  text @0 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # for people: what, where, what was expected
+  kind @1 :FailureKind;
 }
 
-struct StatusRequest {}            # client -> scheduler
-
-struct StatusReport {              # scheduler -> client
-  json @0 :Text;                   # the run's status, one JSON object
+struct Leave $message(handlers = [scheduler], sender = nodes) {
+  # Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take over its work
+  # first.
 }
 
-struct Leave {}                    # node -> scheduler: it was asked to leave
-
-struct GradientHash {              # set by the worker (P41)
-  step @0 :UInt64;
-  microBatch @1 :UInt32;           # index within the step
-  hash @2 :UInt64;                 # of the whole gradient, in flat order
+struct GradientHash {
+  # The hash of a micro-batch's gradient that two workers compute (P41).
+  step @0 :UInt64 $type("Step");
+  microBatch @1 :UInt32 $type("MicroBatch");  # index within the step
+  hash @2 :UInt64;
+    # of the whole gradient, in flat order; 0: there is none, the sender came too late to compute
+    # it
 }
 
-struct GradientHashes {            # worker -> scheduler
-  items @0 :List(GradientHash);    # ascending by step and micro-batch
+struct GradientHashes $message(handlers = [scheduler], sender = workers, generation = one,
+    about = microBatch, size = list) {
+  # Worker -> scheduler, repeated until acknowledged.
+  items @0 :List(GradientHash) $limit(what = "gradient hashes", max = "kGradientHashesPerMessageMax");
+    # ascending by step and micro-batch
 }
 
-struct GradientHashesAck {         # scheduler -> worker
-  below @0 :UInt64;                # step; hashes of lower steps are known or not needed any more
+struct GradientHashesAck $message(handlers = [worker], sender = onlyScheduler, generation = one) {
+  # Scheduler -> worker.
+  below @0 :UInt64 $type("Step");  # reports of steps below are known or not needed any more
+}
+
+struct StatusRequest $message(handlers = [scheduler, intake], sender = reader) {
+  # Client -> scheduler.
+}
+
+struct StatusReport $message(handlers = [client], sender = onlyScheduler, size = document) {
+  # Scheduler -> client.
+  json @0 :Text $limit(what = "bytes of a status report", max = "kDocumentBytesMax");
+    # the run's status, one JSON object
 }
 
 enum CommandKind {
+  # What a client may ask for.
   drain @0;
   snapshot @1;
   stop @2;
 }
 
-struct Command {                   # client -> scheduler
+struct Command $message(handlers = [scheduler, intake], sender = admin) {
+  # Client -> scheduler, repeated by the client until kDone or kRefused. The scheduler recognises a
+  # repeat by the client's incarnation.
   kind @0 :CommandKind;
-  target @1 :Text;                 # drain: "worker 1", "server-0"; else empty
+  target @1 :Text $limit(what = "bytes of a target", max = "kNameBytesMax");
+    # kDrain: "worker 1", "server-0"
 }
 
 enum CommandOutcome {
-  accepted @0;                     # in progress
+  # How far a command is.
+  accepted @0;  # in progress
   done @1;
   refused @2;
 }
 
-struct CommandReply {              # scheduler -> client
+struct CommandReply $message(handlers = [client], sender = onlyScheduler) {
+  # Scheduler -> client.
   outcome @0 :CommandOutcome;
-  text @1 :Text;                   # for people
+  text @1 :Text $limit(what = "bytes of a command's reply", max = "kTextBytesMax");  # for people
 }
 
-struct FaultNote {                 # supervisor -> scheduler; times: microseconds of the steady clock
-  number @0 :UInt64;               # given by the supervisor
-  action @1 :Text;                 # "kill", "stop", "partition", "exit"
-  role @2 :Role;                   # the target's
-  processId @3 :UInt32;            # the operating system's, on `host`
-  host @4 :Text;                   # the target's host name
-  target @5 :Text;                 # for people: "worker 1"
-  injectedUs @6 :UInt64;           # 0: not by the supervisor
-  exitedUs @7 :UInt64;             # when it saw the process end; 0: it has not
-  text @8 :Text;                   # for people: "signal 9 (SIGKILL)"
-  processKey @9 :UInt64;           # of the target, as it registers
+struct FaultNote $message(handlers = [scheduler, intake], sender = newcomer) {
+  # Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that
+  # it saw or made. Times are of the machine's steady clock, which both share; 0 is unknown.
+  number @0 :UInt64;  # given by the supervisor, for the acknowledgement
+  action @1 :Text $limit(what = "bytes of a fault's action", max = "kNameBytesMax");
+    # "kill", "stop", "partition"; "exit" for one that happened by itself
+  role @2 :Role $initial("Role::kWorker");  # the target's
+  host @4 :Text $limit(.hostBytes);  # the target's host name
+  processId @3 :UInt32;  # of the target
+  target @5 :Text $limit(what = "bytes of a target", max = "kNameBytesMax");
+    # "worker 1", as the supervisor names it
+  injectedUs @6 :UInt64;  # 0: not by the supervisor
+  exitedUs @7 :UInt64;  # when the supervisor saw the process end; 0: it has not ended
+  text @8 :Text $limit(what = "bytes of a fault's text", max = "kTextBytesMax");
+    # "signal 9 (SIGKILL)"
+  processKey @9 :UInt64;  # of the target
 }
 
-struct FaultNoteAck {              # scheduler -> supervisor
-  number @0 :UInt64;               # copied
-}
-
-struct StoreFile {                 # node -> file store (P45); set by the node
-  name @0 :Text;                   # within the run folder
-  offset @1 :UInt64;               # of the payload, in bytes
-  size @2 :UInt64;                 # of the whole file
-  hash @3 :Text;                   # of the whole file: xxh3-128, hex
-  payload @4 :Data;                # its own frame
-}
-
-struct StoreFileAck {              # file store -> node
-  name @0 :Text;                   # copied
-  offset @1 :UInt64;               # bytes that it has
-  isStored @2 :Bool;               # whole and durable
-  failure @3 :Text;                # for people; empty: none
-}
-
-struct ReadFile {                  # node -> file store (P45)
-  name @0 :Text;                   # within the run folder
-  offset @1 :UInt64;
-  size @2 :UInt64;                 # bytes wanted; 0: only the file's size
-}
-
-struct FilePart {                  # file store -> node
-  name @0 :Text;                   # copied
-  offset @1 :UInt64;               # copied
-  fileSize @2 :UInt64;             # of the whole file
-  isMissing @3 :Bool;              # there is no such file
-  failure @4 :Text;                # for people; empty: none
-  payload @5 :Data;                # its own frame
-}
-
-struct ListFiles {                 # node -> file store (P45)
-  prefix @0 :Text;                 # what the names begin with
-  after @1 :Text;                  # names that come after this one
-}
-
-struct FileNames {                 # file store -> node
-  prefix @0 :Text;                 # copied
-  after @1 :Text;                  # copied
-  names @2 :List(Text);            # ascending
+struct FaultNoteAck $message(handlers = [client], sender = onlyScheduler) {
+  # Scheduler -> supervisor.
+  number @0 :UInt64;  # copied
 }

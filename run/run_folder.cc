@@ -35,8 +35,7 @@ constexpr std::array kOwnFiles{
     "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
-    "init.safetensors", "init.safetensors.tmp", "engines.json",          "engines.json.tmp",
-    "files-endpoint"};
+    "init.safetensors", "init.safetensors.tmp", "files-endpoint"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written

@@ -8,7 +8,6 @@
 //   summary.json       the result, written last
 //   final.safetensors  the weights
 //   best.safetensors   those of the best test accuracy (snapshot.best)
-//   engines.json       with which engines GPUs compute (train.tune_engines; run/engine_file)
 //   init.safetensors   those that the run started from (model.init)
 //   snapshots/         what a run restores lost shards from (run/snapshot_folder)
 //   timeline/          what each process did, and when (run.timeline; node/process_timeline)
@@ -75,8 +74,6 @@ class RunFolder {
   std::string SnapshotsPath() const { return path_ + "/snapshots"; }
   // Where the workers of a group without servers meet.
   std::string GroupPath() const { return path_ + "/group"; }
-  // The engines that the run's GPUs compute with (run/engine_file.h).
-  std::string EnginesPath() const { return path_ + "/engines.json"; }
   std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <fstream>
+#include <map>
 #include <utility>
 
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "files/json_fields.h"
 #include "plan/external_model.h"
 #include "run/run_weights.h"
 
@@ -78,6 +80,7 @@ std::chrono::seconds TimeLeft(const ProgressState& first, const ProgressState& s
 }
 
 constexpr const char* kRollbackEvent = "rollback";
+constexpr const char* kFaultEvent = "fault";
 
 std::optional<double> KnownOrNone(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
@@ -90,6 +93,24 @@ double EpochAfter(uint64_t step_count, const StepPlan& steps) {
 void TellLostMessages(RunRecorder& recorder) {
   if (const std::string why = TakeLostMessages(); !why.empty())
     recorder.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
+}
+
+// The last line of events.jsonl on each fault, by id.
+struct FaultEvent {
+  std::string event;
+  FaultRecord details;
+};
+void Visit(auto io, FaultEvent& m) { io(PANDO_FIELD(m.event), PANDO_FIELD(m.details)); }
+
+std::map<uint64_t, FaultRecord> ReadFaults(const RunFolder& folder) {
+  std::map<uint64_t, FaultRecord> faults;
+  std::ifstream file(folder.EventsPath());
+  for (std::string line; std::getline(file, line);) {
+    FaultEvent read;
+    const bool is_read = ReadJson(line, &read, Missing::kKept).ok();
+    if (is_read && read.event == kFaultEvent) faults[read.details.id] = read.details;
+  }
+  return faults;
 }
 
 }  // namespace
@@ -221,7 +242,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
     if (evaluation.version.value() > last.evaluated_step) AppendEvaluation(evaluation);
   }
   for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
-  summary_.faults = state.faults;
+  TakeOverFaults(state.faults);
   summary_.generation = state.view.generation;
   summary_.rollbacks = CountEvents(folder_, kRollbackEvent);
   if (!state.is_finished) return;
@@ -229,6 +250,16 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
   weights_status_ = weights.status();
+}
+
+// The journal has what an earlier life did not come to write.
+void RunRecorder::TakeOverFaults(const std::vector<FaultRecord>& faults) {
+  std::map<uint64_t, FaultRecord> told = ReadFaults(folder_);
+  for (const FaultRecord& fault : faults) {
+    summary_.faults.push_back(fault);
+    summary_.fault_count = fault.id;
+    if (told[fault.id] != fault) Heed(events_.Append(kFaultEvent, ToJson(fault)));
+  }
 }
 
 double RunRecorder::ElapsedSeconds() const {
@@ -328,11 +359,10 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   }
   if (summary_.faults.size() > kFaultRecordsMax) summary_.faults.erase(summary_.faults.begin());
   summary_.fault_count = std::max(summary_.fault_count, fault.id);
-  Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
+  Heed(events_.Append(kFaultEvent, ToJson(fault)));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
-  progress_.Note(fmt::format(
-      "{}: {} at step {}, noticed by {}, {}", fault.target, fault.action, fault.step.value(),
-      fault.detected_by, RecoveryText(fault.injected_ms, fault.detected_ms, fault.recovered_ms)));
+  progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, {}", fault.target, fault.action,
+                             fault.step.value(), fault.detected_by, RecoveryText(fault)));
 }
 
 void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {

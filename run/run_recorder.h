@@ -128,6 +128,7 @@ class RunRecorder {
   };
   RunRecorder(const JobPlan& plan, RunFolder folder, Files files);
   void TakeOver(const SchedulerState& state, const MetricsFile::Last& last);
+  void TakeOverFaults(const std::vector<FaultRecord>& faults);
   void AppendEvaluation(const EvaluationSummary& evaluation);
   void EndWith(Version version);
   void Heed(const Status& rows);

@@ -23,66 +23,15 @@ struct Finalize {
 };
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
-struct Binder {
-  sqlite3_stmt* statement;
-  int index;  // from 1
-  int operator()(std::monostate) const { return sqlite3_bind_null(statement, index); }
-  int operator()(int64_t value) const { return sqlite3_bind_int64(statement, index, value); }
-  int operator()(double value) const { return sqlite3_bind_double(statement, index, value); }
-  int operator()(const std::string& value) const {
-    return sqlite3_bind_text64(statement, index, value.data(), value.size(), SQLITE_TRANSIENT,
-                               SQLITE_UTF8);
-  }
-};
-
-SqlValue ReadColumn(sqlite3_stmt* statement, int column) {
-  switch (sqlite3_column_type(statement, column)) {
-    case SQLITE_INTEGER:
-      return int64_t{sqlite3_column_int64(statement, column)};
-    case SQLITE_FLOAT:
-      return sqlite3_column_double(statement, column);
-    case SQLITE_NULL:
-      return std::monostate();
-    default: {
-      const void* bytes = sqlite3_column_blob(statement, column);
-      const auto size = static_cast<size_t>(sqlite3_column_bytes(statement, column));
-      return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), size);
-    }
-  }
-}
-
-const JournalTable& MetaTable() { return JournalTables().front(); }
-
-std::string KeyColumns(const JournalTable& table) {
-  const auto first = table.columns.begin();
-  return Joined(std::vector(first, first + static_cast<ptrdiff_t>(table.key_count)));
-}
-
-std::string CreateStatement(const JournalTable& table) {
-  return fmt::format("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({})) WITHOUT ROWID;",
-                     table.name, Joined(table.columns), KeyColumns(table));
-}
-
-std::string InsertStatement(const JournalTable& table) {
-  const std::vector<std::string> marks(table.columns.size(), "?");
-  return fmt::format("INSERT OR REPLACE INTO {} VALUES ({})", table.name, Joined(marks));
-}
-
-std::string DeleteStatement(const JournalTable& table) {
-  const std::vector<std::string> marks(table.key_count, "?");
-  return fmt::format("DELETE FROM {} WHERE ({}) = ({})", table.name, KeyColumns(table),
-                     Joined(marks));
-}
-
-SqlRow KeyFor(const JournalTable& table, const SqlRow& row) {
-  return {row.begin(), row.begin() + static_cast<ptrdiff_t>(table.key_count)};
+std::string ColumnText(sqlite3_stmt* statement, int column) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, column));
+  const auto size = static_cast<size_t>(sqlite3_column_bytes(statement, column));
+  return text == nullptr ? std::string() : std::string(text, size);
 }
 
 Status QuickCheck(SqliteDb& db) {
   PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> check, db.Query("PRAGMA quick_check(1)"));
-  const auto* verdict = std::get_if<std::string>(&check[0][0]);
-  if (verdict != nullptr && *verdict == "ok") return Status();
-  return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
+  return check[0][0] == "ok" ? Status() : Corrupt(check[0][0]);
 }
 
 // Says what to do where the file itself is the trouble.
@@ -144,21 +93,22 @@ Status SqliteDb::Execute(const std::string& sql) {
 }
 
 Result<std::vector<SqlRow>> SqliteDb::Query(const std::string& sql,
-                                            std::span<const SqlValue> values) {
+                                            std::span<const std::string> values) {
   sqlite3_stmt* raw = nullptr;
   const int code =
       sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   const Statement statement(raw);
   if (code != SQLITE_OK) return Error();
   for (size_t i = 0; i < values.size(); ++i) {
-    const Binder binder{raw, static_cast<int>(i) + 1};
-    if (std::visit(binder, values[i]) != SQLITE_OK) return Error();
+    const int bound = sqlite3_bind_text64(raw, static_cast<int>(i) + 1, values[i].data(),
+                                          values[i].size(), SQLITE_STATIC, SQLITE_UTF8);
+    if (bound != SQLITE_OK) return Error();
   }
   std::vector<SqlRow> rows;
   int step = sqlite3_step(raw);
   for (; step == SQLITE_ROW; step = sqlite3_step(raw)) {
     SqlRow row;
-    for (int c = 0; c < sqlite3_column_count(raw); ++c) row.push_back(ReadColumn(raw, c));
+    for (int c = 0; c < sqlite3_column_count(raw); ++c) row.push_back(ColumnText(raw, c));
     rows.push_back(std::move(row));
   }
   if (step != SQLITE_DONE) return Error();
@@ -197,10 +147,8 @@ Status SqliteJournal::Check(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) return NotFound(path + " is missing");
   PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::OpenToRead(path));
   if (const Status s = QuickCheck(db); !s.ok()) return Explained(path, s);
-  const auto rows = db.Query("SELECT count(*) FROM meta");
-  const auto* count = rows.ok() ? std::get_if<int64_t>(&(*rows)[0][0]) : nullptr;
-  if (count == nullptr || *count == 0) return NotFound(path + " is empty");
-  return Status();
+  const auto rows = db.Query("SELECT 1 FROM meta LIMIT 1");
+  return rows.ok() && !rows->empty() ? Status() : NotFound(path + " is empty");
 }
 
 Status SqliteJournal::SetUp(Locking locking) {
@@ -209,20 +157,19 @@ Status SqliteJournal::SetUp(Locking locking) {
                               locking == Locking::kExclusive ? "EXCLUSIVE" : "NORMAL"));
   if (!s.ok()) return s;
   PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
-  const int64_t schema = std::get<int64_t>(version[0][0]);
-  if (schema != 0 && schema != kSchemaVersion) {
+  const std::string ours = std::to_string(kSchemaVersion);
+  const std::string& schema = version[0][0];
+  if (schema != "0" && schema != ours) {
     return InvalidArgument(
         fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
                     "{}); continue with that release",
-                    db_.path(), schema, kSchemaVersion));
+                    db_.path(), schema, ours));
   }
   PANDO_RETURN_IF_ERROR(QuickCheck(db_));
   s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
-  if (!s.ok() || schema == kSchemaVersion) return s;  // a full disk must not keep a run's file shut
-  std::string sql = "BEGIN IMMEDIATE;";
-  for (const JournalTable& table : JournalTables()) sql += CreateStatement(table);
-  sql += fmt::format("PRAGMA user_version = {}; COMMIT;", kSchemaVersion);
-  return db_.Execute(sql);
+  if (!s.ok() || schema == ours) return s;  // a full disk must not keep a run's file shut
+  return db_.Execute("BEGIN IMMEDIATE;" + JournalSchema() + "PRAGMA user_version = " + ours +
+                     "; COMMIT;");
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -236,31 +183,30 @@ Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
 }
 
 Status SqliteJournal::TakeLead(std::optional<SchedulerState>* state) {
-  SchedulerState read;
-  for (const JournalTable& table : JournalTables()) {
-    PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(table));
-    if (&table == &MetaTable() && rows.empty()) return Status();
-    PANDO_RETURN_IF_ERROR(ReadRows(table.name, rows, &read));
-  }
-  *state = std::move(read);
-  return db_.Query(InsertStatement(MetaTable()), LeaderRow()).status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> found,
+                         db_.Query("SELECT section, key, value FROM journal"));
+  if (found.empty()) return Status();
+  JournalRows rows;
+  for (SqlRow& row : found) rows.try_emplace({row[0], row[1]}, std::move(row[2]));
+  if (!rows.contains({"state", ""})) return Corrupt("section state is missing");
+  PANDO_RETURN_IF_ERROR(ReadRows(rows, &state->emplace()));
+  return Insert(LeaderRow());
 }
 
-// In the order of its key.
-Result<std::vector<SqlRow>> SqliteJournal::ReadTable(const JournalTable& table) {
-  return db_.Query(fmt::format("SELECT {} FROM {} ORDER BY {}", Joined(table.columns), table.name,
-                               KeyColumns(table)));
+JournalRow SqliteJournal::LeaderRow() const {
+  return {{"leader", ""}, fmt::format(R"({{"leader":"{}"}})", HexText(leader_))};
 }
-
-SqlRow SqliteJournal::LeaderRow() const { return {"leader", HexText(leader_)}; }
 
 // ---- writing ------------------------------------------------------------------------------------
 
 Status SqliteJournal::Commit(const SchedulerState& state) {
   if (is_fenced()) return fence_;
-  Tables tables = KeyedRows(state);
-  const Status s = Transact([&] { return Write(state.term, tables); });
-  if (s.ok()) written_ = std::move(tables);
+  JournalRows rows = MakeRows(state);
+  rows.insert(LeaderRow());
+  const Status s = Transact([&] { return Write(state, rows); });
+  if (!s.ok()) return s;
+  written_ = std::move(rows);
+  written_view_ = state.view.id;
   return s;
 }
 
@@ -272,70 +218,46 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
   return s;
 }
 
-Status SqliteJournal::Write(uint64_t term, const Tables& tables) {
-  PANDO_RETURN_IF_ERROR(CheckLeader(term));
-  for (const JournalTable& table : JournalTables())
-    PANDO_RETURN_IF_ERROR(WriteChanges(table, tables.at(table.name)));
-  return Status();
+Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows) {
+  PANDO_RETURN_IF_ERROR(CheckLeader(state.term));
+  if (written_.empty())  // the first commit of this life
+    PANDO_RETURN_IF_ERROR(db_.Execute("DELETE FROM journal WHERE section != 'views'"));
+  for (const auto& [key, value] : written_) {
+    if (rows.contains(key)) continue;
+    const SqlRow gone{key.section, key.key};
+    const auto done = db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", gone);
+    PANDO_RETURN_IF_ERROR(done.status());
+  }
+  for (const JournalRow& row : rows) {
+    const auto old = written_.find(row.first);
+    if (old == written_.end() || old->second != row.second) PANDO_RETURN_IF_ERROR(Insert(row));
+  }
+  // A view never changes; its row is large, so it is made once.
+  if (state.view.id == written_view_) return Status();
+  PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
+  return db_.Execute(
+      fmt::format("DELETE FROM journal WHERE section = 'views' AND key NOT IN (SELECT key FROM "
+                  "journal WHERE section = 'views' ORDER BY key DESC LIMIT {})",
+                  kViewsKept));
+}
+
+Status SqliteJournal::Insert(const JournalRow& row) {
+  const SqlRow values{row.first.section, row.first.key, row.second};
+  return db_.Query("INSERT OR REPLACE INTO journal VALUES (?, ?, ?)", values).status();
 }
 
 Status SqliteJournal::CheckLeader(uint64_t term) {
-  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(MetaTable()));
-  std::map<SqlValue, SqlValue> meta;
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, db_.Query("SELECT key, value FROM meta"));
+  std::map<std::string, std::string> meta;
   for (const SqlRow& row : rows) meta.emplace(row[0], row[1]);
-  const auto* stored = std::get_if<int64_t>(&meta["term"]);
-  const int64_t led = stored == nullptr ? 0 : *stored;
-  const auto ours = static_cast<int64_t>(term);
-  const bool is_led_by_us = meta["leader"] == LeaderRow().back();
-  const bool is_other = led > ours || (!is_led_by_us && (led == ours || has_taken_lead_));
+  const uint64_t led = ParseNumber<uint64_t>(meta["term"]).value_or(0);
+  const bool is_led_by_us = meta["leader"] == HexText(leader_);
+  const bool is_other = led > term || (!is_led_by_us && (led == term || has_taken_lead_));
   if (rows.empty() || !is_other) return Status();
   fence_ = Unavailable(fmt::format(
       "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
-      db_.path(), led, ours));
+      db_.path(), led, term));
   return fence_;
-}
-
-SqliteJournal::Tables SqliteJournal::KeyedRows(const SchedulerState& state) const {
-  std::map<std::string, std::vector<SqlRow>> rows = MakeRows(state);
-  rows["meta"].push_back(LeaderRow());
-  // A view never changes; its row is large, so it is made once.
-  const SqlRow view_key{static_cast<int64_t>(state.view.id.term),
-                        static_cast<int64_t>(state.view.id.number)};
-  const auto views = written_.find("views");
-  const bool is_written = views != written_.end() && views->second.contains(view_key);
-  if (!is_written && state.view.id != ViewId{}) rows["views"].push_back(MakeRow(state.view));
-  Tables tables;
-  for (const JournalTable& table : JournalTables()) {
-    Rows& keyed = tables[table.name];
-    for (SqlRow& row : rows[table.name]) keyed.emplace(KeyFor(table, row), std::move(row));
-  }
-  if (is_written) tables["views"] = views->second;
-  return tables;
-}
-
-// Views are added and only the oldest go; of other tables, rows that are no more go as well.
-Status SqliteJournal::WriteChanges(const JournalTable& table, const Rows& rows) {
-  const bool is_history = table.name == std::string_view("views");
-  if (written_.empty() && !is_history) {  // the first commit of this life
-    PANDO_RETURN_IF_ERROR(db_.Execute(fmt::format("DELETE FROM {}", table.name)));
-  }
-  const Rows before = written_.empty() ? Rows() : written_.at(table.name);
-  bool has_added = false;
-  for (const auto& [key, row] : before) {
-    if (is_history || rows.contains(key)) continue;
-    if (auto done = db_.Query(DeleteStatement(table), key); !done.ok()) return done.status();
-  }
-  for (const auto& [key, row] : rows) {
-    const auto old = before.find(key);
-    if (old != before.end() && old->second == row) continue;
-    if (auto done = db_.Query(InsertStatement(table), row); !done.ok()) return done.status();
-    has_added = true;
-  }
-  if (!is_history || !has_added) return Status();
-  return db_.Execute(
-      fmt::format("DELETE FROM views WHERE (term, number) NOT IN (SELECT term, number FROM views "
-                  "ORDER BY term DESC, number DESC LIMIT {})",
-                  kViewsKept));
 }
 
 }  // namespace pando

@@ -1,13 +1,18 @@
 // SqliteJournal keeps the scheduler's state in RUN_DIR/scheduler.db (P25, P26): WAL, every commit
 // flushed to the disk before it returns. Made for the scheduler process; people read it with
-// `sqlite3 RUN_DIR/scheduler.db 'select * from faults'`.
+// `sqlite3 RUN_DIR/scheduler.db 'select * from faults'` (docs/run-folder.md).
 //
-//   meta         key, value: job, term, leader, next_node, is_finished
-//   views        term, number, and the view as JSON; the newest kViewsKept, the last one in force
-//   members      the processes that were welcome when it was last written; messages as JSON
-//   snapshots    complete ones: generation, version, shards as JSON
-//   evaluations  by version
-//   faults       by id; times in ms since the job began, NULL where unknown
+// One table, "journal", has a row per record: its section, its key within it, and the record as
+// JSON (scheduler/journal_fields.h).
+//
+//   leader       which life of the scheduler leads
+//   state        what is no record below: job, term, next_node, is_finished and so on
+//   views        the newest kViewsKept, the last one in force
+//   members      the processes that were welcome when it was last written
+//   snapshots    complete ones
+//   evaluations, faults
+//
+// All but the first two are SQL views with a column per field, too, and those are rows of "meta".
 //
 // Threads: none. Invariant: of two schedulers on one file, only that which read it last, or that of
 // the higher term, or the first to write it, can commit.
@@ -20,7 +25,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "common/status.h"
@@ -32,9 +36,7 @@ namespace pando {
 
 // ---- SQLite's C interface with an owner and values ----------------------------------------------
 
-// NULL is monostate.
-using SqlValue = std::variant<std::monostate, int64_t, double, std::string>;
-using SqlRow = std::vector<SqlValue>;
+using SqlRow = std::vector<std::string>;  // numbers in decimal digits; NULL is empty
 
 // Threads: none. Errors name the file and what SQLite says.
 class SqliteDb {
@@ -47,7 +49,8 @@ class SqliteDb {
   // One or more statements without results.
   Status Execute(const std::string& sql);
   // One statement; `values` are bound to its ?s in order. Returns all rows.
-  Result<std::vector<SqlRow>> Query(const std::string& sql, std::span<const SqlValue> values = {});
+  Result<std::vector<SqlRow>> Query(const std::string& sql,
+                                    std::span<const std::string> values = {});
 
  private:
   struct Close {
@@ -65,27 +68,28 @@ std::string SqliteVersion();  // "3.40.1", for `pando doctor`
 
 // ---- the scheduler's state as rows, and back (journal_rows.cc) ----------------------------------
 
-// The job's id is 16 hex digits; objects and lists are JSON in UTF-8. There incarnations are hex
-// digits, and hashes are integers of 64 bits, which SQLite's own functions round.
-struct JournalTable {
-  const char* name;
-  std::vector<std::string> columns;
-  size_t key_count;  // the first columns name the row
+struct JournalKey {
+  std::string section;
+  std::string key;  // sorted as the records are
+  auto operator<=>(const JournalKey&) const = default;
 };
-std::span<const JournalTable> JournalTables();  // "meta" first
+using JournalRows = std::map<JournalKey, std::string>;  // values: JSON in UTF-8
+using JournalRow = JournalRows::value_type;
 
-// By table. The leader is not part of the state, and the view's row is made separately.
-std::map<std::string, std::vector<SqlRow>> MakeRows(const SchedulerState& state);
-SqlRow MakeRow(const View& view);
+std::string JournalSchema();  // creates the table and the SQL views that are missing
 
-// Adds a table's rows to the state; of views the last one counts. Errors say table and column.
-Status ReadRows(const std::string& table, std::span<const SqlRow> rows, SchedulerState* state);
+// The leader is not part of the state, and the view's row is made separately.
+JournalRows MakeRows(const SchedulerState& state);
+JournalRow MakeRow(const View& view);
+
+// Adds the rows to the state; of views the last one counts. Errors say section, key and field.
+Status ReadRows(const JournalRows& rows, SchedulerState* state);
 
 // ---- the journal --------------------------------------------------------------------------------
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 8;
+  static constexpr int kSchemaVersion = 9;
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 
@@ -113,24 +117,20 @@ class SqliteJournal : public Journal {
   bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
  private:
-  using Rows = std::map<SqlRow, SqlRow>;       // by key: all columns
-  using Tables = std::map<std::string, Rows>;  // every table
-
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp(Locking locking);
   // All of the change or nothing, with the file locked meanwhile.
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);
   Status CheckLeader(uint64_t term);
-  Status Write(uint64_t term, const Tables& tables);
-  Status WriteChanges(const JournalTable& table, const Rows& rows);
-  Tables KeyedRows(const SchedulerState& state) const;
-  SqlRow LeaderRow() const;
-  Result<std::vector<SqlRow>> ReadTable(const JournalTable& table);
+  Status Write(const SchedulerState& state, const JournalRows& rows);
+  Status Insert(const JournalRow& row);
+  JournalRow LeaderRow() const;
 
   SqliteDb db_;
   uint64_t leader_;
-  Tables written_;  // as of the last commit of this life
+  JournalRows written_;  // as of the last commit of this life
+  ViewId written_view_;
   Status fence_;
   bool has_taken_lead_ = false;
 };

@@ -9,6 +9,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "files/json_fields.h"
 #include "job/device_choice.h"
 #include "job/job_file.h"
 #include "train/micro_batch_pass.h"
@@ -19,37 +20,23 @@ namespace pando {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-// Times before the job and empty texts are unknown ones.
-Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
-double TimeIn(const Json& json) { return json.is_null() ? -1 : json.get<double>(); }
+using Json = OrderedJson;
+using ReadFrom = JsonReader::Json;
 
 }  // namespace
 
-static void to_json(Json& json, const FaultRecord& fault) {
-  json["action"] = fault.action;
-  json["target"] = fault.target;
-  json["step"] = fault.step.value();
-  json["injected_ms"] = TimeJson(fault.injected_ms);
-  json["detected_ms"] = TimeJson(fault.detected_ms);
-  json["detected_by"] = fault.detected_by.empty() ? Json() : Json(fault.detected_by);
-  json["recovered_ms"] = TimeJson(fault.recovered_ms);
-}
-static void from_json(const Json& json, FaultRecord& fault) {
-  json.at("action").get_to(fault.action);
-  json.at("target").get_to(fault.target);
-  fault.step = Step(json.at("step").get<uint64_t>());
-  fault.injected_ms = TimeIn(json.at("injected_ms"));
-  fault.detected_ms = TimeIn(json.at("detected_ms"));
-  if (!json.at("detected_by").is_null()) json.at("detected_by").get_to(fault.detected_by);
-  fault.recovered_ms = TimeIn(json.at("recovered_ms"));
+static void to_json(Json& json, const FaultRecord& fault) { json = ToJson(fault); }
+static void from_json(const ReadFrom& json, FaultRecord& fault) {
+  JsonReader reader(Missing::kKept);
+  reader.Read(json, fault);
+  if (!reader.status().ok())
+    throw ReadFrom::other_error::create(501, reader.status().message(), &json);
 }
 
 static void to_json(Json& json, const SnapshotRef& snapshot) {
   json = {{"generation", snapshot.generation}, {"step", snapshot.version.value()}};
 }
-static void from_json(const Json& json, SnapshotRef& snapshot) {
+static void from_json(const ReadFrom& json, SnapshotRef& snapshot) {
   json.at("generation").get_to(snapshot.generation);
   snapshot.version = Version(json.at("step").get<uint64_t>());
 }
@@ -62,7 +49,7 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
           {"loss_sum", evaluation.loss_sum}};
   if (!evaluation.sums.empty()) json["sums"] = evaluation.sums;  // null: not a finite number
 }
-static void from_json(const Json& json, EvaluationSummary& evaluation) {
+static void from_json(const ReadFrom& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
   json.at("samples").get_to(evaluation.sample_count);
   if (!json.at("correct").is_null()) json.at("correct").get_to(evaluation.correct_count);
@@ -70,7 +57,7 @@ static void from_json(const Json& json, EvaluationSummary& evaluation) {
   // A sum that is not finite has no place in JSON: dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
-  for (const Json& sum : json.value("sums", Json::array()))
+  for (const ReadFrom& sum : json.value("sums", ReadFrom::array()))
     evaluation.sums.push_back(sum.is_null() ? std::numeric_limits<double>::quiet_NaN()
                                             : sum.get<double>());
 }
@@ -82,7 +69,7 @@ static void DropMissing(const EvaluatedValues& evaluated, Json* evaluation) {
   if (!evaluated.has_loss) (*evaluation)["loss_sum"] = nullptr;
 }
 
-static EvaluatedValues FindValues(const Json& evaluation) {
+static EvaluatedValues FindValues(const ReadFrom& evaluation) {
   EvaluatedValues values;
   values.has_accuracy = !evaluation.at("correct").is_null();
   values.has_classes = !evaluation.at("top5_correct").is_null();
@@ -95,7 +82,7 @@ static void to_json(Json& json, const ClassScore& score) {
           {"correct", score.correct_count},
           {"accuracy", score.accuracy()}};
 }
-static void from_json(const Json& json, ClassScore& score) {
+static void from_json(const ReadFrom& json, ClassScore& score) {
   json.at("samples").get_to(score.sample_count);
   json.at("correct").get_to(score.correct_count);
 }
@@ -163,7 +150,7 @@ void ForEachField(S& s, const std::string& on, Field field) {
   field("faults", s.faults);
 }
 
-struct FieldWriter {
+struct SummaryWriter {
   nlohmann::ordered_json& json;
   template <class T>
   void operator()(const std::string& name, const T& value) const {
@@ -177,8 +164,8 @@ struct FieldWriter {
 
 // What a summary of another version does not have stays as it is, and so does what JSON cannot hold
 // and has as null.
-struct FieldReader {
-  const nlohmann::ordered_json& json;
+struct SummaryReader {
+  const ReadFrom& json;
   template <class T>
   void operator()(const std::string& name, T& value) const {
     if (json.contains(name) && !json.at(name).is_null()) json.at(name).get_to(value);
@@ -286,18 +273,18 @@ void DropEvaluations(Version last_good, Summary* summary) {
 
 // ---- the file -----------------------------------------------------------------------------------
 
-std::string RecoveryText(double injected_ms, double detected_ms, double recovered_ms) {
-  if (injected_ms >= 0) return fmt::format("recovered after {:.0f} ms", recovered_ms - injected_ms);
-  return fmt::format("recovered {:.0f} ms after its detection", recovered_ms - detected_ms);
+double RecoveryMs(const FaultRecord& fault) {
+  return fault.recovered_ms - (fault.injected_ms < 0 ? fault.detected_ms : fault.injected_ms);
 }
 
-std::string FaultJson(const FaultRecord& fault) {
-  return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string RecoveryText(const FaultRecord& fault) {
+  if (fault.injected_ms >= 0) return fmt::format("recovered after {:.0f} ms", RecoveryMs(fault));
+  return fmt::format("recovered {:.0f} ms after its detection", RecoveryMs(fault));
 }
 
 std::string ToJson(const Summary& summary) {
   nlohmann::ordered_json json;
-  ForEachField(summary, summary.evaluated_on, FieldWriter{json});
+  ForEachField(summary, summary.evaluated_on, SummaryWriter{json});
   for (Json& evaluation : json["evaluations"]) DropMissing(summary.evaluated, &evaluation);
   if (summary.evaluated_on != "test") {  // so that readers of several runs find the fields
     for (const char* name :
@@ -311,12 +298,12 @@ std::string ToJson(const Summary& summary) {
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name) {
   Summary summary;
   try {
-    const auto json = nlohmann::ordered_json::parse(text);
+    const ReadFrom json = ReadFrom::parse(text);
     (void)json.at("status");
     // Earlier releases named validation results test_accuracy and so on, too.
     const bool is_validation = json.contains("validation_accuracy");
-    ForEachField(summary, is_validation ? "validation" : "test", FieldReader{json});
-    for (const auto& evaluation : json.value("evaluations", nlohmann::ordered_json::array()))
+    ForEachField(summary, is_validation ? "validation" : "test", SummaryReader{json});
+    for (const auto& evaluation : json.value("evaluations", ReadFrom::array()))
       summary.evaluated = FindValues(evaluation);
   } catch (const nlohmann::json::exception& error) {
     return Corrupt(fmt::format("{}: not a run's summary: {}", file_name, error.what()));

@@ -89,11 +89,12 @@ void DropEvaluations(Version last_good, Summary* summary);
 // Whether the run failed in a way that comes again if it is resumed.
 bool HasDiverged(const Summary& summary);
 
-// "recovered after 1028 ms", from the fault; where its time is not known, "recovered 32 ms after
-// its detection". Times in ms as FaultRecord's.  REQUIRES: both are known but `injected_ms`.
-std::string RecoveryText(double injected_ms, double detected_ms, double recovered_ms);
-std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
-std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end
+// From the fault, or from its detection where its time is not known.  REQUIRES: the run has
+// recovered from it.
+double RecoveryMs(const FaultRecord& fault);
+// "recovered after 1028 ms", or "recovered 32 ms after its detection".
+std::string RecoveryText(const FaultRecord& fault);
+std::string ToJson(const Summary& summary);  // one object, indented, a newline at the end
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);
 
 }  // namespace pando

@@ -5,14 +5,18 @@
 
 #include "common/mutation.h"
 #include "proto/dispatch.h"
+#include "scheduler/run_status.h"
 
 namespace pando {
 namespace {
 
 // `pando status` shows it; supervisors read the phase and the step.
-constexpr const char* kStatusText =
-    R"({"model": "external", "dataset": "external", "phase": "gathering", "step": 0, "nodes": [],)"
-    R"( "waiting_for": "no worker whose program has declared the model"})";
+std::string WaitingStatus() {
+  return StatusText({.phase = "gathering",
+                     .waiting_for = "no worker whose program has declared the model",
+                     .model = "external",
+                     .dataset = "external"});
+}
 
 }  // namespace
 
@@ -21,7 +25,7 @@ void DeclarationIntake::OnMessage(Micros now, const Envelope& envelope) {
   Dispatch<Core::kIntake>(
       envelope.message, [&](const Register& m) { OnRegister(now, from, m); },
       [&](const Declaration& m) { OnDeclaration(now, from, m); },
-      [&](const StatusRequest&) { Send(from, StatusReport{kStatusText}); },
+      [&](const StatusRequest&) { Send(from, StatusReport{WaitingStatus()}); },
       [&](const Command& m) { OnCommand(from, m); },
       [](const FaultNote&) {});  // its sender repeats it until the run has a record
 }

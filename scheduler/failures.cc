@@ -190,11 +190,4 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
   if (!is_scheduler) run_.views.RequestView(now);  // it may have ended before it joined
 }
 
-void Failures::ReportFaults(Micros now) {
-  for (const FaultRecord& fault : run_.faults.TakeChanged()) {
-    run_.observer.OnFault(now, fault);
-    run_.outbox.MarkChanged();
-  }
-}
-
 }  // namespace pando

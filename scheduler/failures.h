@@ -68,8 +68,6 @@ class Failures {
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
   // A supervisor reports a fault that it made, or a process that ended: the fastest of notices.
   void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
-  // Tells the observer of faults that have changed since the last call.
-  void ReportFaults(Micros now);
 
  private:
   struct Trouble {

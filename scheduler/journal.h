@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "proto/messages.h"
+#include "proto/named_field.h"
 #include "proto/ownership.h"
 #include "scheduler/evaluation.h"
 
@@ -41,10 +42,10 @@ struct GivenUpSnapshots {
   std::vector<Version> versions;  // ascending, and these
 };
 
-// A fault of a process, and how long the run took to recover from it. Times in ms since the job
-// began; < 0: not (yet).
 // That the journal and the summary hold; the oldest go first.
 inline constexpr size_t kFaultRecordsMax = 4096;
+// A fault of a process, and how long the run took to recover from it. Times in ms since the job
+// began; < 0: not (yet). As JSON the same everywhere: status, events.jsonl, summary.json, the page.
 struct FaultRecord {
   uint64_t id = 0;          // 1, 2, ... in the order of the faults
   std::string action;       // "kill", "stop", "partition", "exit", "silence", "rollback", ...
@@ -56,7 +57,16 @@ struct FaultRecord {
   double detected_ms = -1;
   std::string detected_by;  // "exit", "socket", "lease"; empty while undetected
   double recovered_ms = -1;
+  bool operator==(const FaultRecord&) const = default;
 };
+void Visit(auto io, FaultRecord& m) {
+  io(PANDO_FIELD(m.id), PANDO_FIELD(m.action), PANDO_FIELD(m.target), PANDO_FIELD(m.host),
+     PANDO_FIELD(m.process_id), PANDO_FIELD(m.step),
+     NamedField{"injected_ms", NullBelowZero{m.injected_ms}},
+     NamedField{"detected_ms", NullBelowZero{m.detected_ms}},
+     NamedField{"detected_by", NullIfEmpty{m.detected_by}},
+     NamedField{"recovered_ms", NullBelowZero{m.recovered_ms}});
+}
 
 // P41. A worker's gradient of a micro-batch, and two different ones of one micro-batch.
 struct Opinion {
@@ -81,13 +91,6 @@ struct VerificationState {
   std::optional<Dispute> open_dispute;
 };
 
-// P39. The engines that all GPU workers of a kind compute with.
-struct KindEngines {
-  std::string kind;     // Ready::kind
-  std::string engines;  // run/engine_file.h
-  bool operator==(const KindEngines&) const = default;
-};
-
 struct SchedulerState {
   JobId job;
   uint64_t term = 0;
@@ -100,8 +103,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  std::vector<KindEngines> engines;  // by kind
-  bool is_finished = false;          // P33
+  bool is_finished = false;  // P33
 };
 
 class Journal {

@@ -31,7 +31,7 @@ struct SnapshotCheck {
 };
 
 // What the scheduler core tells the recorder of the run folder. Calls come from the core, in order.
-// Evaluations and snapshots are reported once they are in the journal.
+// Evaluations, faults and snapshots are reported once they are in the journal.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;

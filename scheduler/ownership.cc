@@ -11,8 +11,7 @@ namespace {
 
 // A process that is not ready, or that has no work left, has nothing to report but itself.
 bool FitsStage(const Member& sender, const Message& message) {
-  if (!sender.is_ready)
-    return HoldsAny<Ready, EngineProposal, Heartbeat, Failure, Leave, Bye>(message);
+  if (!sender.is_ready) return HoldsAny<Ready, Heartbeat, Failure, Leave, Bye>(message);
   return !sender.is_leaving || HoldsAny<Heartbeat, ViewAck, Leave, Bye, Failure>(message);
 }
 

@@ -17,9 +17,6 @@
 
 namespace pando {
 
-// Whether a worker's proposal can be read (run/engine_file.h).
-using CheckEngines = std::function<Status(const KindEngines&)>;
-
 struct SchedulerOptions {
   PeerId self;
   JobId job;
@@ -31,8 +28,6 @@ struct SchedulerOptions {
   std::optional<SchedulerState> state;  // of the journal, if there is one
   bool is_fresh = false;  // with a state: all nodes are new, and a new generation begins from the
                           // last snapshot (`pando resume`)
-  std::vector<KindEngines> engines = {};  // of the run folder; the state's count before them (P39)
-  CheckEngines check_engines = {};        // null: none is read here
   Micros stop_grace = std::chrono::milliseconds(500);
   ViewSeal* seal = nullptr;  // outlives the scheduler; null: the run has no keys
 };

@@ -22,7 +22,6 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       view_maker_(run_, {silences_, evaluations_, snapshots_, ownership_, requests_, verification_,
                          owners_, final_weights_}),
       failures_(run_, last_snapshot_),
-      engines_(run_, options),
       stalls_(run_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
@@ -87,7 +86,6 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         run_.membership.OnHeartbeat(from, m);
         owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
       },
-      [&](const EngineProposal& m) { engines_.OnProposal(now, from, m); },
       [&](const Bye&) { run_.membership.OnBye(from); },
       [&](const Leave&) { commands_.OnLeave(now, from); },
       [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
@@ -140,10 +138,13 @@ void Scheduler::Tick(Micros now) {
   final_weights_.Tick(now);
   if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
   run_.phase.FinishWhenLeft(now, run_.members().all().empty());
-  failures_.ReportFaults(now);
+  const std::vector<FaultRecord> faults = run_.faults.TakeChanged();
+  if (!faults.empty()) run_.outbox.MarkChanged();
   stalls_.Tick(now);
   run_.outbox.Flush(now);
-  if (!fenced()) snapshots_.ReportDropped(now);
+  if (fenced()) return;
+  for (const FaultRecord& fault : faults) run_.observer.OnFault(now, fault);
+  snapshots_.ReportDropped(now);
 }
 
 void Scheduler::RepeatUnanswered(Micros now) {
@@ -184,7 +185,6 @@ SchedulerState Scheduler::State() const {
           .evaluations = run_.history.all(),
           .faults = run_.faults.records(),
           .verification = verification_.State(),
-          .engines = engines_.all(),
           .is_finished = run_.phase.is_completed()};
 }
 

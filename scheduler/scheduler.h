@@ -27,7 +27,6 @@
 //   ViewMaker                               | reports for the next view, acknowledgements of this
 //                                           | one, snapshots that servers could not read
 //   Failures                                | reports of trouble
-//   EngineDecisions                         | the engines of each kind of GPU worker
 //   StallWatch                              | why no step is made
 // clang-format on
 //
@@ -42,7 +41,6 @@
 
 #include "proto/core.h"
 #include "scheduler/commands.h"
-#include "scheduler/engine_decisions.h"
 #include "scheduler/failures.h"
 #include "scheduler/ownership.h"
 #include "scheduler/stall_watch.h"
@@ -92,8 +90,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   RunTimes Times(Micros now) const {
     return {run_.phase.TrainingTime(now), run_.phase.evaluation_time(), run_.progress.made()};
   }
-  // Whether a GPU worker measures engines, which may take minutes (P39).
-  bool IsMeasuring() const { return engines_.IsMeasuring(); }
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
   std::string MissingText() const { return run_.membership.MissingText(); }
   // What the run cannot continue without: "no worker"; empty if it continues.
@@ -128,7 +124,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   FinalWeights final_weights_;
   ViewMaker view_maker_;
   Failures failures_;
-  EngineDecisions engines_;
   StallWatch stalls_;
 };
 

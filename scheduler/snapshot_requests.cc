@@ -128,8 +128,7 @@ void LastSnapshot::Tick(Micros now) {
   if (pending_ && !run_.phase.is_training()) pending_.reset();  // its last version came first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
   const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
-  if (is_earlier && now < pending_->patience_until && !Mutated(Mutation::kEndWithEarlierSnapshot))
-    return Ask(now);
+  if (is_earlier && now < pending_->patience_until) return Ask(now);
   run_.phase.End(now, pending_->stop.reason, std::move(pending_->stop.text));
   pending_.reset();
 }

@@ -35,13 +35,6 @@ std::string MoreText(size_t here, uint32_t wanted, Role role) {
   return fmt::format("{} more {}{}", wanted - here, EnumName(role), wanted - here == 1 ? "" : "s");
 }
 
-// Heartbeats come from other machines.
-std::string OnOneLine(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
 }  // namespace
 
 std::string Stall::Text(Micros now) const {
@@ -173,7 +166,7 @@ Stall StallWatch::ForMember(const Member& member, std::string what, Micros since
           .what = std::move(what),
           .why = std::move(why),
           .since = since,
-          .log_line = OnOneLine(member.heartbeat.log_line)};
+          .log_line = member.heartbeat.log_line};
 }
 
 Stall StallWatch::FindCause(Micros now) const {
@@ -215,7 +208,7 @@ Stall StallWatch::ForLost(Role role, Micros now) const {
                              "one, or let it go on",
                              last.where, Seconds(now - last.heard_at), EnumName(role)),
           .since = step_at_,
-          .log_line = OnOneLine(last.log_line)};
+          .log_line = last.log_line};
 }
 
 std::optional<Stall> StallWatch::FindMissing(Micros now) const {
@@ -289,7 +282,7 @@ std::optional<Stall> StallWatch::FindGivenUp(Micros now) const {
                  .why = fmt::format("{} was given up, last heard {} ago", lost.where,
                                     Seconds(now - lost.heard_at)),
                  .since = lost.heard_at,
-                 .log_line = OnOneLine(lost.log_line)};
+                 .log_line = lost.log_line};
   }
   return std::nullopt;
 }

@@ -2,24 +2,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "scheduler/run_status.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Node = RunStatus::Node;
 
 // The newest faults: a client that asks and does not read must not use much memory. The summary has
 // them all.
 constexpr size_t kFaultsShownMax = 32;
 
-// Host names come from the wire: bytes that are not UTF-8 are replaced.
-std::string DumpText(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+uint64_t ToMs(Micros time) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, time.count() / 1000));
 }
 
 const char* HealthText(const Member& member, bool is_suspected) {
@@ -29,46 +27,32 @@ const char* HealthText(const Member& member, bool is_suspected) {
   return member.is_ready ? "ready" : "starting";
 }
 
-Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
-
-// As in the summary.
-Json FaultJson(const FaultRecord& fault) {
-  Json entry;
-  entry["action"] = fault.action;
-  entry["target"] = fault.target;
-  entry["step"] = fault.step.value();
-  entry["injected_ms"] = TimeJson(fault.injected_ms);
-  entry["detected_ms"] = TimeJson(fault.detected_ms);
-  entry["detected_by"] = nullptr;
-  if (!fault.detected_by.empty()) entry["detected_by"] = fault.detected_by;
-  entry["recovered_ms"] = TimeJson(fault.recovered_ms);
-  return entry;
-}
-
 // The entries that every role has.
-Json MemberJson(const Member& member, const Leases& leases, Micros now) {
+Node MakeNode(const Member& member, const Leases& leases, Micros now) {
   const NodeId node = member.peer.node;
-  Json entry;
-  entry["name"] = member.Name();
-  entry["role"] = EnumName(member.role());
-  entry["rank"] = member.rank;
-  entry["host"] = member.registration.host;
-  entry["pid"] = member.registration.process_id;
-  entry["health"] = HealthText(member, leases.IsSuspected(node));
-  entry["draining"] = member.is_draining;
-  entry["activity"] = EnumName(member.heartbeat.activity);
-  entry["step"] = member.heartbeat.step.value();
-  entry["silent_ms"] = leases.SilenceSince(now, node).count() / 1000;
-  return entry;
+  return {.name = member.Name(),
+          .role = EnumName(member.role()),
+          .rank = member.rank,
+          .host = member.registration.host,
+          .pid = member.registration.process_id,
+          .health = HealthText(member, leases.IsSuspected(node)),
+          .draining = member.is_draining,
+          .activity = EnumName(member.heartbeat.activity),
+          .step = member.heartbeat.step.value(),
+          .silent_ms = ToMs(leases.SilenceSince(now, node))};
 }
 
-// Replicas on each server, by node: primaries, backups, syncing.
-std::map<NodeId, std::array<uint32_t, 3>> ReplicaCounts(const View& view) {
-  std::map<NodeId, std::array<uint32_t, 3>> counts;
+// Replicas on each server, by node.
+struct ReplicaCounts {
+  uint32_t primaries = 0, backups = 0, syncing = 0;
+};
+std::map<NodeId, ReplicaCounts> CountReplicas(const View& view) {
+  std::map<NodeId, ReplicaCounts> counts;
   for (const ShardPlacement& placement : view.shards) {
-    ++counts[placement.primary.node][0];
-    for (const PeerId& backup : placement.in_sync_backups) ++counts[backup.node][1];
-    for (const SyncingBackup& syncing : placement.syncing_backups) ++counts[syncing.peer.node][2];
+    ++counts[placement.primary.node].primaries;
+    for (const PeerId& backup : placement.in_sync_backups) ++counts[backup.node].backups;
+    for (const SyncingBackup& syncing : placement.syncing_backups)
+      ++counts[syncing.peer.node].syncing;
   }
   return counts;
 }
@@ -86,41 +70,43 @@ std::string LateNames(const Members& members, Step step) {
 }
 
 // A worker's share of the work, and its speed and waits.
-void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& member, Json& entry) {
+void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
-  entry["micro_batches"] =
+  const auto owned =
       std::ranges::count(run.view().owners, member.peer.node, &MicroBatchOwner::worker);
-  entry["micro_batch_us"] = owners.micro_batch_us(member.peer.node);
+  node->micro_batches = static_cast<uint64_t>(owned);
+  node->micro_batch_us = owners.micro_batch_us(member.peer.node);
   if (heartbeat.activity == Activity::kComputing && heartbeat.samples_wait_ms > 0)
-    entry["activity"] = "waiting for samples";
-  entry["data_stall_us"] = heartbeat.data_stall_us;
-  entry["exposed_sync_us"] = heartbeat.exposed_sync_us;
+    node->activity = "waiting for samples";
+  node->data_stall_us = heartbeat.data_stall_us;
+  node->exposed_sync_us = heartbeat.exposed_sync_us;
   if (heartbeat.gpu_memory_bytes == 0) return;
-  entry["gpu_memory_bytes"] = heartbeat.gpu_memory_bytes;
-  entry["gpu_percent"] = heartbeat.gpu_percent;
+  node->gpu_memory_bytes = heartbeat.gpu_memory_bytes;
+  node->gpu_percent = heartbeat.gpu_percent;
 }
 
 // Bytes that the member's process has sent and received so far.
-void AddTraffic(const Member& member, Json& entry) {
-  const Heartbeat& heartbeat = member.heartbeat;
-  const auto add = [&](const char* kind, const LineTraffic& traffic) {
-    if (traffic.sent + traffic.received > 0)
-      entry["traffic"][kind] = {traffic.sent, traffic.received};
+void AddTraffic(const Heartbeat& heartbeat, Node* node) {
+  RunStatus::Traffic traffic;
+  const auto add = [&](const LineTraffic& line, auto* bytes) {
+    if (line.sent + line.received == 0) return;
+    *bytes = {line.sent, line.received};
+    node->traffic = traffic;
   };
-  add("tcp", heartbeat.tcp_traffic);
-  add("ipc", heartbeat.ipc_traffic);
-  add("shm", heartbeat.shm_traffic);
+  add(heartbeat.tcp_traffic, &traffic.tcp);
+  add(heartbeat.ipc_traffic, &traffic.ipc);
+  add(heartbeat.shm_traffic, &traffic.shm);
 }
 
 // A member's connections, by what carries the payloads.
-void AddLines(const RunFacts& run, const Member& member, Json& entry) {
+void AddLines(const RunFacts& run, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
   if (run.IsGroup()) {  // the one to rank 0's lane carries no gradients
     const uint32_t peers = member.role() == Role::kWorker ? run.plan.job.workers - 1 : 0;
-    if (run.phase.is_running() && peers > 0) entry["lines"] = {{"group", peers}};
+    if (run.phase.is_running() && peers > 0) node->lines = RunStatus::Lines{.group = peers};
   } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
-    entry["lines"] = {
-        {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
+    node->lines =
+        RunStatus::Lines{heartbeat.tcp_lines, heartbeat.ipc_lines, heartbeat.shm_lines, {}};
   }
 }
 
@@ -138,109 +124,98 @@ std::string StragglerNames(const RunFacts& run, const OwnerPlan& owners) {
 }
 
 // What a member waits for.
-void AddWaiting(const RunFacts& run, const OwnerPlan& owners, const Member& member, Json& entry) {
+void AddWaiting(const RunFacts& run, const OwnerPlan& owners, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
   if (heartbeat.activity != Activity::kWaitingForParameters) return;
   const Members& members = run.members();
   const Member* owing = members.Find(heartbeat.waiting_for.node);
-  if (owing != nullptr) entry["waiting_for"] = owing->Name();
-  if (run.IsGroup()) entry["waiting_for"] = LateNames(members, heartbeat.step);
+  if (owing != nullptr) node->waiting_for = owing->Name();
+  if (run.IsGroup()) node->waiting_for = LateNames(members, heartbeat.step);
   if (const std::string names = StragglerNames(run, owners); !names.empty())
-    entry["waiting_for"] = names;
-  entry["waiting_ms"] = heartbeat.waiting_ms;
+    node->waiting_for = names;
+  node->waiting_ms = heartbeat.waiting_ms;
 }
 
-Json NodesJson(Micros now, const RunFacts& run, const OwnerPlan& owners) {
-  Json nodes = Json::array();
-  const auto replicas = ReplicaCounts(run.view());
-  for (const auto& [node, member] : run.members().all()) {
-    Json entry = MemberJson(member, run.membership.leases(), now);
-    if (const auto it = replicas.find(node); it != replicas.end()) {
-      entry["primaries"] = it->second[0];
-      entry["backups"] = it->second[1];
-      entry["syncing"] = it->second[2];
+std::vector<Node> MakeNodes(Micros now, const RunFacts& run, const OwnerPlan& owners) {
+  std::vector<Node> nodes;
+  const auto replicas = CountReplicas(run.view());
+  for (const auto& [id, member] : run.members().all()) {
+    Node& node = nodes.emplace_back(MakeNode(member, run.membership.leases(), now));
+    if (const auto it = replicas.find(id); it != replicas.end()) {
+      node.primaries = it->second.primaries;
+      node.backups = it->second.backups;
+      node.syncing = it->second.syncing;
     }
-    if (member.role() == Role::kServer) entry["endpoints"] = member.registration.lane_endpoints;
-    if (member.role() == Role::kWorker) AddComputing(run, owners, member, entry);
-    AddLines(run, member, entry);
-    AddTraffic(member, entry);
-    AddWaiting(run, owners, member, entry);
-    nodes.push_back(std::move(entry));
+    if (member.role() == Role::kServer) node.endpoints = member.registration.lane_endpoints;
+    if (member.role() == Role::kWorker) AddComputing(run, owners, member, &node);
+    AddLines(run, member, &node);
+    AddTraffic(member.heartbeat, &node);
+    AddWaiting(run, owners, member, &node);
   }
   return nodes;
 }
 
 // What the run has made: verified micro-batches, evaluations, snapshots.
 void AddResults(const RunFacts& run, const VerificationState& verification,
-                const std::vector<SnapshotManifest>& snapshots, Json& status) {
-  if (run.plan.job.verify_every != 0) {  // micro-batches (P41)
-    status["verification"] = {{"agreed", verification.agreed_count},
-                              {"unverified", verification.unverified_count}};
-  }
+                const std::vector<SnapshotManifest>& snapshots, RunStatus* status) {
+  if (run.plan.job.verify_every != 0)
+    status->verification = {verification.agreed_count, verification.unverified_count};
   const std::vector<EvaluationSummary>& evaluations = run.history.all();
-  if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
+  if (!evaluations.empty() && evaluations.back().sample_count != 0) {
     const EvaluationSummary& newest = evaluations.back();
     const EvaluatedValues values(run.plan.job);
-    status["evaluation"] = {{"version", newest.version.value()},
-                            {"evaluated_on", run.plan.job.evaluated_on()},
-                            {"accuracy", values.Accuracy(newest)},
-                            {"top5_accuracy", values.Top5Accuracy(newest)},
-                            {"text", EvaluationText(run.plan.job, newest)}};
+    status->evaluation = {.version = newest.version,
+                          .evaluated_on = run.plan.job.evaluated_on(),
+                          .accuracy = values.Accuracy(newest),
+                          .top5_accuracy = values.Top5Accuracy(newest),
+                          .text = EvaluationText(run.plan.job, newest)};
   }
-  status["snapshots"] = Json::array();
-  for (const SnapshotManifest& manifest : snapshots) {
-    status["snapshots"].push_back({{"generation", manifest.snapshot.generation},
-                                   {"version", manifest.snapshot.version.value()}});
-  }
+  for (const SnapshotManifest& manifest : snapshots)
+    status->snapshots.push_back({manifest.snapshot.generation, manifest.snapshot.version});
 }
 
-void AddFaults(const FaultLedger& ledger, Json& status) {
-  status["faults"] = Json::array();
-  const std::vector<FaultRecord> faults = ledger.records();
-  const size_t shown = std::min(faults.size(), kFaultsShownMax);
-  for (size_t i = faults.size() - shown; i < faults.size(); ++i)
-    status["faults"].push_back(FaultJson(faults[i]));
-  status["fault_count"] = ledger.count();
+void AddFaults(const FaultLedger& ledger, RunStatus* status) {
+  status->faults = ledger.records();
+  if (status->faults.size() > kFaultsShownMax)
+    status->faults.erase(status->faults.begin(), status->faults.end() - kFaultsShownMax);
+  status->fault_count = ledger.count();
 }
 
-void AddStall(Micros now, const Stall& stall, const std::string& text, Json& status) {
-  status["stall"] = {{"waiter", stall.waiter},
-                     {"waited_for", stall.waited_for},
-                     {"what", stall.what},
-                     {"since_ms", std::max<int64_t>(0, (now - stall.since).count() / 1000)},
-                     {"text", text},
-                     {"log_line", stall.log_line}};
+RunStatus::Stall MakeStall(Micros now, const Stall& stall, std::string text) {
+  return {.waiter = stall.waiter,
+          .waited_for = stall.waited_for,
+          .what = stall.what,
+          .since_ms = ToMs(now - stall.since),
+          .text = std::move(text),
+          .log_line = stall.log_line};
 }
 
 }  // namespace
 
 std::string Scheduler::StatusJson(Micros now, const std::optional<Stall>& own_wait) const {
-  Json status;
-  status["phase"] = EnumName(run_.phase.phase());
-  const std::string waiting = WaitingText();
+  RunStatus status{.phase = EnumName(run_.phase.phase()),
+                   .clock_us = static_cast<uint64_t>(now.count()),
+                   .step = committed().value(),
+                   .step_count = final_version().value(),
+                   .term = run_.views.term(),
+                   .view = view().id.number,
+                   .generation = view().generation,
+                   .model = run_.plan.job.model,
+                   .dataset = run_.plan.job.dataset,
+                   .nodes = MakeNodes(now, run_, owners_)};
   if (own_wait) {
-    status["waiting_for"] = fmt::format("for {}: {}", own_wait->what, own_wait->why);
-  } else if (run_.phase.is_gathering()) {
-    status["waiting_for"] = MissingText();
-  } else if (!waiting.empty()) {
-    status["waiting_for"] = waiting;
+    status.waiting_for = fmt::format("for {}: {}", own_wait->what, own_wait->why);
+    status.stall = MakeStall(now, *own_wait, own_wait->Text(now));
+  } else {
+    const bool is_gathering = run_.phase.is_gathering();
+    const std::string waiting = is_gathering ? MissingText() : WaitingText();
+    if (is_gathering || !waiting.empty()) status.waiting_for = waiting;
+    if (const std::optional<Stall>& stall = stalls_.stall())
+      status.stall = MakeStall(now, *stall, stalls_.Text(now));
   }
-  if (own_wait)
-    AddStall(now, *own_wait, own_wait->Text(now), status);
-  else if (const std::optional<Stall>& stall = stalls_.stall())
-    AddStall(now, *stall, stalls_.Text(now), status);
-  status["clock_us"] = now.count();  // of this machine's steady clock: node/process_timeline
-  status["step"] = committed().value();
-  status["step_count"] = final_version().value();
-  status["term"] = run_.views.term();
-  status["view"] = view().id.number;
-  status["generation"] = view().generation;
-  status["model"] = run_.plan.job.model;
-  status["dataset"] = run_.plan.job.dataset;
-  status["nodes"] = NodesJson(now, run_, owners_);
-  AddResults(run_, verification_.State(), snapshots_.ledger().complete(), status);
-  AddFaults(run_.faults, status);
-  return DumpText(status);
+  AddResults(run_, verification_.State(), snapshots_.ledger().complete(), &status);
+  AddFaults(run_.faults, &status);
+  return StatusText(status);
 }
 
 }  // namespace pando

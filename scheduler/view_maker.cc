@@ -203,11 +203,7 @@ void ViewMaker::Make(Micros now) {
 void ViewMaker::AddSynced(View& next) {
   for (const auto& [shard, newcomer] : synced_) {
     ShardPlacement& placement = next.shards[shard];
-    const auto is_it = [&](const SyncingBackup& s) {
-      return s.peer == newcomer.peer &&
-             (s.since == newcomer.since || Mutated(Mutation::kStaleReport));
-    };
-    if (std::erase_if(placement.syncing_backups, is_it) != 0)
+    if (std::erase(placement.syncing_backups, newcomer) != 0)
       placement.in_sync_backups.push_back(newcomer.peer);
   }
   synced_.clear();
@@ -219,11 +215,9 @@ void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
     if (item.shard.value() >= view.shards.size()) continue;
     const ShardPlacement& placement = view.shards[item.shard.value()];
     const SyncingBackup pair{item.newcomer, item.pair};
-    const auto is_it = [&](const SyncingBackup& s) {
-      return s == pair || (Mutated(Mutation::kStaleReport) && s.peer == pair.peer);
-    };
-    const bool is_source = placement.primary == from || Mutated(Mutation::kStaleReport);
-    if (!is_source || std::ranges::none_of(placement.syncing_backups, is_it)) continue;  // P24
+    const bool is_known =
+        std::ranges::find(placement.syncing_backups, pair) != placement.syncing_backups.end();
+    if (placement.primary != from || !is_known) continue;  // P24
     if (synced_.insert({item.shard.value(), pair}).second) RequestViewForGroup(now);
   }
 }

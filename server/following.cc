@@ -43,7 +43,7 @@ void Following::OnReleasePin(Micros now) {
 void Following::OnChunk(const Envelope& envelope, const Chunk& chunk) {
   Replica* replica = replicas_.Find(chunk.shard);
   if (replica == nullptr || !replica->pair() || replica->primary() != envelope.sender) return;
-  if (!IsSamePair(*replica->pair(), chunk.pair)) return;
+  if (*replica->pair() != chunk.pair) return;
   Shard& shard = replica->shard;
   const IncomingTransfer::Sizes sizes{shard.records().parameter_floats(),
                                       shard.records().state_floats()};

@@ -1,8 +1,5 @@
 #include "server/replicas.h"
 
-#include "common/mutation.h"
-#include "server/transfer.h"
-
 namespace pando {
 
 // ---- roles -------------------------------------------------------------------------------------
@@ -56,8 +53,8 @@ void Replicas::AssumeBackup(Replica& replica, const PeerId& primary) {
 // P24: a new primary or a new `since` is a new pair, and starts over.
 void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId since,
                              Changes* changes) {
-  const bool is_same = replica.role_ == ReplicaRole::kSyncing && replica.pair_ &&
-                       replica.primary_ == primary && IsSamePair(*replica.pair_, since);
+  const bool is_same = replica.role_ == ReplicaRole::kSyncing && replica.primary_ == primary &&
+                       replica.pair_ == since;
   if (is_same) return;
   replica.Become(ReplicaRole::kSyncing, primary, since);
   replica.shard.Clear();
@@ -106,7 +103,7 @@ Step Replicas::highest_step() const {
 }
 
 bool LanePart::CountsFor(const Envelope& envelope) const {
-  return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
+  return envelope.view == member_.view().id;
 }
 
 }  // namespace pando

@@ -45,7 +45,7 @@ Replication::Backups Replication::InView(const ShardPlacement& placement, Backup
   }
   for (const SyncingBackup& syncing : placement.syncing_backups) {
     const auto it = find(syncing.peer);
-    const bool is_same = it != known.end() && it->pair && IsSamePair(*it->pair, syncing.since);
+    const bool is_same = it != known.end() && it->pair == syncing.since;
     if (!is_same) {
       backups.push_back({.peer = syncing.peer, .pair = syncing.since, .is_required = false});
       continue;
@@ -152,7 +152,7 @@ void Replication::SendChunks(Micros now, Backup& backup) {
 
 void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAck& ack) {
   Backup* backup = Find(ack.shard, envelope.sender);
-  if (backup == nullptr || !backup->transfer || !IsSamePair(*backup->pair, ack.pair)) return;
+  if (backup == nullptr || !backup->transfer || *backup->pair != ack.pair) return;
   clock_.OnAnswer(envelope.sender, now);
   if (!backup->transfer->OnAck(ack)) return;
   backup->debt.since.reset();

@@ -23,8 +23,7 @@ TreeNode AskedFrom(const PullItem&) { return kPulled; }
 bool EarlyMessages::IsEarly(const Envelope& envelope) const {
   if (envelope.view <= member_.view().id) return false;
   const Message& m = envelope.message;
-  if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
-  return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
+  return HoldsAny<Root, Chunk, Question>(m);
 }
 
 std::vector<Envelope> EarlyMessages::Take() {

@@ -11,8 +11,6 @@
 
 namespace pando {
 
-bool IsSamePair(ViewId a, ViewId b) { return a == b || Mutated(Mutation::kNoPairStamp); }
-
 OutgoingTransfer::OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records)
     : shard_(shard), pair_(pair) {
   for (const VersionRecord& record : records) {

@@ -27,9 +27,6 @@ namespace pando {
 inline constexpr size_t kChunkFloats = (256 << 10) / sizeof(float);
 inline constexpr size_t kChunkWindowFloats = (1 << 20) / sizeof(float);
 
-// P24: whether two stamps are of one pair.
-bool IsSamePair(ViewId a, ViewId b);
-
 class OutgoingTransfer {
  public:
   // `records` as ShardRecords::ShareKept gives them.
@@ -69,7 +66,7 @@ class IncomingTransfer {
 
   // Whether the chunk is of this image.
   bool Includes(const Chunk& chunk) const {
-    return chunk.shard == shard_ && IsSamePair(chunk.pair, pair_) && chunk.versions == versions_ &&
+    return chunk.shard == shard_ && chunk.pair == pair_ && chunk.versions == versions_ &&
            chunk.image_floats == image_floats_;
   }
   // REQUIRES: Includes(chunk).

@@ -4,7 +4,7 @@
 # minutes, its start included, run `first` and `speed`:
 #   tools/gpu.sh first     270 s at most: the libraries, doctor, kernels, networks, trainer, memcheck of some kernels
 #   tools/gpu.sh speed     300 s at most: ResNet-50 in bf16 at batch 256, in gpu_bench and PyTorch, with two servers and in
-#                          one process; engines are measured on both sides
+#                          one process
 # More, in less than ten minutes each:
 #   tools/gpu.sh runs      does it run: doctor, kernels, networks, trainer
 #   tools/gpu.sh compute   gpu_bench on random data, and PyTorch in the same precisions, alone and with optimizer and upload
@@ -190,7 +190,7 @@ call_first() {
 }
 
 call_speed() {
-  local resnet=(resnet50 synthetic-imagenet 256 40 --precision bf16 --set train.tune_engines=true)
+  local resnet=(resnet50 synthetic-imagenet 256 40 --precision bf16)
   native "pando, ResNet-50, bfloat16" 60 "$bundle/gpu_bench" bfloat16 resnet50
   train "ResNet-50, two servers" 70 "${resnet[@]}" --workers 1 --servers 2 --replicas 1
   train "ResNet-50, one process" 60 "${resnet[@]}" --serial

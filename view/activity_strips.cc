@@ -10,16 +10,15 @@ constexpr double kPerSecond = 100;  // a finer time cannot be seen
 
 }  // namespace
 
-void ActivityStrips::Look(double now, const nlohmann::json& status) {
+void ActivityStrips::Look(double now, std::span<const RunStatus::Node> nodes) {
   now = std::round(now * kPerSecond) / kPerSecond;
   last_look_ = now;
-  for (const nlohmann::json& node : status.at("nodes")) {
-    std::deque<Span>& spans = spans_[node.value("name", "")];
-    std::string activity = node.value("activity", "");
+  for (const RunStatus::Node& node : nodes) {
+    std::deque<Span>& spans = spans_[node.name];
     const bool is_joined = !spans.empty() && now - spans.back().to <= kGapMax;
     if (is_joined) spans.back().to = now;
-    if (!is_joined || spans.back().activity != activity)
-      spans.push_back({now, now, std::move(activity)});
+    if (!is_joined || spans.back().activity != node.activity)
+      spans.push_back({now, now, node.activity});
   }
   for (auto it = spans_.begin(); it != spans_.end();) {
     std::deque<Span>& spans = it->second;

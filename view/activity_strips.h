@@ -5,7 +5,10 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+
+#include "scheduler/run_status.h"
 
 namespace pando {
 
@@ -14,8 +17,7 @@ class ActivityStrips {
  public:
   static constexpr double kKeptSeconds = 120;
 
-  // `status`: as ReadStatus returns it.
-  void Look(double now, const nlohmann::json& status);
+  void Look(double now, std::span<const RunStatus::Node> nodes);
   double last_look() const { return last_look_; }
   // The spans that end behind that time: {"worker 1": [[from, to, "computing"], ...], ...}. One
   // that began until then has become longer: it comes without its activity.

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "common/system.h"
-#include "view/json_members.h"
 
 namespace pando {
 namespace {
@@ -120,43 +119,32 @@ void RunMetrics::Show(const char* name, const char* help, double value, promethe
 }
 
 void RunMetrics::OnEvent(const nlohmann::json& event) {
-  if (TextAt(event, "event") == "rollback") rollbacks_.Increment();
+  if (event.value("event", nlohmann::json()) == "rollback") rollbacks_.Increment();
 }
 
-void RunMetrics::OnFaults(uint64_t noticed_count) {
-  if (noticed_count <= fault_count_) return;
-  faults_.Increment(static_cast<double>(noticed_count - fault_count_));
-  fault_count_ = noticed_count;
+void RunMetrics::OnFault(const FaultList::News& news) {
+  if (news.is_noticed) faults_.Increment();
+  if (news.recovery_ms) recovery_seconds_.Observe(*news.recovery_ms * kMs);
 }
 
-void RunMetrics::OnRecovery(double ms) { recovery_seconds_.Observe(ms * kMs); }
-
-void RunMetrics::OnRestart() {
-  last_step_ = last_elapsed_ = 0;
-  fault_count_ = 0;
-}
-
-void RunMetrics::OnStatus(const nlohmann::json& status) {
+void RunMetrics::OnStatus(const RunStatus& status) {
   answer_.up.Set(1);
-  answer_.waiting.Set(status.contains("waiting_for") ? 1 : 0);
-  const double stalled_ms =
-      NumberAt(status.value("stall", nlohmann::json()), "since_ms").value_or(0);
-  answer_.stalled_seconds.Set(std::max(0.0, stalled_ms) * kMs);
+  answer_.waiting.Set(status.waiting_for ? 1 : 0);
+  answer_.stalled_seconds.Set(status.stall ? static_cast<double>(status.stall->since_ms) * kMs : 0);
   std::array<std::array<double, kStates.size()>, kRoles.size()> counts{};
   counts[0][1] = 1;  // the scheduler, which answered
-  const double step = status.value("step", 0.0);
   double behind = 0;
-  for (const nlohmann::json& node : status.at("nodes")) {
-    const auto role = std::ranges::find(kRoles, node.value("role", ""));
-    const auto state = std::ranges::find(kStates, node.value("health", ""));
+  for (const RunStatus::Node& node : status.nodes) {
+    const auto role = std::ranges::find(kRoles, node.role);
+    const auto state = std::ranges::find(kStates, node.health);
     if (role == kRoles.end() || state == kStates.end()) continue;
     ++counts[static_cast<size_t>(role - kRoles.begin())]
             [static_cast<size_t>(state - kStates.begin())];
-    if (node.value("role", "") == "server")
-      behind = std::max(behind, step - node.value("step", step));
+    if (node.role == "server")
+      behind = std::max(behind, static_cast<double>(status.step) - static_cast<double>(node.step));
   }
   versions_behind_.Set(behind);
-  wire_.OnNodes(status.at("nodes"));
+  wire_.OnNodes(status.nodes);
   for (size_t role = 0; role < kRoles.size(); ++role) {
     for (size_t state = 0; state < kStates.size(); ++state)
       members_[role][state]->Set(counts[role][state]);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "plan/step_plan.h"
+#include "view/fault_list.h"
 #include "view/run_history.h"
 #include "view/wire_metrics.h"
 
@@ -29,12 +30,10 @@ class RunMetrics {
   // `plan`: how many samples a step has.
   void OnRow(const CsvRow& row, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
-  // How many faults were noticed. A count that was too high may fall; the counter waits then.
-  void OnFaults(uint64_t noticed_count);
-  void OnRecovery(double ms);
+  void OnFault(const FaultList::News& news);
   // The run's files begin again (`--force`).
-  void OnRestart();
-  void OnStatus(const nlohmann::json& status);
+  void OnRestart() { last_step_ = last_elapsed_ = 0; }
+  void OnStatus(const RunStatus& status);
   void OnNoStatus();
   // Whether it has; `pando resume` begins again.
   void OnEnd(bool has_ended) { complete_.Set(has_ended ? 1 : 0); }
@@ -72,9 +71,8 @@ class RunMetrics {
   prometheus::Gauge& complete_;
   std::array<std::array<prometheus::Gauge*, kStates.size()>, kRoles.size()> members_{};
   WireMetrics wire_;
-  uint64_t fault_count_ = 0;  // in the counter, of these files
-  double last_step_ = 0;      // of the newest row
-  double last_elapsed_ = 0;   // s
+  double last_step_ = 0;     // of the newest row
+  double last_elapsed_ = 0;  // s
 };
 
 }  // namespace pando

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "common/system.h"
+#include "files/json_fields.h"
 #include "job/job_file.h"
 #include "plan/job_plan.h"
-#include "view/json_members.h"
 #include "view/run_status.h"
 
 namespace pando {
@@ -213,7 +213,7 @@ void RunWatch::ReadSummary() {
   ++shown_.file_changes;
   metrics_.OnEnd(!summary.is_null());
   if (!summary.is_null()) {
-    for (const Json& fault : summary.value("faults", Json())) AddFault(fault);
+    for (const Json& fault : summary.value("faults", Json())) ReadFault(fault);
   }
   shown_.summary = std::move(summary);
 }
@@ -231,15 +231,18 @@ void RunWatch::AddEvent(Json event) {
   if (!event.is_object()) return;
   ++shown_.changes;
   metrics_.OnEvent(event);
-  if (TextAt(event, "event") == "fault") return AddFault(event.value("details", Json()));
+  if (event.value("event", Json()) == "fault") return ReadFault(event.value("details", Json()));
   shown_.history.AddEvent(std::move(event));
 }
 
-void RunWatch::AddFault(const Json& fault) {
-  const std::optional<double> recovery_ms = shown_.faults.Add(fault);
-  metrics_.OnFaults(shown_.faults.noticed_count());
-  if (recovery_ms) metrics_.OnRecovery(*recovery_ms);
+void RunWatch::ReadFault(const Json& fault) {
+  FaultRecord record;
+  JsonReader reader(Missing::kKept);
+  reader.Read(fault, record);
+  if (reader.status().ok()) AddFault(record);
 }
+
+void RunWatch::AddFault(const FaultRecord& fault) { metrics_.OnFault(shown_.faults.Add(fault)); }
 
 std::string RunWatch::FindEndpoint() const {
   if (source_.run_dir.empty()) return source_.endpoint;
@@ -277,14 +280,14 @@ void RunWatch::AskStatus(Micros deadline) {
 }
 
 void RunWatch::TakeStatus(std::string_view text) {
-  const Json status = ReadStatus(text);
-  if (status.is_null()) return;
-  auto page = std::make_shared<const Json>(PageStatus(status));
+  const Result<RunStatus> status = ParseStatus(text);
+  if (!status.ok()) return;
+  auto page = std::make_shared<const Json>(PageStatus(*status));
   const std::lock_guard lock(mutex_);
   ++shown_.changes;
-  metrics_.OnStatus(status);
-  shown_.strips.Look(std::chrono::duration<double>(SteadyNow() - start_).count(), status);
-  for (const Json& fault : status["faults"]) AddFault(fault);
+  metrics_.OnStatus(*status);
+  shown_.strips.Look(std::chrono::duration<double>(SteadyNow() - start_).count(), status->nodes);
+  for (const FaultRecord& fault : status->faults) AddFault(fault);
   shown_.status = std::move(page);
   shown_.status_error.clear();
 }

@@ -90,7 +90,8 @@ class RunWatch {
   void TellFiles(Mark* mark, nlohmann::json* update) const;   // REQUIRES: mutex_ is locked
   void TellStatus(Mark* mark, nlohmann::json* update) const;  // REQUIRES: mutex_ is locked
   void AddEvent(nlohmann::json event);                        // the same
-  void AddFault(const nlohmann::json& fault);                 // the same
+  void ReadFault(const nlohmann::json& fault);                // the same
+  void AddFault(const FaultRecord& fault);                    // the same
   void Run();
   void ReadFiles();
   void ReadJob();

@@ -4,8 +4,6 @@
 
 namespace pando {
 
-using Json = nlohmann::json;
-
 WireMetrics::WireMetrics(prometheus::Registry& registry, const std::string& run) {
   auto& family = prometheus::BuildCounter()
                      .Name("pando_wire_bytes_total")
@@ -19,18 +17,17 @@ WireMetrics::WireMetrics(prometheus::Registry& registry, const std::string& run)
   }
 }
 
-void WireMetrics::OnNodes(const Json& nodes) {
+void WireMetrics::OnNodes(std::span<const RunStatus::Node> nodes) {
   ++status_count_;
-  for (const Json& node : nodes) {
-    const auto traffic = node.find("traffic");
-    if (traffic == node.end() || !node.contains("host") || !node.contains("pid")) continue;
-    Life& life = lives_[{node.value("host", ""), node.value("pid", int64_t{0})}];
+  for (const RunStatus::Node& node : nodes) {
+    if (!node.traffic || node.host.empty() || node.pid == 0) continue;
+    Life& life = lives_[{node.host, node.pid}];
     life.told_at = status_count_;
-    for (size_t kind = 0; kind < kTransports.size(); ++kind) {
-      const auto counts = traffic->find(kTransports[kind]);
-      if (counts == traffic->end()) continue;
+    const std::array kinds{node.traffic->tcp, node.traffic->ipc, node.traffic->shm};
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      if (!kinds[kind]) continue;
       for (size_t way = 0; way < kDirections.size(); ++way) {
-        const double bytes = counts->at(way).get<double>();
+        const auto bytes = static_cast<double>((*kinds[kind])[way]);
         // A scheduler that has restarted has no counts before the next heartbeat.
         if (bytes <= 0) continue;
         double& before = life.bytes[kind][way];

@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
+
+#include "scheduler/run_status.h"
 
 namespace pando {
 
@@ -24,8 +26,7 @@ class WireMetrics {
   // The registry outlives this.
   WireMetrics(prometheus::Registry& registry, const std::string& run);
 
-  // `nodes`: of a status that ReadStatus returned.
-  void OnNodes(const nlohmann::json& nodes);
+  void OnNodes(std::span<const RunStatus::Node> nodes);
 
  private:
   static constexpr std::array<const char*, 3> kTransports{"tcp", "ipc", "shm"};
@@ -39,7 +40,7 @@ class WireMetrics {
   void ForgetOldest();
 
   ByKind<prometheus::Counter*> counters_{};
-  std::map<std::pair<std::string, int64_t>, Life> lives_;  // by host and process id
+  std::map<std::pair<std::string, uint32_t>, Life> lives_;  // by host and process id
   uint64_t status_count_ = 0;
 };
 

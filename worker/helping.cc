@@ -23,7 +23,7 @@ bool Helping::IsWaiting() const {
 
 bool Helping::MayHelp() const {
   // Help would heal what these leave out, only later.
-  if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return false;
+  if (Mutated(Mutation::kNoQuestion)) return false;
   if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return false;
   return !plan_.pushes.has_feedback();  // another's gradient has lost other bits (P34)
 }

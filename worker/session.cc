@@ -121,7 +121,7 @@ void Session::OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
     if (giver_.OnAnswer(now, answer) && !questions_.is_open()) Advance(now);
     return;
   }
-  if (answer.view != member_.view().id && !Mutated(Mutation::kNoViewStamp)) return;
+  if (answer.view != member_.view().id) return;
   if (requests_.OnAnswer(from, answer) && !questions_.is_open()) Advance(now);
   if (!questions_.OnAnswer(now, from, answer)) return;
   for (const auto& [shard, item] : questions_.answers().items())

@@ -32,15 +32,15 @@ std::string Fit(const std::string& text, size_t columns) {
 }  // namespace
 
 bool TopScreen::TakeStatus(const std::string& answer) {
-  std::optional<RunStatus> status = ParseStatus(answer);
-  if (!status) return false;
-  const std::vector<StatusNode>& nodes = status->nodes;
-  const auto same = std::ranges::find(nodes, chosen(), &StatusNode::name);
+  Result<RunStatus> status = ParseStatus(answer);
+  if (!status.ok()) return false;
+  const std::vector<RunStatus::Node>& nodes = status->nodes;
+  const auto same = std::ranges::find(nodes, chosen(), &RunStatus::Node::name);
   if (same != nodes.end()) chosen_ = static_cast<size_t>(same - nodes.begin());
-  TakeLook({.clock_us = status->clock_us, .step = status->step});
-  for (const StatusNode& node : nodes)
-    doing_width_ = std::max(doing_width_, std::min(node.doing.size(), kDoingWidthMax));
-  status_ = std::move(status);
+  TakeLook({.clock_us = status->clock_us.value_or(0), .step = status->step});
+  for (const RunStatus::Node& node : nodes)
+    doing_width_ = std::max(doing_width_, std::min(DoingText(node).size(), kDoingWidthMax));
+  status_ = *std::move(status);
   end_.clear();
   MoveChoice(0);
   return true;
@@ -69,7 +69,7 @@ void TopScreen::TakeEnd(const Summary& summary) {
   if (!status_) return;
   status_->phase = "ended";
   status_->step = summary.steps;
-  status_->waits.clear();
+  status_->waiting_for.reset();
   status_->nodes.clear();
   MoveChoice(0);
 }
@@ -102,21 +102,22 @@ std::string TopScreen::ProgressText() const {
 }
 
 std::string TopScreen::LearningText() const {
-  if (!row_) return status_->evaluated;
+  const std::string evaluated = EvaluatedText(*status_);
+  if (!row_) return evaluated;
   std::string text;
   if (!std::isnan(row_->loss)) text += fmt::format("loss {:.4g}, ", row_->loss);
   if (!std::isnan(row_->accuracy)) text += fmt::format("accuracy {:.2f} %, ", 100 * row_->accuracy);
   text += fmt::format("{:.0f} images/s", row_->images_per_second);
-  return status_->evaluated.empty() ? text : text + "; " + status_->evaluated;
+  return evaluated.empty() ? text : text + "; " + evaluated;
 }
 
 std::vector<TopLine> TopScreen::HeadLines() const {
   std::vector<TopLine> lines{{"pando top " + run_, TopStyle::kTitle}};
   if (status_) {
     lines.push_back({ProgressText()});
-    if (!status_->stall.empty()) lines.push_back({status_->stall, TopStyle::kError});
+    if (status_->stall) lines.push_back({status_->stall->text, TopStyle::kError});
     lines.push_back({LearningText()});
-    if (!status_->waits.empty()) lines.push_back({status_->waits, TopStyle::kWarning});
+    if (status_->waiting_for) lines.push_back({WaitText(*status_), TopStyle::kWarning});
   }
   lines.push_back(end_.empty() ? TopLine{silence_, TopStyle::kError}
                                : TopLine{end_, TopStyle::kTitle});
@@ -125,17 +126,17 @@ std::vector<TopLine> TopScreen::HeadLines() const {
 
 // A heading, and those `rows` processes among which the chosen one is.
 void TopScreen::AddNodes(size_t rows, std::vector<TopLine>* lines) const {
-  const std::vector<StatusNode>& nodes = status_->nodes;
+  const std::vector<RunStatus::Node>& nodes = status_->nodes;
   lines->push_back(
       {fmt::format(kColumns, "NODE", "STEP", "HEARD ms", "DOING", doing_width_, "HOST", "PID"),
        TopStyle::kHeading});
   const size_t shown = std::min(rows, nodes.size());
   const size_t first = chosen_ < shown ? 0 : chosen_ + 1 - shown;
   for (size_t i = first; i < first + shown; ++i) {
-    const StatusNode& node = nodes[i];
-    const TopStyle style = node.is_ready ? TopStyle::kPlain : TopStyle::kWarning;
-    lines->push_back({fmt::format(kColumns, node.name, node.step, node.silent_ms, node.doing,
-                                  doing_width_, node.host, node.process_id),
+    const RunStatus::Node& node = nodes[i];
+    const TopStyle style = node.health == "ready" ? TopStyle::kPlain : TopStyle::kWarning;
+    lines->push_back({fmt::format(kColumns, node.name, node.step, node.silent_ms, DoingText(node),
+                                  doing_width_, node.host, node.pid),
                       i == chosen_ ? TopStyle::kChosen : style});
   }
 }
@@ -149,15 +150,17 @@ std::vector<TopLine> TopScreen::Draw(TopSize size) const {
   const size_t body_rows = size.rows - std::min(size.rows, kFootLines);
   std::vector<TopLine> lines = HeadLines();
   if (status_) {
-    const std::vector<StatusFault>& faults = status_->faults;
+    const std::vector<FaultRecord>& faults = status_->faults;
     const size_t kept = lines.size() + 1 + (faults.empty() ? 0 : kFaultLines);
     AddNodes(std::max(body_rows, kept + kNodesMin) - kept, &lines);
     if (!faults.empty()) {
       lines.push_back({});
-      lines.push_back({"FAULTS, the newest first", TopStyle::kHeading});
+      lines.push_back(
+          {fmt::format("FAULTS: {}, the newest first", status_->fault_count), TopStyle::kHeading});
     }
     for (auto fault = faults.rbegin(); fault != faults.rend(); ++fault)
-      lines.push_back({fault->text, fault->is_over ? TopStyle::kPlain : TopStyle::kWarning});
+      lines.push_back(
+          {FaultText(*fault), fault->recovered_ms < 0 ? TopStyle::kWarning : TopStyle::kPlain});
   }
   lines.resize(body_rows);
   lines.push_back({notice_, TopStyle::kTitle});

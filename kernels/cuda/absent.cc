@@ -20,9 +20,6 @@ OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return {}; }
 std::string OpenedGpu::description() const { return ""; }
-void OpenedGpu::StartMeasuringEngines() {}
-EngineChoice OpenedGpu::TakeMeasuredEngines() { return {}; }
-void OpenedGpu::UseEngines(const EngineChoice&) {}
 std::string OpenedGpu::bus_id() const { return ""; }
 
 struct LaunchGraph::Recording {};

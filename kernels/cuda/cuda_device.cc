@@ -252,10 +252,6 @@ OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return gpu_->device(); }
 std::string OpenedGpu::description() const { return gpu_->description(); }
 
-void OpenedGpu::StartMeasuringEngines() { gpu_->convolutions().StartMeasuring(); }
-EngineChoice OpenedGpu::TakeMeasuredEngines() { return gpu_->convolutions().TakeMeasured(); }
-void OpenedGpu::UseEngines(const EngineChoice& choice) { gpu_->convolutions().Use(choice); }
-
 std::string OpenedGpu::bus_id() const {
   std::array<char, 32> text{};
   PANDO_CUDA_CHECK(

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -73,11 +72,6 @@ class Descriptor {
   void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
            const void* values) {
     PANDO_CUDNN_CHECK(api.SetAttribute(descriptor_, name, type, count, values));
-  }
-  // False: cuDNN refuses it.
-  bool TrySet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-              const void* values) {
-    return api.SetAttribute(descriptor_, name, type, count, values) == CUDNN_STATUS_SUCCESS;
   }
   template <class T>
   void SetOne(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T value) {
@@ -275,15 +269,13 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
 
 // ---- plans
 
-// What describes the engine of a configuration; none: cuDNN cannot tell.
-std::optional<ConvEngine> Describe(const Descriptor& configuration) {
+// The engine of a configuration, as far as cuDNN can tell.
+ConvEngine Describe(const Descriptor& configuration) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   ConvEngine described;
-  if (!configuration.TryGet(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                            &handle) ||
-      !engine.TryGet(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &described.index))
-    return std::nullopt;
+  if (configuration.TryGet(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle))
+    engine.TryGet(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &described.index);
   std::vector<Descriptor> choices;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
@@ -299,41 +291,11 @@ std::optional<ConvEngine> Describe(const Descriptor& configuration) {
     const Descriptor& choice = choices[static_cast<size_t>(i)];
     cudnnBackendKnobType_t type{};
     int64_t value = 0;
-    if (!choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) ||
-        !choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value))
-      return std::nullopt;
-    described.knobs[type] = value;
+    if (choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) &&
+        choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value))
+      described.knobs[type] = value;
   }
   return described;
-}
-
-// The reverse: a configuration of this engine.
-std::optional<Descriptor> MakeConfiguration(const Descriptor& graph, const ConvEngine& wanted) {
-  const CudnnApi& api = graph.api;
-  Descriptor engine(api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  engine.SetChild(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
-  if (!engine.TrySet(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &wanted.index) ||
-      !engine.TryFinalize())
-    return std::nullopt;
-  std::vector<Descriptor> choices;
-  std::vector<cudnnBackendDescriptor_t> handles;
-  for (const auto& [type, value] : wanted.knobs) {
-    Descriptor& choice = choices.emplace_back(api, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
-    const auto knob = static_cast<cudnnBackendKnobType_t>(type);
-    if (!choice.TrySet(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob) ||
-        !choice.TrySet(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value) ||
-        !choice.TryFinalize())
-      return std::nullopt;
-    handles.push_back(choice.get());
-  }
-  Descriptor configuration(api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  configuration.SetChild(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
-  if (!handles.empty() &&
-      !configuration.TrySet(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                            static_cast<int64_t>(handles.size()), handles.data()))
-    return std::nullopt;
-  if (!configuration.TryFinalize()) return std::nullopt;
-  return configuration;
 }
 
 struct PlannerParts {  // what all plans use
@@ -351,14 +313,6 @@ class CudnnPlan : public ConvPlan {
 
   void Run(const ConvArrays& arrays) override {
     const CudnnApi& api = parts_.api;
-    PANDO_CUDNN_CHECK(Execute(arrays));
-  }
-
-  bool TryRun(const ConvArrays& arrays) override { return Execute(arrays) == CUDNN_STATUS_SUCCESS; }
-
- private:
-  cudnnStatus_t Execute(const ConvArrays& arrays) const {
-    const CudnnApi& api = parts_.api;
     const std::array<int64_t, 3> ids{kXId, kWId, kYId};
     const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
     Descriptor pack(api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
@@ -367,16 +321,16 @@ class CudnnPlan : public ConvPlan {
              pointers.data());
     pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, parts_.workspace);
     pack.Finalize();
-    return api.Execute(parts_.handle, plan_.get(), pack.get());
+    PANDO_CUDNN_CHECK(api.Execute(parts_.handle, plan_.get(), pack.get()));
   }
 
+ private:
   const PlannerParts& parts_;
   const Descriptor plan_;
 };
 
 // Null: not for this GPU, not for these shapes, or it needs a larger workspace.
-std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& configuration,
-                                   ConvEngine engine) {
+std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& configuration) {
   Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, parts.handle);
   plan.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
@@ -384,6 +338,7 @@ std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& 
   int64_t workspace_bytes = 0;
   plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace_bytes);
   if (workspace_bytes > static_cast<int64_t>(parts.workspace_bytes)) return nullptr;
+  ConvEngine engine = Describe(configuration);
   engine.workspace_bytes = static_cast<uint64_t>(workspace_bytes);
   return std::make_unique<CudnnPlan>(parts, std::move(plan), std::move(engine));
 }
@@ -406,42 +361,19 @@ class CudnnPlanner : public ConvPlanner {
 
   size_t version() const override { return parts_.api.GetVersion(); }
 
-  // Some heuristics propose what others have proposed.
-  std::vector<std::unique_ptr<ConvPlan>> Propose(const ConvProblem& problem,
-                                                 size_t count_max) override {
-    std::vector<std::unique_ptr<ConvPlan>> plans;
+  std::unique_ptr<ConvPlan> Plan(const ConvProblem& problem) override {
     const std::optional<Graph> graph =
         MakeGraph(parts_.api, problem, parts_.options.element, parts_.handle);
-    if (!graph) return plans;
-    std::set<std::pair<int64_t, std::map<int64_t, int64_t>>> seen;
+    if (!graph) return nullptr;
     for (const Descriptor& configuration : ProposeEngines(graph->graph)) {
-      if (plans.size() == count_max) break;
       if (!MayBeUsed(configuration, parts_.options)) continue;
-      const std::optional<ConvEngine> engine = Describe(configuration);
-      if (count_max > 1 && !engine) continue;
-      if (engine && !seen.emplace(engine->index, engine->knobs).second) continue;
-      // What may be chosen is made as all will make it: some engines cannot be made again.
-      std::unique_ptr<ConvPlan> plan =
-          count_max > 1 ? Remake(*graph, *engine)
-                        : MakePlan(parts_, configuration, engine.value_or(ConvEngine{.index = -1}));
-      if (plan != nullptr) plans.push_back(std::move(plan));
+      std::unique_ptr<ConvPlan> plan = MakePlan(parts_, configuration);
+      if (plan != nullptr) return plan;
     }
-    return plans;
-  }
-
-  std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) override {
-    const std::optional<Graph> graph =
-        MakeGraph(parts_.api, problem, parts_.options.element, parts_.handle);
-    return graph ? Remake(*graph, engine) : nullptr;
+    return nullptr;
   }
 
  private:
-  std::unique_ptr<ConvPlan> Remake(const Graph& graph, const ConvEngine& engine) const {
-    const std::optional<Descriptor> configuration = MakeConfiguration(graph.graph, engine);
-    if (!configuration || !MayBeUsed(*configuration, parts_.options)) return nullptr;
-    return MakePlan(parts_, *configuration, {engine.index, engine.knobs});
-  }
-
   PlannerParts parts_;
 };
 

@@ -10,14 +10,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/status.h"
 #include "kernels/device.h"
-#include "kernels/engines.h"
 #include "kernels/ops.h"
 
 namespace pando::cuda {
@@ -44,20 +41,22 @@ struct ConvArrays {
 // texts, problems are equal.
 std::string ProblemText(const ConvProblem& problem);
 
+// One of cuDNN's engines, as the log names it. It decides the bits.
+struct ConvEngine {
+  int64_t index = -1;                // cuDNN's, of this kind of convolution; -1: not known
+  std::map<int64_t, int64_t> knobs;  // its settings: values by cuDNN's type of knob
+  uint64_t workspace_bytes = 0;
+  bool operator==(const ConvEngine&) const = default;
+};
+
 // A convolution that is ready to run, on the planner's stream.
 class ConvPlan {
  public:
   explicit ConvPlan(ConvEngine engine) : engine_(std::move(engine)) {}
   virtual ~ConvPlan() = default;
-  // Without a reason.
   const ConvEngine& engine() const { return engine_; }
   // REQUIRES: the arrays are aligned to 16 bytes, and of the plan's problem.
   virtual void Run(const ConvArrays& arrays) = 0;
-  // The same, while engines are measured. False: the library cannot run this one after all.
-  virtual bool TryRun(const ConvArrays& arrays) {
-    Run(arrays);
-    return true;
-  }
 
  private:
   const ConvEngine engine_;
@@ -69,12 +68,9 @@ class ConvPlanner {
   virtual ~ConvPlanner() = default;
   // major · 10000 + minor · 100 + patch
   virtual size_t version() const = 0;
-  // Plans with different engines that may be used (P35), the one that it expects to be the fastest
-  // first. Empty: the library has none.
-  virtual std::vector<std::unique_ptr<ConvPlan>> Propose(const ConvProblem& problem,
-                                                         size_t count_max) = 0;
-  // A plan with just this engine. Null: it cannot be made here.
-  virtual std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) = 0;
+  // A plan with the first engine that the library proposes, that may be used (P39) and that can be
+  // planned. Null: the library has none.
+  virtual std::unique_ptr<ConvPlan> Plan(const ConvProblem& problem) = 0;
 };
 
 struct ConvSetting {
@@ -93,14 +89,11 @@ bool HasConvPlanner();  // whether it can be loaded
 // that. It follows from the kind of GPU (P39) and not from what is free.
 size_t ConvWorkspaceBytes(size_t total_bytes);
 
-// Convolutions with a plan for each problem, made once and kept. Its engine is the one that was
-// chosen for the problem, otherwise the planner's first proposal (P39). Used by conv.cu.
+// Convolutions with the planner's plan for each problem, made once and kept. Used by conv.cu.
 class ConvLibrary {
  public:
-  // `stream` is the planner's.
-  using Clock = std::function<double()>;  // milliseconds
-  ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream, OnEngineNote on_note,
-              Clock clock = SteadyMs);
+  ConvLibrary(std::unique_ptr<ConvPlanner> planner, OnEngineNote on_note)
+      : planner_(std::move(planner)), on_note_(std::move(on_note)) {}
   // With OpenConvPlanner, whose errors it returns.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options,
                                                    const ConvSetting& setting, cudaStream_t stream);
@@ -112,34 +105,15 @@ class ConvLibrary {
   // REQUIRES: the arrays are aligned to 16 bytes.
   bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 
-  // From now on each problem is measured when it is first run, with its arrays. Those of a problem
-  // that adds are then undefined.
-  void StartMeasuring();
-  // Ends the measuring. Returns the fastest engine of each problem that was run since it began.
-  // REQUIRES: StartMeasuring was called.
-  EngineChoice TakeMeasured();
-  // Problems that are run from now on use these engines.
-  void Use(EngineChoice choice);
-
  private:
-  ConvPlan* FindPlan(const ConvProblem& problem, const ConvArrays& arrays);
-  std::unique_ptr<ConvPlan> MakePlan(const ConvProblem& problem, const std::string& name);
-  std::unique_ptr<ConvPlan> Measure(const ConvProblem& problem, const std::string& name,
-                                    const ConvArrays& arrays);
-  static double SteadyMs();
-  double TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enough_ms) const;
-  double TimeOnceMs(ConvPlan& plan, const ConvArrays& arrays, int run_count) const;
-  void Note(const std::string& name, const ConvPlan* plan, const std::string& reason) const;
+  ConvPlan* FindPlan(const ConvProblem& problem);
+  void Note(const ConvProblem& problem, const ConvPlan* plan) const;
 
   const std::unique_ptr<ConvPlanner> planner_;
-  const cudaStream_t stream_;
   const OnEngineNote on_note_;
-  const Clock clock_;
   using Key = std::array<uint32_t, 11>;  // of a problem
   static Key KeyFor(const ConvProblem& problem);
   std::map<Key, std::unique_ptr<ConvPlan>> plans_;  // null: there is no engine
-  EngineChoice choice_;
-  std::optional<EngineChoice> measured_;  // while it measures
 };
 
 // c = a · b, all row-major: a [rows, depth], b [depth, cols], c [rows, cols]. a or b may be

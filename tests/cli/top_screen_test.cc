@@ -127,12 +127,13 @@ TEST_CASE("the choice stays with its process, and the screen shows it") {
 TEST_CASE("faults are below the processes, and those that last are marked") {
   TopScreen screen("r");
   const std::string faults =
-      R"(,"faults":[{"target":"worker 1","action":"kill","step":7,"detected_ms":20,)"
-      R"("detected_by":"exit","recovered_ms":50},{"target":"server 0","action":"stop","step":8}])";
+      R"(,"fault_count":2,"faults":[{"id":1,"target":"worker 1","action":"kill","step":7,"detected_ms":20,)"
+      R"("detected_by":"exit","recovered_ms":50},{"id":2,"target":"server 0","action":"stop","step":8}])";
   REQUIRE(screen.TakeStatus(StatusJson(1, 9, NodeJson("worker 0"), faults)));
   CHECK(Contains(Text(screen),
-                 "server 0     stop at step 8, not noticed yet\nworker 1     kill at "
-                 "step 7, noticed by exit, recovered 30 ms after its detection\n"));
+                 "\nFAULTS: 2, the newest first\n2    server 0     stop at step 8, not noticed "
+                 "yet\n1    worker 1     kill at step 7, noticed by exit, recovered 30 ms after "
+                 "its detection\n"));
   const std::vector<TopLine> lines = screen.Draw({24, 80});
   CHECK(std::ranges::count(lines, TopStyle::kWarning, &TopLine::style) == 1);
 }

@@ -22,12 +22,12 @@ std::string MakeCell(const Gpu& gpu, const RealPrecision& precision) {
   uint64_t workspace_bytes = 0;
   RealPlanner planner(gpu, precision, ConvWorkspaceBytes(gpu.memory_bytes));
   for (const ConvProblem& problem : ZooProblems(kModels, kBatches, precision.element)) {
-    const Proposals found = planner.Propose(problem, 1);
-    if (found.plans.empty()) {
+    const Planning found = planner.Plan(problem);
+    if (found.plan == nullptr) {
       ++without_engine_count;
       continue;
     }
-    const ConvEngine& engine = found.plans.front()->engine();
+    const ConvEngine& engine = found.plan->engine();
     // Forbidden by its notes; or it has no plan, or needs a larger workspace.
     refused_count += IsForbidden(found.proposed.front(), precision) || found.planned.size() > 1;
     engines.insert(engine.index);

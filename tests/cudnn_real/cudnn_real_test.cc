@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,9 +18,6 @@
 
 namespace pando::cuda {
 namespace {
-
-// As many as a worker measures (conv_library.cc).
-constexpr size_t kProposalsMax = 12;
 
 Gpu FindGpu(const std::string& name) {
   const char* folder = std::getenv("PANDO_GOLDEN_DIR");
@@ -53,46 +49,31 @@ bool HasForbidden(const std::vector<RealPlan>& planned, const RealPrecision& pre
 }
 
 // The rule of P39: cuDNN's first proposal that is permitted is tried first.
-bool TriesFirstPermitted(const Proposals& found, const RealPrecision& precision) {
+bool TriesFirstPermitted(const Planning& found, const RealPrecision& precision) {
   const auto permitted = std::ranges::find_if(
       found.proposed, [&](const RealEngine& engine) { return !IsForbidden(engine, precision); });
   return permitted != found.proposed.end() && !found.planned.empty() &&
          found.planned.front().engine.index == permitted->index;
 }
 
-bool IsMadeAgain(RealPlanner& planner, const ConvProblem& problem, const ConvEngine& engine) {
-  const std::unique_ptr<ConvPlan> made = planner.Make(problem, engine);
-  return made != nullptr && made->engine() == engine;  // the workspace too
-}
-
-// Whether cuDNN itself has described all these plans.
-bool AreRecorded(const Proposals& found) {
-  std::set<std::pair<int64_t, int64_t>> recorded;
-  for (const RealPlan& plan : found.planned) {
-    if (plan.is_made) recorded.emplace(plan.engine.index, plan.workspace_bytes);
-  }
-  return std::ranges::all_of(found.plans, [&](const auto& plan) {
-    const ConvEngine& engine = plan->engine();
-    return recorded.contains({engine.index, static_cast<int64_t>(engine.workspace_bytes)});
-  });
+// Whether the plan is the last one that cuDNN made, as cuDNN itself has described it.
+bool IsRecorded(const Planning& found) {
+  const RealPlan& last = found.planned.back();
+  const ConvEngine& engine = found.plan->engine();
+  return last.is_made && last.engine.index == engine.index &&
+         last.workspace_bytes == static_cast<int64_t>(engine.workspace_bytes);
 }
 
 void CheckProblem(RealPlanner& planner, const RealPrecision& precision, size_t workspace_bytes,
                   const ConvProblem& problem, Faults* faults) {
-  const Proposals first = planner.Propose(problem, 1);
-  faults->Expect(TriesFirstPermitted(first, precision), "the first permitted engine", problem);
-  faults->Expect(!first.plans.empty(), "an engine", problem);
-  if (first.plans.empty()) return;
-  faults->Expect(IsMadeAgain(planner, problem, first.plans.front()->engine()),
-                 "made again from index and knobs", problem);
-  const Proposals many = planner.Propose(problem, kProposalsMax);
-  for (const Proposals* found : {&first, &std::as_const(many)}) {
-    faults->Expect(!HasForbidden(found->planned, precision), "without forbidden notes", problem);
-    faults->Expect(AreRecorded(*found), "described by cuDNN", problem);
-    for (const auto& plan : found->plans)
-      faults->Expect(plan->engine().workspace_bytes <= workspace_bytes, "within the workspace",
-                     problem);
-  }
+  const Planning found = planner.Plan(problem);
+  faults->Expect(TriesFirstPermitted(found, precision), "the first permitted engine", problem);
+  faults->Expect(!HasForbidden(found.planned, precision), "without forbidden notes", problem);
+  faults->Expect(found.plan != nullptr, "an engine", problem);
+  if (found.plan == nullptr) return;
+  faults->Expect(IsRecorded(found), "described by cuDNN", problem);
+  faults->Expect(found.plan->engine().workspace_bytes <= workspace_bytes, "within the workspace",
+                 problem);
 }
 
 void CheckPlans(const Gpu& gpu, const RealPrecision& precision,
@@ -129,9 +110,9 @@ uint64_t FirstLayerWorkspaceBytes(const Gpu& gpu, const RealPrecision& precision
   for (ConvProblem problem : ResNet50Problems(256, precision)) {
     if (problem.spec.kernel != 7) continue;
     problem.spec.input.channels = channels;
-    const Proposals found = planner.Propose(problem, 1);
-    REQUIRE(!found.plans.empty());
-    sum += found.plans.front()->engine().workspace_bytes;
+    const std::unique_ptr<ConvPlan> plan = planner.Plan(problem).plan;
+    REQUIRE(plan != nullptr);
+    sum += plan->engine().workspace_bytes;
   }
   return sum;
 }
@@ -147,7 +128,7 @@ TEST_CASE("the first layer's engines copy no pictures in bf16") {
   }
 }
 
-TEST_CASE("H100: engines in bf16 and strict fp32 exist, are permitted and can be made again") {
+TEST_CASE("H100: engines in bf16 and strict fp32 exist and are permitted") {
   const std::array models{std::string("mnist-cnn"), std::string("resnet18-cifar")};
   for (const RealPrecision& precision : {kBf16, kFp32})
     CheckPlans(FindGpu("h100"), precision, ZooProblems(models, std::array{32u}, precision.element));
@@ -162,12 +143,12 @@ TEST_CASE("H100: a data gradient that adds has the first engine of one that writ
       if (!problem.adds) continue;
       ++adding_count;
       CAPTURE(ProblemText(problem));
-      const Proposals adding = planner.Propose(problem, 1);
+      const std::unique_ptr<ConvPlan> adding = planner.Plan(problem).plan;
       problem.adds = false;
-      const Proposals writing = planner.Propose(problem, 1);
-      REQUIRE(!adding.plans.empty());
-      REQUIRE(!writing.plans.empty());
-      CHECK(adding.plans.front()->engine() == writing.plans.front()->engine());
+      const std::unique_ptr<ConvPlan> writing = planner.Plan(problem).plan;
+      REQUIRE(adding != nullptr);
+      REQUIRE(writing != nullptr);
+      CHECK(adding->engine() == writing->engine());
     }
   }
   CHECK(adding_count > 0);
@@ -181,8 +162,8 @@ TEST_CASE("the workspace is large enough for the engines of ResNet-50 in strict 
   RealPlanner planner(gpu, kFp32, ConvWorkspaceBytes(gpu.memory_bytes));
   size_t slow_count = 0;
   for (const ConvProblem& problem : ResNet50Problems(256, kFp32)) {
-    const Proposals found = planner.Propose(problem, 1);
-    slow_count += found.plans.empty() || found.plans.front()->engine().index == 0;
+    const std::unique_ptr<ConvPlan> plan = planner.Plan(problem).plan;
+    slow_count += plan == nullptr || plan->engine().index == 0;
   }
   CHECK(slow_count <= kSlowMax);
 }
@@ -193,9 +174,8 @@ TEST_CASE("cuDNN has no bf16 engine on a T4 for most of ResNet-50") {
   REQUIRE_FALSE(IsSupported(gpu, kBf16));
   RealPlanner planner(gpu, kBf16, ConvWorkspaceBytes(gpu.memory_bytes));
   const std::vector<ConvProblem> problems = ResNet50Problems(32, kBf16);
-  const auto without = std::ranges::count_if(problems, [&](const ConvProblem& problem) {
-    return planner.Propose(problem, 1).plans.empty();
-  });
+  const auto without = std::ranges::count_if(
+      problems, [&](const ConvProblem& problem) { return planner.Plan(problem).plan == nullptr; });
   CHECK(static_cast<size_t>(without) > problems.size() / 2);
 }
 

@@ -142,12 +142,12 @@ RealPlanner::RealPlanner(const Gpu& gpu, const RealPrecision& precision, size_t 
   planner_ = *std::move(opened);
 }
 
-Proposals RealPlanner::Propose(const ConvProblem& problem, size_t count_max) {
+Planning RealPlanner::Plan(const ConvProblem& problem) {
   ForwardCudnn& cudnn = *PandoForwardCudnn();
   cudnn.proposed.clear();
   cudnn.planned.clear();
-  std::vector<std::unique_ptr<ConvPlan>> plans = planner_->Propose(problem, count_max);
-  return {std::move(plans), cudnn.proposed, cudnn.planned};
+  std::unique_ptr<ConvPlan> plan = planner_->Plan(problem);
+  return {std::move(plan), cudnn.proposed, cudnn.planned};
 }
 
 bool IsForbidden(const RealEngine& engine, const RealPrecision& precision) {
@@ -169,13 +169,13 @@ FirstEngines FindFirstEngines(const Gpu& gpu, const RealPrecision& precision,
   FirstEngines first;
   RealPlanner planner(gpu, precision, ConvWorkspaceBytes(gpu.memory_bytes));
   for (const ConvProblem& problem : problems) {
-    const Proposals found = planner.Propose(problem, 1);
+    const Planning found = planner.Plan(problem);
     for (const RealEngine& engine : found.proposed)
       first.run_time_compiled_count +=
           engine.behavior_notes.contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
     first.text += ProblemText(problem) + ":";
-    if (!found.plans.empty()) {
-      const ConvEngine& engine = found.plans.front()->engine();
+    if (found.plan != nullptr) {
+      const ConvEngine& engine = found.plan->engine();
       first.text += fmt::format(" engine {}", engine.index);
       for (const auto& [type, value] : engine.knobs)
         first.text += fmt::format(" {}={}", type, value);

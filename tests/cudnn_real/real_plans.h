@@ -56,8 +56,8 @@ std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
 // Those of the zoo's other models that kModels do not have, at batch 32.
 std::vector<ConvProblem> OtherProblems(ElementType element);
 
-struct Proposals {
-  std::vector<std::unique_ptr<ConvPlan>> plans;
+struct Planning {
+  std::unique_ptr<ConvPlan> plan;    // null: there is none
   std::vector<RealEngine> proposed;  // by cuDNN, in its order
   std::vector<RealPlan> planned;     // those of them that cudnn.cc tried to plan
 };
@@ -66,10 +66,7 @@ struct Proposals {
 class RealPlanner {
  public:
   RealPlanner(const Gpu& gpu, const RealPrecision& precision, size_t workspace_bytes);
-  Proposals Propose(const ConvProblem& problem, size_t count_max);
-  std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) {
-    return planner_->Make(problem, engine);
-  }
+  Planning Plan(const ConvProblem& problem);
 
  private:
   std::unique_ptr<ConvPlanner> planner_;

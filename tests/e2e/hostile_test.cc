@@ -27,8 +27,9 @@ struct Attack {
   int mutations_of_each;
   int unread_requests;
   int registrations;
-  size_t long_frames;    // at once, before a handshake
-  int idle_connections;  // where the run has keys
+  size_t long_frames;             // at once, before a handshake
+  int idle_connections;           // where the run has keys
+  std::chrono::seconds lasts{0};  // the attack begins again until then
 };
 constexpr Attack kSmallAttack{.steps = 1200,
                               .garbage_connections = 8,
@@ -54,6 +55,8 @@ constexpr uint64_t kMemoryGrowthWithoutKeysMax = 256 << 20;
 // Lanes read between pushes all that has come; this many steps are time for one attack, with a
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
+// What a run does at most beside an attack.
+constexpr uint64_t kStepsPerAttackedSecond = 60;
 
 // What the attacker has.
 enum class Key : uint8_t {
@@ -211,6 +214,15 @@ class KeysInEnvironment {
   std::string folder_;
 };
 
+void CheckMemory(const std::vector<Process*>& bound, const std::vector<uint64_t>& before, Key key) {
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const uint64_t peak = bound[i]->peak_memory_bytes();
+    MESSAGE("peak memory " << (before[i] >> 20) << " MB before, " << (peak >> 20) << " MB after");
+    const bool has_keys = key != Key::kNeedsNone;
+    CHECK(peak <= before[i] + (has_keys ? kMemoryGrowthMax : kMemoryGrowthWithoutKeysMax));
+  }
+}
+
 // The attacked run ends as the undisturbed one. False if it ended before the attack did.
 bool CheckUnderAttack(const Attack& attack, Key key) {
   // With this glibc touches all of a frame that is only announced.
@@ -219,7 +231,7 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   Process serial(
       temp.path(), "serial",
       Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + LongJob(attack.steps));
-  serial.Await(std::chrono::minutes(4));
+  serial.Await(std::chrono::minutes(4) + attack.lasts);
   REQUIRE(serial.exit_code() == kExitCompleted);
 
   std::optional<KeysInEnvironment> keys;
@@ -239,42 +251,40 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   std::vector<std::unique_ptr<RawTcp>> half_open;
   std::vector<std::unique_ptr<RawDealer>> unread;
   const auto start = TestClock::now();
-  for (const std::string& endpoint : endpoints) {
-    if (!job.scheduler->is_running()) break;
-    SendGarbage(attack, endpoint, random);
-    SendLongFrames(endpoint, key == Key::kNeedsNone ? "NULL" : "CURVE", attack.long_frames);
-    for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
-    if (key != Key::kNeedsNone)
-      for (auto& connection : StayIdle(attack, endpoint))
-        half_open.push_back(std::move(connection));
-    // A lane lets in those that know its key, which views have.
-    if (key == Key::kNeedsNone || (key == Key::kMember && endpoint == job.endpoint)) {
-      SendRandomFrames(attack, RawDealer(context, endpoint, As(context, "")), random);
-      SendForgeries(attack, context, endpoint, report, random);
-      unread.push_back(Flood(attack, context, endpoint, report));
+  do {
+    half_open.clear();
+    unread.clear();
+    for (const std::string& endpoint : endpoints) {
+      if (!job.scheduler->is_running()) break;
+      SendGarbage(attack, endpoint, random);
+      SendLongFrames(endpoint, key == Key::kNeedsNone ? "NULL" : "CURVE", attack.long_frames);
+      for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
+      if (key != Key::kNeedsNone)
+        for (auto& connection : StayIdle(attack, endpoint))
+          half_open.push_back(std::move(connection));
+      // A lane lets in those that know its key, which views have.
+      if (key == Key::kNeedsNone || (key == Key::kMember && endpoint == job.endpoint)) {
+        SendRandomFrames(attack, RawDealer(context, endpoint, As(context, "")), random);
+        SendForgeries(attack, context, endpoint, report, random);
+        unread.push_back(Flood(attack, context, endpoint, report));
+      }
+      for (Process* process : bound)
+        REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
+      const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
+      REQUIRE(Becomes(
+          [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));
     }
-    for (Process* process : bound)
-      REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
-    const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
-    REQUIRE(Becomes(
-        [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));
-  }
+  } while (job.scheduler->is_running() && TestClock::now() < start + attack.lasts);
   const size_t rows_at_end = RowCountIn(job.run_dir);
   MESSAGE("attacked for " << std::chrono::duration<double>(TestClock::now() - start).count()
                           << " s, until step " << rows_at_end);
-  job.scheduler->Await(std::chrono::minutes(4));
+  job.scheduler->Await(std::chrono::minutes(4) + attack.lasts);
   CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
   for (Process* node : job.Nodes()) {
     node->Await();
     CHECK(node->exit_code() == kExitCompleted);
   }
-  for (size_t i = 0; i < bound.size(); ++i) {
-    const uint64_t peak = bound[i]->peak_memory_bytes();
-    MESSAGE("peak memory " << (memory_before[i] >> 20) << " MB before, " << (peak >> 20)
-                           << " MB after");
-    const bool has_keys = key != Key::kNeedsNone;
-    CHECK(peak <= memory_before[i] + (has_keys ? kMemoryGrowthMax : kMemoryGrowthWithoutKeysMax));
-  }
+  CheckMemory(bound, memory_before, key);
   CHECK(RowCountIn(job.run_dir) == attack.steps);
   // No process was reported silent: a stranger cannot close a connection.
   CHECK(!Contains(ReadBytes(job.run_dir + "/events.jsonl"), "silent"));
@@ -284,9 +294,10 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
 
 // On a machine that slows the attack more than the run, the run is made longer.
 void CheckWithin(Attack attack, Key key) {
+  const uint64_t most_steps = 32 * attack.steps;
   while (!CheckUnderAttack(attack, key)) {
     attack.steps *= 2;
-    REQUIRE_MESSAGE(attack.steps < 20 * kFullAttack.steps, "the attack is slower than any run");
+    REQUIRE_MESSAGE(attack.steps < most_steps, "the attack is slower than any run");
   }
 }
 
@@ -367,13 +378,23 @@ TEST_CASE("with a stolen member key a newer view is claimed, shown, and not beli
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }
 
+// For how long is up to PANDO_ATTACK_SECONDS, if it is set (docs/testing.md).
+Attack FullAttack() {
+  Attack attack = kFullAttack;
+  if (const char* seconds = std::getenv("PANDO_ATTACK_SECONDS"); seconds != nullptr) {
+    attack.lasts = std::chrono::seconds(std::atoi(seconds));
+    attack.steps += kStepsPerAttackedSecond * static_cast<uint64_t>(attack.lasts.count());
+  }
+  return attack;
+}
+
 TEST_CASE("many strangers at every port change nothing" * doctest::test_suite("thorough 1")) {
-  CheckWithin(kFullAttack, Key::kNeedsNone);
+  CheckWithin(FullAttack(), Key::kNeedsNone);
 }
 
 TEST_CASE("many strangers with and without a key change nothing" *
           doctest::test_suite("thorough 2")) {
-  for (const Key key : {Key::kNone, Key::kMember}) CheckWithin(kFullAttack, key);
+  for (const Key key : {Key::kNone, Key::kMember}) CheckWithin(FullAttack(), key);
 }
 
 }  // namespace

@@ -1,15 +1,9 @@
-// Rows of the scheduler's journal. An input has one row per line: the table and, each behind a tab,
-// its columns. "i5" is a whole number, "r0.5" a number, "tabc" a text, and "n" is NULL. Columns
-// that are missing are NULL.
-#include <fmt/format.h>
-
+// Rows of the scheduler's journal. An input has one row per line: the section, a tab, the key, a
+// tab, and the record as JSON.
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "common/check.h"
-#include "common/text.h"
 #include "run/sqlite_journal.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/input_file.h"
@@ -24,66 +18,21 @@ std::string_view TakeUpTo(char mark, std::string_view* text) {
   return part;
 }
 
-SqlValue ValueIn(std::string_view field) {
-  if (field.empty()) return std::monostate();
-  const std::string_view rest = field.substr(1);
-  switch (field[0]) {
-    case 'i':
-      return ParseNumber<int64_t>(rest).value_or(0);
-    case 'r': {
-      const double real = std::strtod(std::string(rest).c_str(), nullptr);
-      return std::isnan(real) ? SqlValue() : real;
-    }
-    case 't':
-      return std::string(rest);
-    default:
-      return std::monostate();
-  }
-}
-
-std::string FieldFor(const SqlValue& value) {
-  if (const auto* whole = std::get_if<int64_t>(&value)) return "i" + std::to_string(*whole);
-  // SQLite stores NULL for what is not a number.
-  if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isnan(*real))
-    return fmt::format("r{:a}", *real);
-  if (const auto* text = std::get_if<std::string>(&value)) return "t" + *text;
-  return "n";
-}
-
-std::string LineFor(const std::string& table, const SqlRow& row) {
-  std::string line = table;
-  for (const SqlValue& value : row) line += '\t' + FieldFor(value);
-  return line + '\n';
-}
-
-Status ReadInput(std::string_view input, SchedulerState* state) {
+JournalRows RowsIn(std::string_view input) {
+  JournalRows rows;
   while (!input.empty()) {
     std::string_view line = TakeUpTo('\n', &input);
-    const std::string_view name = TakeUpTo('\t', &line);
-    const auto tables = JournalTables();
-    const auto table =
-        std::ranges::find_if(tables, [&](const JournalTable& each) { return each.name == name; });
-    if (table == tables.end()) continue;
-    SqlRow row;
-    while (row.size() < table->columns.size()) row.push_back(ValueIn(TakeUpTo('\t', &line)));
-    PANDO_RETURN_IF_ERROR(ReadRows(table->name, std::span(&row, 1), state));
+    const std::string section(TakeUpTo('\t', &line));
+    const std::string key(TakeUpTo('\t', &line));
+    rows.insert_or_assign({section, key}, std::string(line));
   }
-  return Status();
-}
-
-// By table.
-std::map<std::string, std::vector<SqlRow>> RowsFor(const SchedulerState& state) {
-  auto rows = MakeRows(state);
-  rows["views"] = {MakeRow(state.view)};
   return rows;
 }
 
-std::vector<std::string> LinesFor(const std::map<std::string, std::vector<SqlRow>>& rows) {
-  std::vector<std::string> lines;
-  for (const auto& [table, of_table] : rows) {
-    for (const SqlRow& row : of_table) lines.push_back(LineFor(table, row));
-  }
-  return lines;
+JournalRows RowsFor(const SchedulerState& state) {
+  JournalRows rows = MakeRows(state);
+  rows.insert(MakeRow(state.view));
+  return rows;
 }
 
 SchedulerState SeedState() {
@@ -98,7 +47,6 @@ SchedulerState SeedState() {
   state.given_up = {.below = Version(100), .versions = {Version(200)}};
   state.evaluations = {{Version(938), 4, 3, 0.25, 4, {{1, 1}, {3, 2}}, {1, 0, 9, 2}, {0.5}}};
   state.verification.open_dispute = Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "w", 9, 1}, {}};
-  state.engines = {{"cuda", "{}"}};
   state.faults = {{.id = 1, .action = "kill", .target = "worker 1", .injected_ms = 0}};
   return state;
 }
@@ -106,7 +54,9 @@ SchedulerState SeedState() {
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
-  std::vector<std::string> seeds = LinesFor(RowsFor(SeedState()));
+  std::vector<std::string> seeds;
+  for (const auto& [key, value] : RowsFor(SeedState()))
+    seeds.push_back(key.section + '\t' + key.key + '\t' + value + '\n');
   seeds.push_back(std::accumulate(seeds.begin(), seeds.end(), std::string()));
   return seeds;
 }
@@ -117,13 +67,13 @@ std::vector<std::string> FuzzSeeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pando;
   SchedulerState state;
-  if (Status s = ReadInput(TextIn(data, size), &state); !s.ok()) {
+  if (Status s = ReadRows(RowsIn(TextIn(data, size)), &state); !s.ok()) {
     PANDO_CHECK(!s.message().empty());
     return 0;
   }
-  const auto rows = RowsFor(state);
+  const JournalRows rows = RowsFor(state);
   SchedulerState again;
-  for (const auto& [table, of_table] : rows) PANDO_CHECK(ReadRows(table, of_table, &again).ok());
-  PANDO_CHECK(LinesFor(RowsFor(again)) == LinesFor(rows));
+  PANDO_CHECK(ReadRows(rows, &again).ok());
+  PANDO_CHECK(RowsFor(again) == rows);
   return 0;
 }

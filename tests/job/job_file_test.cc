@@ -115,7 +115,6 @@ TEST_CASE("every key survives writing and reading") {
     if (is_of_program) job.model = job.dataset = kExternalName;
     if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
     if (key.name == "train.steps") job.epochs = 0;
-    if (key.name == "train.engines") job.tune_engines = true;
     if (key.name == "run.timeline_steps") job.timeline = "trace.json";
     if (key.name == "eval.every_steps") job.eval_every_epochs = 0;
     if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;

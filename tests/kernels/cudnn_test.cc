@@ -61,11 +61,12 @@ struct PlannerFixture {
     REQUIRE_MESSAGE(opened.ok(), opened.status().message());
     planner = *std::move(opened);
   }
-  std::vector<FakeEngine> Proposals(size_t count_max = 100) {
-    std::vector<FakeEngine> engines;
-    for (const auto& plan : planner->Propose(problem, count_max))
-      engines.push_back({plan->engine().index, plan->engine().knobs});
-    return engines;
+  // All engines that may be used, in the planner's order.
+  std::vector<FakeEngine> Candidates() {
+    fake.without_plan = {0, 7, 9};
+    fake.planned.clear();
+    CHECK(planner->Plan(problem) == nullptr);
+    return fake.planned;
   }
 
   FakeCudnn& fake = Fake();
@@ -91,51 +92,58 @@ TEST_CASE("a cuBLASLt of another CUDA than cuDNN's is named before it ends the p
     CHECK(opened.status().message().find(part) != std::string::npos);
 }
 
-TEST_CASE("engines come in the order of cuDNN's heuristics, each once") {
+TEST_CASE("engines are tried in the order of cuDNN's heuristics, until one can be planned") {
   PlannerFixture f;
   CHECK(f.planner->version() == 91900);
-  CHECK(f.Proposals() == Engines{kFirst, kSecond, kThird, kLast});
-  CHECK(f.Proposals(1) == Engines{kFirst});
+  const std::unique_ptr<ConvPlan> plan = f.planner->Plan(f.problem);
+  REQUIRE(plan != nullptr);
+  CHECK(f.fake.planned == Engines{kFirst});
+  CHECK(plan->engine().index == kFirst.index);
+  CHECK(plan->engine().knobs == kFirst.knobs);
+  plan->Run({});
+  CHECK(f.fake.executed == Engines{kFirst});
+  CHECK(f.Candidates() == Engines{kFirst, kSecond, kThird, kSecond, kLast});
 }
 
 TEST_CASE("a heuristic that fails at any point has no engine, and the others have theirs") {
   for (const Failure failure : {Failure::kFinalize, Failure::kCount, Failure::kResults}) {
     PlannerFixture f;
     f.fake.failures[CUDNN_HEUR_MODE_B] = failure;
-    CHECK(f.Proposals() == Engines{kThird, kSecond, kLast});
+    CHECK(f.Candidates() == Engines{kThird, kSecond, kLast});
     f.fake.failures[CUDNN_HEUR_MODE_A] = failure;
-    CHECK(f.Proposals() == Engines{kLast});
+    CHECK(f.Candidates() == Engines{kLast});
     f.fake.failures[CUDNN_HEUR_MODE_FALLBACK] = failure;
-    CHECK(f.Proposals().empty());
+    CHECK(f.Candidates().empty());
   }
 }
 
 TEST_CASE("a data gradient that adds is asked for with beta 1") {
   PlannerFixture f;
   ConvProblem gradient{.pass = ConvPass::kDataGradient, .spec = f.problem.spec};
-  f.planner->Propose(gradient, 1);
+  f.planner->Plan(gradient);
   gradient.adds = true;
-  f.planner->Propose(gradient, 1);
+  f.planner->Plan(gradient);
   CHECK(f.fake.betas == std::vector<float>{0, 1});
 }
 
-TEST_CASE("engines without a plan, or with a workspace that is too large, are not proposed") {
+TEST_CASE("engines without a plan, or with a workspace that is too large, are not used") {
   PlannerFixture f;
   f.fake.without_plan = {7};
   f.fake.workspace_bytes = {{9, kSetting.workspace_bytes + 1}, {0, 4096}};
-  CHECK(f.Proposals() == Engines{kLast});
-  CHECK(f.planner->Propose(f.problem, 1).front()->engine().workspace_bytes == 4096);
+  const std::unique_ptr<ConvPlan> plan = f.planner->Plan(f.problem);
+  REQUIRE(plan != nullptr);
+  CHECK(plan->engine() == ConvEngine{.index = 0, .knobs = {}, .workspace_bytes = 4096});
 }
 
 TEST_CASE("engines whose bits differ between runs, or that are less precise, are not used") {
   PlannerFixture f;
   f.fake.notes = {{7, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
                   {9, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
-  CHECK(f.Proposals() == Engines{kLast});
+  CHECK(f.Candidates() == Engines{kLast});
   PlannerFixture allowed({.allow_tf32 = true, .allow_nondeterministic = true});
   allowed.fake.notes = {{7, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
                         {9, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
-  CHECK(allowed.Proposals().size() == 4);
+  CHECK(allowed.Candidates().size() == 5);
 }
 
 TEST_CASE("engines that add in half precision are not used in any precision") {
@@ -143,47 +151,22 @@ TEST_CASE("engines that add in half precision are not used in any precision") {
        {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
     PlannerFixture f({.element = element, .allow_tf32 = true});
     f.fake.notes[7] = {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
-    CHECK(f.Proposals() == Engines{kThird, kLast});
+    CHECK(f.Candidates() == Engines{kThird, kLast});
   }
 }
 
 // Where libnvrtc is missing, cuDNN does not propose them: two workers of a kind would differ.
-TEST_CASE("engines that are compiled when they run are not used, nor made from a decision") {
+TEST_CASE("engines that are compiled when they run are not used") {
   PlannerFixture f;
   f.fake.behavior_notes[7] = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
   f.fake.behavior_notes[9] = {CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API};
-  CHECK(f.Proposals() == Engines{kThird, kLast});
-  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 2}}}) == nullptr);
+  CHECK(f.Candidates() == Engines{kThird, kLast});
 }
 
 TEST_CASE("an engine that cannot tell its notes is passed over") {
   PlannerFixture f;
   f.fake.without_notes = {7};
-  CHECK(f.Proposals() == Engines{kThird, kLast});
-}
-
-// So a worker, and a later run, use just the engine that another process has measured (P39).
-TEST_CASE("an engine is made again from its index and its knobs") {
-  PlannerFixture f;
-  f.fake.workspace_bytes[7] = 512;
-  const Engines engines{kFirst, kSecond, kThird, kLast};
-  for (const FakeEngine& engine : engines) {
-    const auto plan = f.planner->Make(f.problem, {engine.index, engine.knobs});
-    REQUIRE(plan != nullptr);
-    CHECK(plan->engine().index == engine.index);
-    CHECK(plan->engine().knobs == engine.knobs);
-    CHECK(plan->engine().workspace_bytes == (engine.index == 7 ? 512 : 0));
-    plan->Run({});
-  }
-  CHECK(f.fake.executed == engines);
-}
-
-TEST_CASE("an engine that this cuDNN does not have is not made") {
-  PlannerFixture f;
-  CHECK(f.planner->Make(f.problem, {.index = 5}) == nullptr);
-  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 99}}}) == nullptr);
-  f.fake.without_plan = {7};
-  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 2}}}) == nullptr);
+  CHECK(f.Candidates() == Engines{kThird, kLast});
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 
 #include <cudnn.h>
 
-#include <algorithm>
-
 namespace {
 
 using pando::FakeCudnn;
@@ -26,21 +24,6 @@ struct Descriptor {
 };
 
 Descriptor& At(void* descriptor) { return *static_cast<Descriptor*>(descriptor); }
-
-bool IsKnown(int64_t index) {
-  for (const auto& [mode, engines] : TheFake().proposals) {
-    for (const FakeEngine& engine : engines) {
-      if (engine.index == index) return true;
-    }
-  }
-  return false;
-}
-
-// A knob of type t takes values from 0 to t.
-bool HasValidKnobs(const FakeEngine& engine) {
-  return std::ranges::all_of(
-      engine.knobs, [](const auto& knob) { return knob.second >= 0 && knob.second <= knob.first; });
-}
 
 int64_t GetResults(Descriptor& heuristic, int64_t count, void** handles) {
   const std::vector<FakeEngine>& engines = TheFake().proposals[heuristic.mode];
@@ -97,19 +80,11 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t, int64_t count,
-                                       const void* values) {
+                                       cudnnBackendAttributeType_t, int64_t, const void* values) {
   Descriptor& at = At(descriptor);
-  void* const* handles = static_cast<void* const*>(values);
-  const auto* numbers = static_cast<const int64_t*>(values);
   if (name == CUDNN_ATTR_ENGINEHEUR_MODE) at.mode = *static_cast<const int*>(values);
-  if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) at.engine.index = *numbers;
-  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) at.knob_type = *static_cast<const int*>(values);
-  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) at.knob_value = *numbers;
-  if (name == CUDNN_ATTR_ENGINECFG_ENGINE) at.engine.index = At(handles[0]).engine.index;
-  for (int64_t i = 0; name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && i < count; ++i)
-    at.engine.knobs[At(handles[i]).knob_type] = At(handles[i]).knob_value;
-  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) at.engine = At(handles[0]).engine;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+    at.engine = At(*static_cast<void* const*>(values)).engine;
   if (name == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)
     TheFake().betas.push_back(*static_cast<const float*>(values));
   return CUDNN_STATUS_SUCCESS;
@@ -162,10 +137,10 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   bool is_sound = true;
   if (at.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
     is_sound = TheFake().failures[at.mode] != Failure::kFinalize;
-  if (at.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) is_sound = IsKnown(at.engine.index);
-  if (at.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) is_sound = HasValidKnobs(at.engine);
-  if (at.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+  if (at.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    TheFake().planned.push_back(at.engine);
     is_sound = !TheFake().without_plan.contains(at.engine.index);
+  }
   return is_sound ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 

@@ -25,6 +25,7 @@ struct FakeCudnn {
   std::set<int64_t> without_notes;                   // engines that cannot tell them
   std::map<int64_t, int64_t> workspace_bytes;        // by engine
   std::set<int64_t> without_plan;                    // engines for other GPUs
+  std::vector<FakeEngine> planned;                   // in this order; also those without a plan
   std::vector<FakeEngine> executed;
   std::vector<float> betas;  // of data gradients, as set
 };

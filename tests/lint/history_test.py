@@ -4,6 +4,7 @@ import unittest
 
 from fixture import LintTest
 import history
+import limits
 import programs
 
 EXCEPTIONS = "tools/lint/exceptions.txt"
@@ -21,7 +22,8 @@ class HistoryTest(LintTest):
 
     def commit(self, subject, body, **files):
         for path, text in files.items():
-            target = self.repository.root / {"limits": EXCEPTIONS, "code": "common/a.h"}[path]
+            target = self.repository.root / {"limits": EXCEPTIONS, "code": "common/a.h", "budget": limits.BUDGET}[path]
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "-m", f"{subject}\n\n{body}")
@@ -47,6 +49,18 @@ class HistoryTest(LintTest):
         self.commit("common: grow", "Why.", code="3",
                     limits="size .:code 48000 a feature\nfiles common/a.h 601 to be split\n")
         self.expect(self.check(), (EXCEPTIONS, 1, "raises files common/a.h"))
+
+    def test_a_budget_rises_by_a_figure_that_the_commit_names(self):
+        self.commit("lint: a budget", "Why.", budget="common 100 80\n", code="2")
+        self.commit("common: less", "Why.", budget="common 90 70\n", code="3")
+        self.commit("lint: room", "common/ by 30 lines for issue 99.", budget="common 120 70\n")
+        self.expect(self.check())
+        self.commit("lint: more", "common/ by 20 lines.", budget="common 140 70\n")
+        self.commit("lint: most", "common/ by 20 lines for issue 99.", budget="common 161 70\n")
+        self.expect(self.check(), (limits.BUDGET, 1, "raises the budget common lines by 20"),
+                    (limits.BUDGET, 1, "raises the budget common lines by 21"))
+        self.commit("common: grow", "common/ by 1 line for issue 99.", budget="common 161 71\n", code="4")
+        self.assertIn("budget common code and changes other files", self.check()[-1].what)
 
     def test_another_history_is_skipped(self):
         with self.assertRaises(programs.Skipped):

@@ -1,6 +1,5 @@
 """Limits of classes, functions, files, folders, the product, the documents; names of functions."""
 import unittest
-from unittest import mock
 
 from fixture import LintTest
 import limits
@@ -96,10 +95,21 @@ class SizeTest(LintTest):
         project = self.project({"a.cc": "// c\n\nint a;  // c\n/* c\n   c */\nint b;\n", "tests/b.cc": "int c;\n"})
         self.assertEqual(limits.product_lines(project), {"lines": 6, "code": 2, "comments": 3})
 
-    def test_too_many_lines_of_the_product_are_found(self):
-        project = self.project({"a.cc": "int a;\n\n"})
-        with mock.patch.multiple(limits, PRODUCT_LINES_MAX=1, PRODUCT_CODE_LINES_MAX=0):
-            self.expect(limits.check_size(project), (".", 1, "2 lines of lines"), (".", 1, "1 lines of code"))
+    def test_a_folder_over_its_budget_is_found(self):
+        files = {"a/b.cc": "int a;\n\n", "c/d.cc": "int c;\n"}
+        within = self.project({**files, limits.BUDGET: "# figures\na 2 1\nc 1 1\n"})
+        self.expect(limits.check_size(within))
+        over = self.project({**files, limits.BUDGET: "a 1 1\nc 1 0\ne 5 5\n"})
+        self.expect(limits.check_size(over), (limits.BUDGET, 1, "e/ has no product C++"),
+                    (limits.BUDGET, 1, "a/ has 2 lines of product C++ (lines), its budget is 1"),
+                    (limits.BUDGET, 1, "c/ has 1 lines of product C++ (code), its budget is 0"))
+        self.expect(limits.check_size(self.project({"a/b.cc": "int a;\n"})),
+                    (limits.BUDGET, 1, "its budget is 0"), (limits.BUDGET, 1, "its budget is 0"))
+
+    def test_a_budget_shrinks_to_what_its_folders_have(self):
+        project = self.project({"a/b.cc": "int a;\n\n", limits.BUDGET: "# figures\na 9 0\ne 5 5\n"})
+        self.assertEqual(limits.read_budget(limits.shrunk_budget(project)), {"a": (2, 0)})
+        self.assertTrue(limits.shrunk_budget(project).startswith("# figures\n"))
 
 
 class DocsTest(LintTest):

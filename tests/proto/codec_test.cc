@@ -1,11 +1,15 @@
 #include "proto/codec.h"
 
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
 #include "common/float_buffer.h"
+#include "common/hash.h"
 #include "tests/contains.h"
+#include "tests/golden/golden_path.h"
 #include "tests/proto/message_samples.h"
 
 namespace pando {
@@ -44,6 +48,30 @@ TEST_CASE("every message comes back as it left") {
     kinds.insert(envelope.message.index());
   }
   CHECK(kinds.size() == std::variant_size_v<MessageVariant>);
+}
+
+// A line for each sample: its message, its frames' sizes, and the hash of their bytes.
+std::string WireText() {
+  std::string text;
+  for (const Envelope& envelope : SampleEnvelopes()) {
+    text += RowFor(envelope.message).name;
+    Hash128 hash;
+    for (const Blob& frame : Encode(envelope)) {
+      text += " " + std::to_string(frame.size_bytes());
+      hash.Update(frame.bytes());
+    }
+    text += " " + hash.Hex() + "\n";
+  }
+  return text;
+}
+
+// PANDO_RECORD=1 writes the file again, where messages change on purpose.
+TEST_CASE("every message has the bytes of the release before") {
+  const std::string path = GoldenPath("messages.txt");
+  if (std::getenv("PANDO_RECORD") != nullptr) std::ofstream(path) << WireText();
+  std::stringstream golden;
+  golden << std::ifstream(path).rdbuf();
+  CHECK(WireText() == golden.str());
 }
 
 TEST_CASE("every enumerator comes back as it left") {

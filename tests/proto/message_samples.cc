@@ -1,232 +1,57 @@
 #include "tests/proto/message_samples.h"
 
-#include <concepts>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "common/float_buffer.h"
 #include "common/hash.h"
+#include "proto/codec_fields.h"
 
 namespace pando {
 namespace {
 
-// ---- rendering: Text(x) names every field of x
+// ---- rendering: the name and the value of every field
 
-template <std::integral Int>
-std::string Text(Int n) {
-  return std::to_string(n);
-}
-std::string Text(float x) { return fmt::format("{:a}", x); }
-std::string Text(double x) { return fmt::format("{:a}", x); }
+template <class T>
+std::string Text(const T& value);
+
 std::string Text(const std::string& s) { return '"' + s + '"'; }
-template <class Tag, class Rep>
-std::string Text(StrongId<Tag, Rep> id) {
-  return std::to_string(id.value());
-}
-template <class Enum>
-requires std::is_enum_v<Enum> std::string Text(Enum e) {
-  return std::to_string(static_cast<int>(e));
-}
 std::string Text(const Blob& b) {
   return fmt::format("{}:{:x}", b.size_bytes(), Hash64(b.bytes()));
 }
-
-std::string Text(const PeerId& p);
-std::string Text(const ViewId& v);
-std::string Text(const DataFacts& d);
-std::string Text(const NodeInfo& n);
-std::string Text(const ShardPlacement& p);
-std::string Text(const MicroBatchOwner& o);
-std::string Text(const SyncingBackup& b);
-std::string Text(const SnapshotRef& s);
-std::string Text(const View& v);
-std::string Text(const PushItem& i);
-std::string Text(const PullItem& i);
-std::string Text(const ParamsItem& i);
-std::string Text(const PushReplyItem& i);
-std::string Text(const AnswerItem& i);
-std::string Text(const StepScalars& s);
-std::string Text(const StepMetrics& s);
-std::string Text(const RootItem& i);
-std::string Text(const PartialsItem& i);
-std::string Text(const PartialsPullItem& i);
-std::string Text(const RootAckItem& i);
-std::string Text(const SyncedItem& i);
-std::string Text(const SnapshotStoredItem& i);
-std::string Text(const SnapshotAckItem& i);
-std::string Text(const GradientHash& h);
-std::string Text(const ConfusionCount& c);
-
 template <class T>
 std::string Text(const std::vector<T>& items) {
   std::string text = "[";
   for (const T& item : items) text += Text(item) + ",";
   return text + "]";
 }
-template <class... Fields>
-std::string Join(const char* name, const Fields&... fields) {
-  std::string text = std::string(name) + "{";
-  ((text += Text(fields) + " "), ...);
-  return text + "}";
-}
 
-std::string Text(const PeerId& p) { return Join("peer", p.node, p.incarnation, p.lane); }
-std::string Text(const ConfusionCount& c) {
-  return Join("confusion", c.label, c.predicted, c.count);
-}
-std::string Text(const ViewId& v) { return Join("view", v.term, v.number); }
-std::string Text(const DataFacts& d) {
-  return Join("data", d.train_samples, d.test_samples, d.shape.height, d.shape.width,
-              d.shape.channels, d.class_count, d.fingerprint);
-}
-std::string Text(const NodeInfo& n) {
-  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints, n.probe_hash,
-              n.public_key);
-}
-std::string Text(const ShardPlacement& p) {
-  return Join("placement", p.primary, p.in_sync_backups, p.syncing_backups);
-}
-std::string Text(const MicroBatchOwner& o) {
-  return Join("owner", o.worker, o.first_step, o.previous);
-}
-std::string Text(const View& v) {
-  return Join("view", v.id, v.generation, v.restore, v.nodes, v.shards, v.owners);
-}
-std::string Text(const SyncingBackup& b) { return Join("syncing", b.peer, b.since); }
-std::string Text(const SnapshotRef& s) { return Join("snapshot", s.generation, s.version); }
-std::string Text(const PushItem& i) { return Join("push", i.shard, i.step, i.node, i.payload); }
-std::string Text(const PullItem& i) { return Join("pull", i.shard, i.version, i.form); }
-std::string Text(const ParamsItem& i) {
-  return Join("params", i.shard, i.version, i.payload, i.form);
-}
-std::string Text(const PushReplyItem& i) {
-  return Join("reply", i.shard, i.version, i.node, i.outcome, i.current);
-}
-std::string Text(const AnswerItem& i) { return Join("answer", i.shard, i.version, i.nodes); }
-std::string Text(const StepScalars& s) {
-  return Join("scalars", s.lr, s.momentum, s.bias_correction1, s.bias_correction2_sqrt);
-}
-std::string Text(const StepMetrics& s) { return Join("metrics", s.step, s.loss, s.accuracy); }
+struct FieldTexts {
+  std::string& text;
+  void operator()(const auto&... fields) {
+    ((text += fmt::format("{}={} ", fields.name, Text(fields.member))), ...);
+  }
+  void Payload(const Blob& payload) { text += Text(payload); }
+  void BytesPayload(const Blob& payload) { Payload(payload); }
+};
 
-std::string Text(const RootItem& i) {
-  return Join("root", i.shard, i.step, i.scalars, i.payload, i.factors);
-}
-std::string Text(const PartialsItem& i) { return Join("partials", i.shard, i.step, i.values); }
-std::string Text(const PartialsPullItem& i) { return Join("pull partials", i.shard, i.step); }
-std::string Text(const RootAckItem& i) { return Join("ack", i.shard, i.version, i.hash); }
-std::string Text(const SyncedItem& i) { return Join("synced", i.shard, i.newcomer, i.pair); }
-std::string Text(const SnapshotStoredItem& i) {
-  return Join("stored", i.shard, i.version, i.hash, i.file, i.failure);
-}
-std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.version); }
-std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
-
-std::string MessageText(const Register& m) {
-  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank,
-              m.process_key, m.public_key, m.machine, m.rack);
-}
-std::string MessageText(const Welcome& m) {
-  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir, m.files_endpoint,
-              m.view_key);
-}
-std::string MessageText(const Refused& m) { return Join("Refused", m.reason, m.kind); }
-std::string MessageText(const Ready& m) {
-  return Join("Ready", m.kind, m.probe_hash, m.data_fingerprint);
-}
-std::string MessageText(const Heartbeat& m) {
-  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us,
-              m.data_stall_us, m.exposed_sync_us, m.gpu_memory_bytes, m.gpu_percent, m.tcp_lines,
-              m.ipc_lines, m.shm_lines);
-}
-std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
-std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view, m.signature); }
-std::string MessageText(const ViewWanted&) { return "ViewWanted"; }
-std::string MessageText(const ViewAck& m) { return Join("ViewAck", m.id, m.generation); }
-std::string MessageText(const Push& m) { return Join("Push", m.items); }
-std::string MessageText(const Pull& m) { return Join("Pull", m.items); }
-std::string MessageText(const Params& m) { return Join("Params", m.items); }
-std::string MessageText(const PushReply& m) { return Join("PushReply", m.items); }
-std::string MessageText(const Question& m) { return Join("Question", m.view); }
-std::string MessageText(const Answer& m) { return Join("Answer", m.view, m.items); }
-std::string MessageText(const ScalarsRequest& m) { return Join("ScalarsRequest", m.first); }
-std::string MessageText(const Scalars& m) { return Join("Scalars", m.first, m.steps); }
-std::string MessageText(const Progress& m) { return Join("Progress", m.committed, m.rows); }
-std::string MessageText(const ProgressAck& m) {
-  return Join("ProgressAck", m.committed, m.next_row);
-}
-std::string MessageText(const Evaluate& m) {
-  return Join("Evaluate", m.version, m.slice, m.first_sample, m.last_sample);
-}
-std::string MessageText(const EvaluationResult& m) {
-  return Join("EvaluationResult", m.version, m.slice, m.sample_count, m.correct_count, m.loss_sum,
-              m.top5_count, m.confusion, m.sums);
-}
-std::string MessageText(const ReleasePin& m) { return Join("ReleasePin", m.version); }
-std::string MessageText(const PinReleased& m) { return Join("PinReleased", m.version); }
-std::string MessageText(const Stop& m) { return Join("Stop", m.reason, m.text); }
-std::string MessageText(const Bye&) { return "Bye"; }
-std::string MessageText(const Failure& m) { return Join("Failure", m.text, m.kind); }
-std::string MessageText(const StatusRequest&) { return "StatusRequest"; }
-std::string MessageText(const StatusReport& m) { return Join("StatusReport", m.json); }
-std::string MessageText(const Root& m) { return Join("Root", m.items, m.first_row); }
-std::string MessageText(const Partials& m) { return Join("Partials", m.items); }
-std::string MessageText(const PartialsPull& m) { return Join("PartialsPull", m.items); }
-std::string MessageText(const RootAck& m) { return Join("RootAck", m.items); }
-std::string MessageText(const Chunk& m) {
-  return Join("Chunk", m.shard, m.pair, m.versions, m.image_floats, m.offset, m.payload);
-}
-std::string MessageText(const ChunkAck& m) {
-  return Join("ChunkAck", m.shard, m.pair, m.newest, m.floats_taken);
-}
-std::string MessageText(const Synced& m) { return Join("Synced", m.items); }
-std::string MessageText(const Divergence& m) {
-  return Join("Divergence", m.shard, m.version, m.backup, m.primary_hash, m.backup_hash);
-}
-std::string MessageText(const RestoreFailed& m) {
-  return Join("RestoreFailed", m.snapshot.generation, m.snapshot.version, m.shard, m.is_corrupt,
-              m.text);
-}
-std::string MessageText(const PeerSilent& m) { return Join("PeerSilent", m.peer, m.silent_ms); }
-std::string MessageText(const SnapshotStored& m) { return Join("SnapshotStored", m.items); }
-std::string MessageText(const SnapshotAck& m) { return Join("SnapshotAck", m.items); }
-std::string MessageText(const SnapshotAt& m) { return Join("SnapshotAt", m.version); }
-std::string MessageText(const SnapshotAtAck& m) { return Join("SnapshotAtAck", m.version); }
-std::string MessageText(const StoreFile& m) {
-  return Join("StoreFile", m.name, m.offset, m.size, m.hash, m.payload);
-}
-std::string MessageText(const StoreFileAck& m) {
-  return Join("StoreFileAck", m.name, m.offset, m.is_stored, m.failure);
-}
-std::string MessageText(const ReadFile& m) { return Join("ReadFile", m.name, m.offset, m.size); }
-std::string MessageText(const FilePart& m) {
-  return Join("FilePart", m.name, m.offset, m.file_size, m.is_missing, m.failure, m.payload);
-}
-std::string MessageText(const ListFiles& m) { return Join("ListFiles", m.prefix, m.after); }
-std::string MessageText(const FileNames& m) {
-  return Join("FileNames", m.prefix, m.after, m.names);
-}
-std::string MessageText(const Leave&) { return "Leave"; }
-std::string MessageText(const GradientHashes& m) { return Join("GradientHashes", m.items); }
-std::string MessageText(const GradientHashesAck& m) { return Join("GradientHashesAck", m.below); }
-std::string MessageText(const Command& m) { return Join("Command", m.kind, m.target); }
-std::string MessageText(const CommandReply& m) { return Join("CommandReply", m.outcome, m.text); }
-std::string MessageText(const FaultNote& m) {
-  return Join("FaultNote", m.number, m.action, m.role, m.host, m.process_id, m.target,
-              m.injected_us, m.exited_us, m.text, m.process_key);
-}
-std::string MessageText(const FaultNoteAck& m) { return Join("FaultNoteAck", m.number); }
-std::string MessageText(const EngineProposal& m) {
-  return Join("EngineProposal", m.kind, m.engines);
-}
-std::string MessageText(const DeclarationWanted& m) { return Join("DeclarationWanted", m.offset); }
-std::string MessageText(const Declaration& m) {
-  return Join("Declaration", m.job_toml, m.offset, m.payload);
-}
-std::string MessageText(const EngineDecision& m) {
-  return Join("EngineDecision", m.kind, m.engines);
+template <class T>
+std::string Text(const T& value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return fmt::format("{:a}", value);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    return fmt::format("{}", static_cast<uint64_t>(value));
+  } else if constexpr (requires { value.value(); }) {
+    return fmt::format("{}", value.value());
+  } else {
+    std::string text = "{";
+    Visit(FieldTexts{text}, const_cast<T&>(value));  // Visit is shared with the codec
+    return text + "}";
+  }
 }
 
 // ---- samples
@@ -274,13 +99,10 @@ std::vector<Message> MembershipSamples() {
       Refused{"the run is over", RefusalKind::kRunIsOver},
       Refused{"declared dead", RefusalKind::kGivenUp},
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
-      EngineProposal{"cuda, a GPU, bf16", ""},
-      EngineProposal{std::string(kNameBytesMax, 'k'), std::string(70000, 'e')},
       DeclarationWanted{},
       DeclarationWanted{uint64_t{1} << 40},
       Declaration{},
       Declaration{"[train]\nseed = 1\n", uint64_t{1} << 40, CountingPayload(1000)},
-      EngineDecision{"cuda, a GPU, bf16", "{}"},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},
       Heartbeat{.activity = Activity::kLeaving,
@@ -429,8 +251,9 @@ std::vector<Envelope> SampleEnvelopes() {
 }
 
 std::string Render(const Envelope& e) {
-  const std::string message = std::visit([](const auto& m) { return MessageText(m); }, e.message);
-  return Join("Envelope", e.job, e.generation, e.view, e.sender, e.receiver) + message;
+  const std::string message = std::visit([](const auto& m) { return Text(m); }, e.message);
+  return fmt::format("{} {} {} {} {} {} {}", Text(e.job), e.generation, Text(e.view),
+                     Text(e.sender), Text(e.receiver), RowFor(e.message).name, message);
 }
 
 Frames CopyFrames(const Frames& frames, size_t shift) {

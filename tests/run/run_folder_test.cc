@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "job/job_file.h"
+#include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
 #include "tests/run/job_in.h"
@@ -435,6 +436,8 @@ TEST_CASE("the summary has every promised key and survives reading") {
   summary.faults = {{.id = 7,
                      .action = "kill",
                      .target = "worker 1",
+                     .host = "h",
+                     .process_id = 9,
                      .step = Step(100),
                      .injected_ms = 0,
                      .detected_ms = 1.5,
@@ -458,15 +461,15 @@ TEST_CASE("the summary has every promised key and survives reading") {
   CHECK(json.at("unverified_micro_batches") == 3);
   CHECK(json.at("snapshots").dump() ==
         R"([{"generation":0,"step":500},{"generation":1,"step":1000}])");
-  CHECK(FaultJson(summary.faults[0]) ==
-        R"({"action":"kill","target":"worker 1","step":100,"injected_ms":0.0,"detected_ms":1.5,)"
-        R"("detected_by":"exit","recovered_ms":20.25})");
-  CHECK(FaultJson(summary.faults[1]) ==
-        R"({"action":"silence","target":"server 0","step":0,"injected_ms":null,"detected_ms":null,)"
-        R"("detected_by":null,"recovered_ms":null})");
+  CHECK(json.at("faults") == nlohmann::json::parse(R"([
+      {"id":7,"action":"kill","target":"worker 1","host":"h","process_id":9,"step":100,
+       "injected_ms":0.0,"detected_ms":1.5,"detected_by":"exit","recovered_ms":20.25},
+      {"id":8,"action":"silence","target":"server 0","host":"","process_id":0,"step":0,
+       "injected_ms":null,"detected_ms":null,"detected_by":null,"recovered_ms":null}])"));
   Result<Summary> read = folder.ReadSummary();
   REQUIRE(read.ok());
   CHECK(ToJson(*read) == ToJson(summary));
+  CHECK(read->faults == summary.faults);
 }
 
 TEST_CASE("results of validation samples are named so, and read from any release's summary") {
@@ -484,6 +487,11 @@ TEST_CASE("results of validation samples are named so, and read from any release
   const auto old = SummaryFromJson(
       R"({"status": "completed", "evaluated_on": "validation", "test_accuracy": 0.25})", "old");
   CHECK(old->test_accuracy == 0.25);
+  const auto older = SummaryFromJson(
+      R"({"status": "failed", "faults": [{"target": "worker 1", "detected_by": null}]})", "older");
+  CHECK(older->faults == std::vector{FaultRecord{.target = "worker 1"}});
+  const char* bad = R"({"status": "failed", "faults": [{"id": "x"}]})";
+  CHECK(Contains(SummaryFromJson(bad, "bad").status().message(), "id: expected a whole number"));
 }
 
 TEST_CASE("a summary with numbers that JSON cannot hold is read back") {

@@ -93,6 +93,9 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   const SchedulerState state = StateOfEarlierLife();
   RunRecorder second = run.Reopen(state);
   CHECK(second.next_row() == Step(5));
+  CHECK(CountEvents(run.folder, "fault") == 1);  // which the first did not come to write
+  CHECK(run.Reopen(state).next_row() == Step(5));
+  CHECK(CountEvents(run.folder, "fault") == 1);
   CHECK(second.speed().past_seconds() >= 0.5);
   second.OnStep(RowAt(5, 0.5f), 0.1, ReachAt(5, 1000));
   FaultRecord fault = state.faults[0];
@@ -124,6 +127,8 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   REQUIRE(summary->faults.size() == 2);
   CHECK(summary->faults[0].recovered_ms == 9);
   CHECK(summary->faults[1].target == "server 0");
+  CHECK(summary->fault_count == 4);
+  CHECK(CountEvents(run.folder, "fault") == 3);
 }
 
 TEST_CASE("a recorder without rows begins at the first, for any journal") {

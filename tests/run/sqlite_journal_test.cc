@@ -12,6 +12,8 @@
 #include <limits>
 #include <memory>
 
+#include "tests/contains.h"
+#include "tests/repeated.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -67,7 +69,6 @@ SchedulerState SmallState() {
       .unverified_count = 2,
       .open_dispute =
           Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "worker 0", 9, UINT64_MAX}, {}}};
-  state.engines = {{"cuda, \"a GPU\", bf16", "{\"a\": 1}"}, {"cuda, another", "{}"}};
   state.faults = {{.id = 1,
                    .action = "kill",
                    .target = "worker 1",
@@ -82,11 +83,10 @@ SchedulerState SmallState() {
   return state;
 }
 
-// Rows are what a state comes to; the tables themselves are compared here, not the code's structs.
-std::vector<SqlRow> AllRows(const SchedulerState& state) {
-  std::vector<SqlRow> rows{MakeRow(state.view)};
-  for (const auto& [table, added] : MakeRows(state))
-    rows.insert(rows.end(), added.begin(), added.end());
+// Rows are what a state comes to; they are compared here, not the code's structs.
+JournalRows AllRows(const SchedulerState& state) {
+  JournalRows rows = MakeRows(state);
+  rows.insert(MakeRow(state.view));
   return rows;
 }
 
@@ -135,7 +135,6 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.members[0].ready.probe_hash == UINT64_MAX);
   CHECK(read.members[0].is_draining);
   CHECK_FALSE(read.members[1].is_ready);
-  CHECK(read.engines == state.engines);
   CHECK(read.snapshots[0].shards[0].hash == UINT64_MAX);
   CHECK(read.given_up.below == Version(100));
   CHECK(read.given_up.versions == state.given_up.versions);
@@ -155,12 +154,15 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.verification.open_dispute->first.hash == UINT64_MAX);
 }
 
-TEST_CASE("a loss that is not a number stays one") {
+TEST_CASE("a loss that is not a finite number stays as it is") {
   JournalFile file;
   SchedulerState state;
   state.evaluations = {{Version(1), 10, 1, std::numeric_limits<double>::quiet_NaN()}};
   REQUIRE(file.Open().Commit(state).ok());
   CHECK(std::isnan(file.Read().evaluations[0].loss_sum));
+  state.evaluations[0].loss_sum = -std::numeric_limits<double>::infinity();
+  REQUIRE(file.Open().Commit(state).ok());
+  CHECK(file.Read().evaluations[0].loss_sum == state.evaluations[0].loss_sum);
   state.evaluations[0].sums = {0.5, std::numeric_limits<double>::quiet_NaN(),
                                std::numeric_limits<double>::infinity()};
   REQUIRE(file.Open().Commit(state).ok());
@@ -211,8 +213,9 @@ TEST_CASE("old views go, the newest stay") {
   }
   CHECK(file.Read().view.id.number == 3 * SqliteJournal::kViewsKept);
   Result<SqliteDb> db = SqliteDb::Open(file.path);
-  CHECK((*db->Query("SELECT count(*), min(number) FROM views"))[0] ==
-        SqlRow{int64_t{SqliteJournal::kViewsKept}, int64_t{2 * SqliteJournal::kViewsKept + 1}});
+  CHECK((*db->Query("SELECT count(*), min(json_extract(id, '$.number')) FROM views"))[0] ==
+        SqlRow{std::to_string(SqliteJournal::kViewsKept),
+               std::to_string(2 * SqliteJournal::kViewsKept + 1)});
 }
 
 TEST_CASE("of two schedulers on one file only the newer term can commit") {
@@ -270,9 +273,9 @@ TEST_CASE("a file that cannot be written is a failure that names it, and no fenc
   REQUIRE(other->Execute("BEGIN IMMEDIATE").ok());
   Result<SqliteDb> impatient = SqliteDb::Open(file.path);
   CHECK(impatient->Execute("BEGIN IMMEDIATE").message() == file.path + ": database is locked");
-  REQUIRE(other->Execute("ROLLBACK; DROP TABLE faults").ok());
+  REQUIRE(other->Execute("ROLLBACK; DROP TABLE journal").ok());
   CHECK(journal.Commit(SchedulerState{.term = 3}).message() ==
-        file.path + ": no such table: faults");
+        file.path + ": no such table: main.journal");
   CHECK_FALSE(journal.is_fenced());
 }
 
@@ -308,67 +311,109 @@ TEST_CASE("a folder that is not there is named") {
 }
 
 TEST_CASE("tables of another release are refused and left alone") {
-  for (const std::string schema : {"4", "7", "99"}) {
+  for (const std::string schema : {"4", "8", "99"}) {
     JournalFile file;
     const std::string sql = "PRAGMA user_version = " + schema + "; CREATE TABLE t (x)";
     REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
     Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
     REQUIRE_FALSE(journal.ok());
-    const std::string named = "schema " + schema + ", and this one has 8";
+    const std::string named = "schema " + schema + ", and this one has 9";
     CHECK(journal.status().message().find(named) != std::string::npos);
   }
 }
 
-TEST_CASE("people find a view by the names of its fields") {
+TEST_CASE("people find records by the names of their fields") {
   JournalFile file;
   REQUIRE(file.Open().Commit(SmallState()).ok());
   const auto rows = SqliteDb::Open(file.path)->Query(
-      "SELECT json_extract(view, '$.shards[0].primary.node'), "
-      "json_extract(view, '$.nodes[0].lane_endpoints[0]'), json_extract(view, "
-      "'$.owners[1].worker'),"
-      " json_extract(registration, '$.role') FROM views, members WHERE node = 1");
-  REQUIRE(rows.ok());
-  CHECK(rows->at(0) == SqlRow{int64_t{1}, "tcp://127.0.0.1:1", int64_t{UINT32_MAX}, "server"});
+      "SELECT json_extract(shards, '$[0].primary.node'), "
+      "json_extract(nodes, '$[0].lane_endpoints[0]'), json_extract(owners, '$[1].worker'), "
+      "json_extract(registration, '$.role'), action FROM views, members, faults "
+      "WHERE json_extract(peer, '$.node') = 1 AND step = 100");
+  REQUIRE_MESSAGE(rows.ok(), rows.status().message());
+  CHECK(rows->at(0) ==
+        SqlRow{"1", "tcp://127.0.0.1:1", std::to_string(UINT32_MAX), "server", "kill"});
 }
 
-TEST_CASE("a value that does not fit its column names table, column and file") {
+TEST_CASE("only changed rows are written, and those that are no more go") {
+  JournalFile file;
+  SqliteJournal journal = file.Open();
+  SchedulerState state = SmallState();
+  REQUIRE(journal.Commit(state).ok());
+  REQUIRE(SqliteDb::Open(file.path)
+              ->Execute("UPDATE journal SET value = 'mark' "
+                        "WHERE section NOT IN ('leader', 'state')")
+              .ok());
+  state.faults[0].recovered_ms = 30;
+  state.members.pop_back();
+  REQUIRE(journal.Commit(state).ok());
+  const auto rows = SqliteDb::Open(file.path)->Query(
+      "SELECT section, count(*), sum(value = 'mark') FROM journal GROUP BY section");
+  REQUIRE(rows.ok());
+  CHECK(*rows == std::vector<SqlRow>{{"evaluations", "2", "2"},
+                                     {"faults", "2", "1"},
+                                     {"leader", "1", "0"},
+                                     {"members", "1", "1"},
+                                     {"snapshots", "2", "2"},
+                                     {"state", "1", "0"},
+                                     {"views", "1", "1"}});
+}
+
+// What is read after the change of a value, without the file's name.
+std::string ErrorAfter(const std::string& section, const std::string& value) {
   JournalFile file;
   REQUIRE(file.Open().Commit(SmallState()).ok());
-  const auto error = [&](const std::string& sql) {
-    REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
-    Result<std::optional<SchedulerState>> state = file.Open().ReadState();
-    REQUIRE_FALSE(state.ok());
-    CHECK(state.status().code() == StatusCode::kCorrupt);
-    CHECK(state.status().message().starts_with(file.path + " is damaged: "));
-    const std::string message = state.status().message().substr(file.path.size() + 13);
-    REQUIRE(SqliteDb::Open(file.path)->Execute("DELETE FROM meta").ok());
-    REQUIRE(file.Open().Commit(SmallState()).ok());
-    return message;
+  const std::string sql =
+      "UPDATE journal SET value = " + value + " WHERE section = '" + section + "'";
+  REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
+  Result<std::optional<SchedulerState>> state = file.Open().ReadState();
+  REQUIRE_FALSE(state.ok());
+  CHECK(state.status().code() == StatusCode::kCorrupt);
+  CHECK(state.status().message().starts_with(file.path + " is damaged: "));
+  return state.status().message().substr(file.path.size() + 13);
+}
+
+TEST_CASE("a value that does not fit names file, section, key and field") {
+  const auto error_at = [](const std::string& section, const std::string& field,
+                           const std::string& json) {
+    return ErrorAfter(section, "json_set(value, '$." + field + "', json('" + json + "'))");
   };
-  CHECK(
-      error("UPDATE faults SET step = 'x'").starts_with("table faults, column step: expected a "));
-  CHECK(error("UPDATE members SET rank = -1")
-            .starts_with("table members, column rank: -1 is out of range"));
-  CHECK(error("UPDATE members SET registration = replace(registration, 'server', 'king')")
-            .starts_with("table members, column registration: "));
-  CHECK(error("UPDATE members SET peer = '{\"node\": 1}'")
-            .starts_with("table members, column peer: "));
+  CHECK(error_at("faults", "step", "\"x\"")
+            .starts_with("section faults, key '00000000000000000001': step: expected a whole "
+                         "number, found \"x\"; the run cannot continue"));
+  CHECK(Contains(error_at("members", "rank", "-1"), ": rank: -1 is out of range; "));
+  CHECK(Contains(error_at("members", "registration.role", "\"king\""),
+                 ": registration.role: expected one of "));
+  CHECK(Contains(error_at("members", "peer", "{\"node\": 1}"), ": peer.lane: is missing; "));
   for (const char* wrong : {"-1", "4294967296", "1.5", "true"}) {
     CAPTURE(wrong);
-    CHECK(error(std::string("UPDATE members SET registration = json_set(registration, "
-                            "'$.process_id', json('") +
-                wrong + "'))")
-              .starts_with("table members, column registration: "));
+    CHECK(Contains(error_at("members", "registration.process_id", wrong),
+                   ": registration.process_id: "));
   }
-  CHECK(error("UPDATE members SET peer = json_set(peer, '$.incarnation', 'xyz')")
-            .starts_with("table members, column peer: "));
-  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
-  CHECK(error("UPDATE members SET peer = '{\"node\": " + deep + "}'")
-            .starts_with("table members, column peer: its JSON is nested too deeply; "));
-  CHECK(error("UPDATE views SET view = '[[1'").starts_with("table views, column view: "));
-  CHECK(error("UPDATE views SET view = '{\"id\": 1}'").starts_with("table views, column view: "));
-  CHECK(error("UPDATE meta SET value = NULL WHERE key = 'term'")
-            .starts_with("table meta, column value: expected a whole number"));
+  CHECK(Contains(error_at("members", "peer.incarnation", "\"xyz\""), ": peer.incarnation: "));
+  const std::string deep = Repeated("[", 200'000) + Repeated("]", 200'000);
+  CHECK(Contains(ErrorAfter("members", "'{\"peer\": " + deep + "}'"),
+                 ": its JSON is nested too deeply; "));
+  CHECK(ErrorAfter("views", "'[[1'")
+            .starts_with("section views, key '00000000000000000003, 00000000000000000042': "
+                         "expected JSON, found [[1; "));
+  CHECK(Contains(ErrorAfter("views", "'{\"id\": 1}'"), ": id: expected an object, found 1; "));
+  CHECK(error_at("state", "term", "null")
+            .starts_with("section state, key '': term: expected a whole number, found null; "));
+  CHECK(ErrorAfter("state", "NULL").starts_with("section state, key '': expected JSON, found ; "));
+}
+
+TEST_CASE("a section that is unknown or missing is named") {
+  JournalFile file;
+  REQUIRE(file.Open().Commit(SmallState()).ok());
+  const auto error_after = [&](const std::string& sql) {
+    REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
+    return file.Open().ReadState().status().message();
+  };
+  CHECK(Contains(error_after("INSERT INTO journal VALUES ('songs', '1', '{}')"),
+                 "is damaged: section songs, key '1': the section is unknown; "));
+  CHECK(Contains(error_after("DELETE FROM journal WHERE section = 'state'"),
+                 "is damaged: section state is missing; "));
 }
 
 TEST_CASE("damaged pages are an error, never a crash") {

@@ -52,6 +52,17 @@ TEST_CASE(
   CHECK(f.recorder.faults.back().step == Step(60));
 }
 
+TEST_CASE("a fault is told once the journal has it, so that no other fault gets its id") {
+  Fixture f;
+  f.StartAll();
+  f.Exit(21, Role::kWorker);
+  CHECK(f.recorder.faults.back().id == f.journal.state->faults.back().id);
+  const size_t told_count = f.recorder.faults.size();
+  f.journal.refuses = true;
+  f.Exit(20, Role::kWorker);
+  CHECK(f.recorder.faults.size() == told_count);
+}
+
 TEST_CASE("a process that does not report to a new scheduler is dead after its lease") {
   Fixture f;
   f.StartAll();

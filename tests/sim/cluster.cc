@@ -75,8 +75,7 @@ void Cluster::NoteDrawn(uint64_t seed) const {
       (plan_.job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : "") +
       (plan_.job.optimizer.loss_scale.is_on ? ", loss scaling" : "") +
       (swarm_.shares_memory ? ", shared memory" : "") +
-      (plan_.may_sum_on_host() ? ", sums on hosts" : "") +
-      (plan_.job.tune_engines ? ", engines" : ""));
+      (plan_.may_sum_on_host() ? ", sums on hosts" : ""));
 }
 
 void Cluster::Heal() {
@@ -281,13 +280,6 @@ void Cluster::OnCommitted(Process& process, const std::optional<SchedulerState>&
 
 bool Cluster::FlipsBit(Process& process, Step step, MicroBatch m) {
   return wrong_bits_.FlipsBit(process, step, m);
-}
-
-void Cluster::OnEngines(Process& process, const KindEngines& engines, const std::string& measured) {
-  stage_.Note(process.seat().name + ", " + engines.kind + ", computes with the engines " +
-              engines.engines + (measured.empty() ? "" : " and has measured " + measured));
-  checker_.journal().OnEngines(engines, journal_.state());
-  if (!measured.empty() && measured != engines.engines) coverage_.Note(Event::kOthersEngines);
 }
 
 void Cluster::OnUnverified(Step step, MicroBatch m) { wrong_bits_.OnUnverified(step, m); }

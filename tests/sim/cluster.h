@@ -69,8 +69,6 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnCommitted(Process& process, const std::optional<SchedulerState>& before,
                    bool is_taken) override;
   bool FlipsBit(Process& process, Step step, MicroBatch m) override;
-  void OnEngines(Process& process, const KindEngines& engines,
-                 const std::string& measured) override;
   void OnUnverified(Step step, MicroBatch m) override;
 
  private:

@@ -44,7 +44,6 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "summed on a host",
                                                       "relay asked",
                                                       "stopped",
-                                                      "engines of others",
                                                       "hostile peer",
                                                       "forged view dropped",
                                                       "view not in the journal"};

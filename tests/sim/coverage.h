@@ -46,13 +46,12 @@ enum class Event : uint8_t {
   kFp16Pulls,
   kBf16Pulls,
   kInt8Pulls,
-  kFeedback,       // what a gradient lost was added to the micro-batch's next one
-  kFeedbackGone,   // ... or not, as another worker computed that
-  kGiven,          // a gradient went to its host's relay
-  kHostSum,        // ... which pushed more than it owns
-  kRelayAsked,     // ... and was silent for a while
-  kStopped,        // a run was stopped, with its last steps in a snapshot
-  kOthersEngines,  // a worker measured engines and computed with another worker's
+  kFeedback,      // what a gradient lost was added to the micro-batch's next one
+  kFeedbackGone,  // ... or not, as another worker computed that
+  kGiven,         // a gradient went to its host's relay
+  kHostSum,       // ... which pushed more than it owns
+  kRelayAsked,    // ... and was silent for a while
+  kStopped,       // a run was stopped, with its last steps in a snapshot
   kHostilePeer,
   kForgedView,  // was dropped
   kLostView,    // a member had a view that the journal had lost, or its successor's

@@ -51,9 +51,7 @@ void Faults::Come(FaultKind kind) {
   Chance& chance = stage_.world.chance();
   const bool is_of_a_message = kind == FaultKind::kLateCopy;
   if (!is_of_a_message && !chance.OneIn(stage_.swarm.trigger_share)) return Do(kind);
-  const bool is_of_engines = population_.plan().job.tune_engines && chance.OneIn(0.5);
-  waiting_.push_back({kind, is_of_engines ? DrawKind<EngineProposal, EngineDecision>(chance)
-                                          : DrawTrigger(chance, kind)});
+  waiting_.push_back({kind, DrawTrigger(chance, kind)});
 }
 
 void Faults::OnSent(const Envelope& envelope) {

@@ -55,9 +55,6 @@ class ProcessKeeper {
   virtual void OnJoinAgain(Process& process) = 0;
   // Whether the worker gets this micro-batch wrong, this time (P41).
   virtual bool FlipsBit(Process& process, Step step, MicroBatch m) = 0;
-  // A worker computes with these engines. `measured`: what it measured itself, or empty (P39).
-  virtual void OnEngines(Process& process, const KindEngines& engines,
-                         const std::string& measured) = 0;
   // A worker that was to verify this micro-batch has none of its parameters any more (P41).
   virtual void OnUnverified(Step step, MicroBatch m) = 0;
 };

@@ -67,17 +67,6 @@ class Process::ObserverDoor : public RunObserver {
   Process& process_;
 };
 
-namespace {
-
-void Measure(World& world, Loop& loop, EngineAgreement& agreement, const std::string& measured) {
-  constexpr Micros kMeasuringMax = std::chrono::milliseconds(200);
-  world.After(world.chance().Until(kMeasuringMax), [&agreement, &loop, measured] {
-    loop.Post([&agreement, measured] { agreement.Propose(measured); });
-  });
-}
-
-}  // namespace
-
 // As node/server_process.cc has it.
 constexpr Micros kLaneEndMax = std::chrono::seconds(1);
 
@@ -111,39 +100,12 @@ void Process::Join() {
   loop.SetCore(std::move(core), {.after_tick = [this, &join] {
                  if (!join.has_answer()) return;
                  if (join.welcome()) {
-                   return AgreeOnEngines({join.self(0), join.scheduler(), join.job(), around_.seal},
-                                         join.welcome()->rank);
+                   return BecomeMember({join.self(0), join.scheduler(), join.job(), around_.seal},
+                                       join.welcome()->rank);
                  }
                  PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
                  if (loops_.was_given_up()) return JoinAgain();
                  Leave();
-               }});
-  loops_.Listen(loop, self_);
-  loop.WakeSoon();
-}
-
-// P39, if this is a worker on a GPU, of one of two kinds. Each life measures other engines to be
-// the fastest.
-void Process::AgreeOnEngines(const ViewMember::Identity& identity, uint32_t rank) {
-  const bool has_engines = seat_.role == Role::kWorker && plan_.job.tune_engines;
-  if (!has_engines) return BecomeMember(identity, rank);
-  DropLife();
-  self_ = identity.self;
-  const std::string kind = seat_.place % 3 == 0 ? "a rare GPU" : "a GPU";
-  const std::string measured = "of " + std::to_string(self_.incarnation.value());
-  Loop& loop = loops_.Add(is_stopped());
-  auto core = std::make_unique<EngineAgreement>(identity, kind, loop.outbox());
-  EngineAgreement& agreement = *core;
-  loop.SetCore(std::move(core), {.after_tick = [this, &agreement, identity, rank, kind, measured] {
-                 if (agreement.engines()) {
-                   around_.keeper.OnEngines(*this, {kind, *agreement.engines()},
-                                            measuring_life_ == life_ ? measured : "");
-                   return BecomeMember(identity, rank);
-                 }
-                 if (agreement.end()) return OnFinished(agreement.end()->reason, /*all=*/true);
-                 if (!agreement.is_asked_to_measure() || measuring_life_ == life_) return;
-                 measuring_life_ = life_;
-                 Measure(around_.world, loops_.front(), agreement, measured);
                }});
   loops_.Listen(loop, self_);
   loop.WakeSoon();

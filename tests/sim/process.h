@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "proto/engine_agreement.h"
 #include "proto/join.h"
 #include "tests/sim/member.h"
 
@@ -74,7 +73,6 @@ class Process {
   class JournalPort;
   class ObserverDoor;
   void DropLife();
-  void AgreeOnEngines(const ViewMember::Identity& identity, uint32_t rank);
   void BecomeMember(const ViewMember::Identity& identity, uint32_t rank);
   void JoinAgain();
   void Leave();
@@ -91,8 +89,7 @@ class Process {
   bool is_leaving_ = false;
   Micros stopped_until_{0};
   Disturbance disturbance_;
-  uint64_t life_ = 0;            // one more with each incarnation of this process
-  uint64_t measuring_life_ = 0;  // the newest that has measured engines, or does
+  uint64_t life_ = 0;  // one more with each incarnation of this process
   ProcessLoops loops_;
   std::vector<std::unique_ptr<Member>> members_;  // by life
   Member* member_ = nullptr;                      // of this life

@@ -19,10 +19,10 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",       "calm",     "workers",    "servers",    "transfers", "rollbacks", "scheduler",
-    "divergence", "flip",     "pauses",     "evaluation", "moves",     "echoes",    "handovers",
-    "silences",   "partials", "decisions",  "shared",     "hosts",     "stops",     "engines",
-    "hostile",    "files",    "lost-views", "declared"};
+    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
+    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
+    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
+    "hosts",     "stops",      "hostile",  "files",    "lost-views", "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -89,9 +89,6 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
     case Focus::kStops:
       return Allow(swarm, {kStop, kKillServer, kKillWorker, kKillScheduler, kPause});
-    case Focus::kEngines:  // the agreement is soon over
-      swarm.fault_phase = milliseconds(800);
-      return Allow(swarm, {kKillScheduler, kSecondScheduler, kPause, kKillWorker, kJoinWorker});
     case Focus::kLostViews:
       return Allow(swarm, {kKillScheduler, kJoinWorker, kJoinServer, kKillWorker, kKillServer});
     case Focus::kFiles:
@@ -264,7 +261,6 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   const Chance scaling(Chance(chance).Next() + 4);    // nor this
   const Chance codecs(Chance(chance).Next() + 5);     // nor this
   const Chance hosts(Chance(chance).Next() + 6);      // nor this
-  Chance engines(Chance(chance).Next() + 7);          // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -289,7 +285,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   }
   if (focus == Focus::kRollbacks) job.replicas = 1;
   if (focus == Focus::kFiles) job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
-  if (focus == Focus::kHosts || focus == Focus::kEngines) job.workers = std::max(job.workers, 2u);
+  if (focus == Focus::kHosts) job.workers = std::max(job.workers, 2u);
   if (focus == Focus::kHandovers) {
     job.servers = 3;
     job.replicas = 2;
@@ -315,7 +311,6 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   plan.job.host_sum = DrawHostSum(hosts, focus);
-  plan.job.tune_engines = focus == Focus::kEngines || (focus == Focus::kNone && engines.OneIn(0.1));
   return plan;
 }
 

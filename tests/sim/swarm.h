@@ -64,7 +64,6 @@ enum class Focus : uint8_t {
   kShared,      // payloads are read in place, with any deaths or delays
   kHosts,       // workers of one host sum there first, with any deaths or delays
   kStops,       // the run is stopped and resumed, while processes die
-  kEngines,     // GPU workers agree on engines, while schedulers and workers die
   kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
   kFiles,       // snapshots travel to the scheduler, with any deaths
   kLostViews,   // the scheduler's journal loses its newest view, while others die

@@ -107,12 +107,6 @@ std::string Of(const ViewUpdate& update) {
 }
 std::string Of(const ViewAck& ack) { return " v" + Brief(ack.id) + " g" + Brief(ack.generation); }
 std::string Of(const Question& question) { return " v" + Brief(question.view); }
-std::string Of(const EngineProposal& proposal) {
-  return " " + proposal.kind + ": " + proposal.engines;
-}
-std::string Of(const EngineDecision& decision) {
-  return " " + decision.kind + ": " + decision.engines;
-}
 std::string Of(const Progress& progress) {
   std::string text = " =" + Brief(progress.committed.value());
   if (!progress.rows.empty()) {

@@ -7,8 +7,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json StatusWith(const char* activity) {
-  return {{"nodes", {{{"name", "worker 0"}, {"activity", activity}}}}};
+std::vector<RunStatus::Node> StatusWith(const char* activity) {
+  return {{.name = "worker 0", .activity = activity}};
 }
 
 TEST_CASE("looks at the same activity make one span, and another begins where it ended") {
@@ -39,7 +39,7 @@ TEST_CASE("a long time without looks is left open, and old spans go with their p
   strips.Look(0, StatusWith("computing"));
   strips.Look(10, StatusWith("computing"));
   CHECK(strips.Since(-1)["worker 0"].size() == 2);
-  strips.Look(11 + ActivityStrips::kKeptSeconds, {{"nodes", Json::array()}});
+  strips.Look(11 + ActivityStrips::kKeptSeconds, {});
   CHECK(strips.Since(-1).empty());
 }
 

@@ -10,8 +10,7 @@ DATA_MEMBERS_MAX = 20
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 FOLDER_FILES_MAX = 40
-PRODUCT_LINES_MAX = 56_000
-PRODUCT_CODE_LINES_MAX = 45_000
+BUDGET = "tools/lint/budget.txt"
 DOCS_WORDS_MAX = 24_500
 README_LINES_MAX = 250
 
@@ -96,19 +95,58 @@ def files_per_folder(project):
 
 
 def check_size(project):
-    """The lines of the product's C++, with and without comments and blank lines."""
-    lines = product_lines(project)
-    findings = []
-    for name, count, limit in (("lines", lines["lines"], PRODUCT_LINES_MAX),
-                               ("code", lines["code"], PRODUCT_CODE_LINES_MAX)):
-        if count > limit:
-            findings.append(Finding("size", ".", 1, f"the product's C++ has {count} lines of {name}, at most "
-                                    f"{limit} are allowed: remove code", name, count))
+    """The lines of the product's C++ are within the budget of their folder."""
+    budget = budget_of(project)
+    folders = folder_lines(project)
+    findings = [Finding("size", BUDGET, 1, f"{folder}/ has no product C++: remove its line", folder)
+                for folder in budget.keys() - folders.keys()]
+    for folder, counts in folders.items():
+        for name, count, limit in zip(("lines", "code"), (counts["lines"], counts["code"]),
+                                      budget.get(folder, (0, 0))):
+            if count > limit:
+                findings.append(Finding("size", BUDGET, 1, f"{folder}/ has {count} lines of product C++ ({name}), its "
+                                        f"budget is {limit}: remove code, or raise the budget in a commit that does "
+                                        f"nothing else and names the folder, the issue and the growth",
+                                        f"{folder}:{name}", count))
     return findings
 
 
+def budget_of(project):
+    return read_budget(project.text(BUDGET)) if BUDGET in project.files else {}
+
+
+def read_budget(text):
+    """The lines and the lines of code that each folder may have."""
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {folder: (int(lines), int(code)) for folder, lines, code in rows}
+
+
+def shrunk_budget(project):
+    """The budget's text, each figure lowered to what the folder has."""
+    text = project.text(BUDGET)
+    folders = folder_lines(project)
+    rows = [line for line in text.splitlines(keepends=True) if not line.strip() or line.startswith("#")]
+    for folder, (lines, code) in sorted(read_budget(text).items()):
+        if folder in folders:
+            counts = folders[folder]
+            rows.append(f"{folder:<12}{min(lines, counts['lines']):>7}{min(code, counts['code']):>8}\n")
+    return "".join(rows)
+
+
+def folder_lines(project):
+    """The figures of each top folder with product C++."""
+    paths = {}
+    for path in project.product_cpp_files:
+        paths.setdefault(path.split("/")[0], []).append(path)
+    return {folder: count_lines(project, of_folder) for folder, of_folder in paths.items()}
+
+
 def product_lines(project):
-    sources = [project.cpp(path) for path in project.product_cpp_files]
+    return count_lines(project, project.product_cpp_files)
+
+
+def count_lines(project, paths):
+    sources = [project.cpp(path) for path in paths]
     return {"lines": sum(source.line_count for source in sources),
             "code": sum(source.code_line_count for source in sources),
             "comments": sum(source.comment_line_count for source in sources)}

@@ -55,7 +55,8 @@ def parse_arguments(arguments):
     parser.add_argument("--report", action="store_true", help="print the figures beside their limits; exit 0")
     parser.add_argument("--fix", action="store_true", help="format the C++ files in place, then check")
     parser.add_argument("--shrink", action="store_true",
-                        help="drop exceptions that are no longer needed, lower the others; exit 0")
+                        help="drop exceptions that are no longer needed, lower the others and the "
+                             "budget of lines; exit 0")
     parser.add_argument("--accept", metavar="REASON",
                         help="add exceptions with this reason for all findings; exit 0")
     parser.add_argument("--root", help=argparse.SUPPRESS)
@@ -100,6 +101,8 @@ def main(arguments):
         return 0
     if options.shrink:
         listed.write_text(exceptions.shrunk(ran, findings), encoding="utf-8")
+        if limits.BUDGET in project.files:
+            (project.root / limits.BUDGET).write_text(limits.shrunk_budget(project), encoding="utf-8")
         return 0
     if options.accept:
         listed.write_text(exceptions.grown(findings, options.accept), encoding="utf-8")

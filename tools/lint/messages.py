@@ -1,57 +1,65 @@
-"""Checks that the table of messages in the code and the one in docs/protocol.md agree."""
+"""Checks that the messages of the schema and the table in docs/protocol.md agree."""
 import re
 
 from findings import Finding
 
-TABLE = "proto/message_table.h"
+SCHEMA = "proto/pando.capnp"
 DOCUMENT = "docs/protocol.md"
-ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), (?P<generation>\w+)"
-                 r", (?P<about>\w+), (?P<size>\w+)(?:, (?P<channel>\w+))?\)")
+MESSAGE = re.compile(r"^struct (?P<name>\w+) \$message\((?P<facts>[^)]*)\)", re.M)
+# What a message is unless its annotation says otherwise.
+DEFAULTS = {"handlers": "", "generation": "any", "about": "itself", "size": "small", "channel": "data"}
 # The document's word for a handler in the code.
-HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
-            "kJoiner": "node", "kClient": "client", "kFiles": "store", "kFileClient": "node"}
+HANDLERS = {"scheduler": "scheduler", "lane": "lane", "worker": "worker", "group": "worker",
+            "joiner": "node", "client": "client", "files": "store", "fileClient": "node"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
 # The document's word for a sender, and its roles in a view; all others of the view are of both.
-ROLES = {"lane": {"kServers"}, "worker": {"kWorkers"}, "relay": {"kWorkers"}, "scheduler": set()}
-BOTH_ROLES = {"kServers", "kWorkers"}
+ROLES = {"lane": {"servers"}, "worker": {"workers"}, "relay": {"workers"}, "scheduler": set()}
+BOTH_ROLES = {"servers", "workers"}
 JOINS = {"Register", "Declaration"}  # a node is a newcomer until it has sent these
 FOR_READERS = {"StatusRequest"}  # all else that a client asks takes the admin key
-ABOUT = {"kItself": "", "kPrimary": "primary", "kReplica": "replica", "kHolder": "holder", "kSlice": "slice",
-         "kMicroBatch": "micro-batches"}
+ABOUT = {"itself": "", "primary": "primary", "replica": "replica", "holder": "holder", "slice": "slice",
+         "microBatch": "micro-batches"}
 UNHANDLED = "HeartbeatAck"
 
 
 def check_messages(project):
-    """The messages of proto/message_table.h are those of docs/protocol.md, between the same parties."""
-    if TABLE not in project.files:
+    """The messages of proto/pando.capnp are those of docs/protocol.md, between the same parties."""
+    if SCHEMA not in project.files:
         return []
-    rows, described = {}, {}
-    for line, text in enumerate(project.text(TABLE).splitlines(), 1):
-        if found := ROW.match(text):
-            rows[found["name"]] = (line, found)
+    rows, described = find_messages(project.text(SCHEMA)), {}
     for line, text in enumerate(project.text(DOCUMENT).splitlines(), 1):
         cells = [cell.strip() for cell in text.split("|")]
         if len(cells) == 6 and "→" in cells[2]:
             for name in re.findall(r"`(\w+)`", cells[1]):
                 described[name] = (line, cells[2], cells[3])
     crossing = find_crossing(project)
-    findings = [Finding("messages", TABLE, line, f"{name}: this table and P21 of {DOCUMENT} differ in whether a node "
+    findings = [Finding("messages", SCHEMA, line, f"{name}: the schema and P21 of {DOCUMENT} differ in whether a node "
                         "accepts it in another generation: change one of them", name)
                 for name, (line, row) in rows.items()
-                if is_for_nodes(row) and (row["generation"] == "kAny") != (name in crossing)]
-    findings += [Finding("messages", TABLE, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
+                if is_for_nodes(row) and (row["generation"] == "any") != (name in crossing)]
+    findings += [Finding("messages", SCHEMA, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
                  for name, (line, _) in rows.items() if name not in described]
     for name, (line, parties, about) in described.items():
         problem = "is not a message" if name not in rows else find_problem(rows[name][1], parties, about)
         if problem:
-            findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {TABLE}: change one of them",
+            findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {SCHEMA}: change one of them",
                                     name))
     return findings
 
 
+def find_messages(schema):
+    """The line and the facts of each message, by its name."""
+    rows = {}
+    for found in MESSAGE.finditer(schema):
+        facts = re.findall(r"(\w+) = (\[[^]]*\]|\w+)", found["facts"])
+        rows[found["name"]] = (schema.count("\n", 0, found.start()) + 1,
+                               {**DEFAULTS, **dict(facts), "name": found["name"]})
+    return rows
+
+
 def is_for_nodes(row):
     """Whether lanes or sessions handle it."""
-    return bool(re.search("kLane|kWorker|kGroup", row["handlers"]))
+    return bool(re.search(r"\b(lane|worker|group)\b", row["handlers"]))
 
 
 def find_crossing(project):
@@ -74,7 +82,7 @@ def find_problem(row, parties, about):
     described = find_sender(row["name"], senders)
     if row["sender"] != described:
         return f"is accepted from other senders ({row['sender']} instead of {described})"
-    if ("heartbeat channel" in parties) != (row["channel"] == "kHeartbeat"):
+    if ("heartbeat channel" in parties) != (row["channel"] == "heartbeat"):
         return "travels on the other channel"
     return None
 
@@ -82,13 +90,13 @@ def find_problem(row, parties, about):
 def find_sender(name, senders):
     """The code's word for these senders of the document: "worker, lane 0", "primary's lane"."""
     if "client" in senders:
-        return "kReader" if name in FOR_READERS else "kAdmin"
+        return "reader" if name in FOR_READERS else "admin"
     if "supervisor" in senders or name in JOINS:
-        return "kNewcomer"
+        return "newcomer"
     if senders in ({"scheduler"}, {"store"}):
-        return "kOnlyScheduler"
+        return "onlyScheduler"
     roles = set()
     for sender in ", ".join(senders).split(", "):
         known = [ROLES[word] for word in re.findall(r"\w+", sender) if word in ROLES]
         roles |= set().union(*known) if known else BOTH_ROLES
-    return "kNodes" if roles == BOTH_ROLES else "".join(roles)
+    return "nodes" if roles == BOTH_ROLES else "".join(roles)

@@ -15,8 +15,11 @@ def print_report(project, findings, exceptions):
     folders = [(count, folder) for folder, count in limits.files_per_folder(project).items()]
 
     print(f"{'figure':<46}{'now':>8}{'limit':>8}")
-    print_row("lines of product C++", lines["lines"], limits.PRODUCT_LINES_MAX)
-    print_row("  without comments and blank lines", lines["code"], limits.PRODUCT_CODE_LINES_MAX)
+    budget = limits.budget_of(project)
+    print_row("lines of product C++", lines["lines"], sum(limit for limit, _ in budget.values()))
+    print_row("  without comments and blank lines", lines["code"], sum(limit for _, limit in budget.values()))
+    for folder, counts in limits.folder_lines(project).items():
+        print_row(f"  in {folder}/", counts["lines"], budget.get(folder, (0, 0))[0])
     print_row("  comments per 100 lines of code", round(100 * lines["comments"] / max(lines["code"], 1), 1))
     print_row("lines of test C++", sum(project.cpp(path).line_count for path in project.cpp_files
                                        if path.startswith("tests/")))

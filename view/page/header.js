@@ -109,6 +109,6 @@ export function renderComparison(runs, select) {
       format.significant(run.newest("loss")), format.share(run.newest("accuracy")),
       format.share(run.evaluations.at(-1)?.[3]),
       format.count(run.newest("images_per_second")), format.duration(run.newest("elapsed_seconds")),
-      format.count(run.faults.length)]);
+      format.count(run.faultCount)]);
   });
 }

@@ -142,9 +142,9 @@ function renderFaults(run) {
 }
 
 function faultsText(run) {
-  if (run.faults.length === 0) return "No fault so far.";
+  const all = run.faultCount;
+  if (all === 0) return "No fault so far.";
   const times = run.faults.map(recoveryMs).filter((ms) => ms !== null).sort((a, b) => a - b);
-  const all = Math.max(run.faults.length, format.finite(run.status?.fault_count) ?? 0);
   if (times.length === 0) return format.plural(all, "fault");
   const median = format.milliseconds(times[Math.floor(times.length / 2)]);
   return `${format.plural(all, "fault")} · recovery: median ${median}, longest ` +
@@ -155,7 +155,7 @@ function fillFault(row, run, fault) {
   const ms = recoveryMs(fault);
   if (ms !== null) row.dataset.recoveredMs = Number(ms.toFixed(3));
   row.title = run.events.findLast((e) => e.event === "dead" && e.details?.node === fault.target &&
-    Math.abs(e.elapsed_ms - fault.detected_ms) < 1000)?.details.text ?? "";
+    Math.abs(e.elapsed_ms - (fault.detected_ms ?? NaN)) < 1000)?.details.text ?? "";
   fillRow(row, [fault.target ?? "–", fault.action ?? "–", format.count(fault.step), noticedText(fault),
     recoveredText(fault)]);
 }

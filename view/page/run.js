@@ -137,12 +137,9 @@ export class Run {
     this.events = [...this.events, ...events.filter(Boolean)].slice(-EVENTS_MAX);
   }
 
-  // New ones, those of which more is known, and those that have become part of another.
+  // New ones, and those of which more is known.
   addFaults(faults) {
-    for (const fault of faults) {
-      if (fault.is_gone) this.faultsById.delete(fault.id);
-      else this.faultsById.set(fault.id, fault);
-    }
+    for (const fault of faults) this.faultsById.set(fault.id, fault);
     for (const id of [...this.faultsById.keys()].slice(0, -FAULTS_MAX)) this.faultsById.delete(id);
     if (faults.length) ++this.version;
   }
@@ -155,6 +152,9 @@ export class Run {
   get evaluatedOn() { return this.info.evaluated_on || "test"; }
   get stall() { return !this.isEnded && this.status?.stall?.text ? this.status.stall : null; }
   get faults() { return [...this.faultsById.values()]; }
+  get faultCount() {  // also of those that are not shown
+    return Math.max(this.faultsById.size, ...[this.status, this.summary].map((each) => finite(each?.fault_count) ?? 0));
+  }
   get isEnded() { return Boolean(this.summary); }
 
   get phase() {

@@ -1,8 +1,8 @@
 // gpu_bench [float|bfloat16|half [NETWORK]]: what the GPU at hand does with our kernels. Prints the
 // copy bandwidth and the matrix rate that it reaches here, each kernel's and layer's share of one
-// of them, and images/s of whole networks, one micro-batch at a time, compute alone, with measured
-// engines (train.tune_engines); or of one network alone. Exits with 77 where there is no GPU.
-// bench/python/pytorch_gpu.py prints PyTorch's images/s of the same networks, tuned too.
+// of them, and images/s of whole networks, one micro-batch at a time, compute alone; or of one
+// network alone. Exits with 77 where there is no GPU. bench/python/pytorch_gpu.py prints PyTorch's
+// images/s of the same networks.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -309,9 +309,6 @@ class GpuBench {
       for (uint32_t i = 0; i < network.layer_count(); ++i) network.Forward(i, parameters);
       for (uint32_t i = network.layer_count(); i-- > 0;) network.Backward(i, parameters, gradients);
     };
-    gpu_.StartMeasuringEngines();
-    step();
-    gpu_.UseEngines(gpu_.TakeMeasuredEngines());
     const double seconds = MeasureSeconds(device_, step);
     std::printf("%-34s %8.0f images/s, %u a micro-batch\n", name.c_str(), n / seconds, n);
     arrays_.clear();

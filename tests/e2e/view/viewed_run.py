@@ -1,4 +1,5 @@
 """A run of `pando train` and the process that shows it, `pando view`, for the tests of this folder."""
+import http.client
 import json
 import re
 import signal
@@ -17,6 +18,14 @@ JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--set", "data.synthet
        "--lr", "0.001", "--eval-every-steps", "100", "--snapshot-every", "200"]
 PROCESSES = ["--steps", "1000000", "--workers", "2", "--servers", "2"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/#token=(\S+)")
+
+
+def get(address: str, path: str) -> http.client.HTTPResponse:
+    """As a client without a browser. `address`: of the page, with the token."""
+    found = ADDRESS.search(address)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {found[2]}"})
+    return connection.getresponse()
 
 
 def end_children_on_signals() -> None:

@@ -32,16 +32,6 @@ void JournalChecker::OnCommitted(const std::optional<SchedulerState>& before,
   parts_.versions.CheckAllHeld();
 }
 
-// P39: for the whole run all workers of a kind compute with the same engines, and the journal has
-// them before the first does.
-void JournalChecker::OnEngines(const KindEngines& engines,
-                               const std::optional<SchedulerState>& state) {
-  const auto [first, is_new] = engines_.try_emplace(engines.kind, engines.engines);
-  if (first->second != engines.engines) Fail("P39: two workers of a kind have different engines");
-  if (!state || std::ranges::find(state->engines, engines) == state->engines.end())
-    Fail("P25: a worker computes with engines that the journal does not have");
-}
-
 void JournalChecker::CheckEvaluations(const SchedulerState& state) {
   if (state.evaluations.size() == evaluated_.size()) return;
   evaluated_.clear();

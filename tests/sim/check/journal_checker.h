@@ -30,8 +30,6 @@ class JournalChecker {
   explicit JournalChecker(const Parts& parts) : parts_(parts), plan_(parts.truth.plan()) {}
 
   void OnCommitted(const std::optional<SchedulerState>& before, const SchedulerState& after);
-  // A worker begins to compute with these engines.
-  void OnEngines(const KindEngines& engines, const std::optional<SchedulerState>& state);
   void OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state);
   void NoteSynced(const Synced& synced);
   // What explains later rollbacks and departures.
@@ -59,7 +57,6 @@ class JournalChecker {
   std::set<SnapshotRef> manifests_;
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
-  std::map<std::string, std::string> engines_;  // by kind: workers have computed with them
   bool has_divergence_ = false;
   // They are reported one after the other, and each may be the cause of a rollback.
   uint64_t failed_restores_ = 0;

@@ -45,8 +45,6 @@ class Filler {
       value = std::bit_cast<float>(static_cast<uint32_t>(chance_.Next()));
     to = ToBlob(std::move(buffer));
   }
-  void Check(bool, const char*) {}
-  void CheckAtMost(const char*, uint64_t, uint64_t) {}
 
  private:
   uint64_t shard_count() const { return draw_.run.plan.shards.shard_count(); }

@@ -1,0 +1,104 @@
+// What the messages are made of, beside ids and payloads: the parts that pando.capnp's annotations
+// name, and constants of single messages. message_structs.h, which is generated from pando.capnp,
+// includes this header; all others include messages.h.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/ids.h"
+#include "common/text.h"
+#include "plan/job_plan.h"
+
+namespace pando {
+
+inline constexpr NodeId kSchedulerNode{0};
+inline constexpr NodeId kUnknownNode{UINT32_MAX};  // of a node without a Welcome
+// The file store's lane: it has a thread and an endpoint beside the scheduler's.
+inline constexpr uint16_t kFilesLane = 1;
+inline constexpr uint32_t kAnyRank = UINT32_MAX;  // Register::wanted_rank
+inline constexpr uint64_t kScalarsPerBlock = 4096;
+
+// A message that is a list of equal parts.
+template <class Item>
+struct ListOf {
+  std::vector<Item> items;
+};
+
+// ---- the facts that a message's type decides by itself: a MessageRow for each ------------------
+
+// What handles a message; all others ignore it. The compiler checks the first four (dispatch.h).
+enum class Core : uint16_t {
+  kNone = 0,
+  kScheduler = 1,
+  kLane = 2,
+  kWorker = 4,
+  kGroup = 8,         // a worker with allreduce
+  kJoiner = 16,       // a process without a view: JoinCore
+  kClient = 32,       // SchedulerClient: a command, a supervisor
+  kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
+  kFiles = 128,       // the scheduler's FileStore (P45)
+  kFileClient = 256,  // of a node
+};
+constexpr Core operator|(Core a, Core b) {
+  return static_cast<Core>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
+}
+constexpr bool HasCore(Core cores, Core core) {
+  return (static_cast<uint16_t>(cores) & static_cast<uint16_t>(core)) != 0;
+}
+
+// The senders from which it is accepted. The first three also are no members, but hold a key (P44)
+// of that role or a stronger one where the run has keys; only the scheduler accepts theirs.
+// kServers, kWorkers, kNodes (both): members of the view in that role, and the scheduler.
+enum class Sender : uint8_t {
+  kReader,
+  kNewcomer,
+  kAdmin,
+  kServers,
+  kWorkers,
+  kNodes,
+  kOnlyScheduler
+};
+constexpr bool MayBeStranger(Sender sender) { return sender <= Sender::kAdmin; }
+
+// kOne: about versions, which another generation may have made again, so it is dropped there (P21).
+enum class Generation : uint8_t { kAny, kOne };
+
+// A member may report only what is its own (P46). The scheduler, lanes and workers drop a
+// message that concerns anything else (proto/ownership.h, scheduler/ownership.h).
+enum class About : uint8_t {
+  kItself,      // the sender, a request, or what its handler compares with the sender
+  kPrimary,     // shards whose primary the view says it is; for workers, also their relay
+  kReplica,     // shards of which the view gives it a replica
+  kHolder,      // shards of which a view of the generation gave it a replica
+  kSlice,       // the slice of the test set that it was given
+  kMicroBatch,  // micro-batches that it owns or verifies, or did lately (item by item)
+};
+
+// What a message may have in bytes, all its frames together; a longer one is not decoded. Lists are
+// of up to 65,536 items, texts of 64 KiB.
+enum class Size : uint32_t {
+  kSmall = 512 << 10,
+  kList = 32 << 20,
+  kDocument = 17 << 20,  // job files, status reports
+  kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and what is said of each
+};
+
+// Which of a node's connections to the scheduler carries it.
+enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
+
+struct MessageRow {
+  const char* name;
+  Core handlers;
+  Sender sender;
+  Generation generation;
+  About about;
+  Size size;
+  Channel channel = Channel::kData;
+};
+
+}  // namespace pando
