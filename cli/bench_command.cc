@@ -55,11 +55,9 @@ int RunBench(const std::vector<std::string>& arguments) {
 
 Subcommand AddBenchCommand(CLI::App& app) {
   CLI::App& command =
-      *app.add_subcommand("bench", "Measures the data path beside the limits of this machine.");
-  command.set_help_flag();  // the scripts have their own
-  command.prefix_command();
-  command.footer("\npando bench --help lists the benchmarks.\n");
-  return [&command] { return RunBench(command.remaining()); };
+      DeclareRelay(app, "bench", "Measures the data path beside the limits of this machine.",
+                   "\npando bench --help lists the benchmarks.\n");
+  return [&command] { return RunBench(RestOf(command)); };
 }
 
 }  // namespace pando

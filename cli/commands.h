@@ -2,11 +2,11 @@
 // runs it once they are parsed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
 #include "job/job_file.h"
 #include "job/run_plan.h"
 #include "models/graph.h"
@@ -46,22 +46,6 @@ Subcommand AddDoctorCommand(CLI::App& app);
 Subcommand AddBenchCommand(CLI::App& app);
 Subcommand AddTimelineCommand(CLI::App& app);
 Subcommand AddTopCommand(CLI::App& app);
-
-// ---- how a subcommand is declared ---------------------------------------------------------------
-
-// Its help ends with `notes`, which are whole lines, and with the exit codes.
-CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
-                         const std::string& notes);
-
-// `usage`: the option as the help shows it, "--out FILE", or a positional one, "RUN_DIR". `value`
-// must outlive the parsing.
-template <class T>
-CLI::Option* AddOption(CLI::App& command, const std::string& usage, T* value,
-                       const std::string& help, const CLI::Validator& check = CLI::Validator()) {
-  const size_t space = usage.find(' ');
-  CLI::Option* option = command.add_option(usage.substr(0, space), *value, help)->check(check);
-  return space == std::string::npos ? option : option->type_name(usage.substr(space + 1));
-}
 
 // ---- options that several subcommands share ----------------------------------------------------
 

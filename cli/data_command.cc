@@ -115,24 +115,23 @@ Subcommand AddDataCommand(CLI::App& app) {
                      "Examples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n"
                      "  pando data inspect penguins.csv --label species\n"
                      "  pando data check photographs\n");
-  command.require_subcommand(1);
 
   auto inspected = std::make_shared<InspectOptions>();
   inspected->job.dataset.clear();
-  CLI::App& inspect = *command.add_subcommand(
-      "inspect",
+  CLI::App& inspect = AddPart(
+      command, "inspect",
       "Says what a folder holds: samples, classes, mean and deviation; draws a contact sheet.");
-  AddOption(inspect, "DIR", &inspected->path, "the folder, or a table's file")->required();
+  AddOption(inspect, "DIR", &inspected->path, "the folder, or a table's file").Required();
   AddOption(inspect, "--dataset NAME", &inspected->job.dataset,
             "the data set, if the files do not show it: " + Joined(DataSetNames()));
   AddOption(inspect, "--label COLUMN", &inspected->job.label, "a csv's column of classes");
   AddOption(inspect, "--columns COLUMN,COLUMN", &inspected->job.columns,
             "a table's columns; all but the label")
-      ->delimiter(',');
+      .TakesList();
   AddOption(inspect, "--missing POLICY", &inspected->missing,
             "what a table's missing values become: error, mean, category [error]")
-      ->check(CLI::IsMember(std::vector<std::string>(kEnumNames<MissingValues>.begin(),
-                                                     kEnumNames<MissingValues>.end())));
+      .Check(OneOf(std::vector<std::string>(kEnumNames<MissingValues>.begin(),
+                                            kEnumNames<MissingValues>.end())));
   AddOption(inspect, "--resize N", &inspected->job.resize, "side that pictures are resized to");
   AddOption(inspect, "--skip FILE", &inspected->job.skip_list,
             "skip list of an image folder (pando data check)");
@@ -140,27 +139,28 @@ Subcommand AddDataCommand(CLI::App& app) {
             fmt::format("where the contact sheet goes; empty: nowhere [{}]", inspected->sheet));
 
   auto checked = std::make_shared<CheckOptions>();
-  CLI::App& check = *command.add_subcommand(
-      "check",
+  CLI::App& check = AddPart(
+      command, "check",
       "Decodes every picture of an image folder. Lists those that cannot be read, writes them "
       "to a skip list (the job key data.skip), and then exits with 1.");
-  AddOption(check, "FOLDER", &checked->path, "the image folder")->required();
+  AddOption(check, "FOLDER", &checked->path, "the image folder").Required();
   AddOption(check, "--out FILE", &checked->out,
             fmt::format("the skip list to write [FOLDER/{}]", kSkipListDefault));
   AddOption(check, "--threads N", &checked->threads,
             fmt::format("threads that decode [{}]", checked->threads))
-      ->check(CLI::Range(1, 1024));
-  check.add_flag("--force", checked->is_forced, "replace an existing skip list");
+      .Check(InRange(1, 1024));
+  AddFlag(check, "--force", &checked->is_forced, "replace an existing skip list");
 
   auto fetched = std::make_shared<FetchOptions>();
-  CLI::App& fetch = *command.add_subcommand(
-      "fetch", "Downloads a data set, checks its SHA-256, and goes on where a try broke off.");
-  AddOption(fetch, "NAME", &fetched->name, Joined(FetchableDataSets()))->required();
+  CLI::App& fetch =
+      AddPart(command, "fetch",
+              "Downloads a data set, checks its SHA-256, and goes on where a try broke off.");
+  AddOption(fetch, "NAME", &fetched->name, Joined(FetchableDataSets())).Required();
   AddOption(fetch, "--dir FOLDER", &fetched->folder, "where to [data/NAME]");
   AddOption(fetch, "--mirror URL", &fetched->mirror, "another place of the same files");
   return [&inspect, &check, inspected, checked, fetched] {
-    if (check.parsed()) return Check(*checked);
-    return inspect.parsed() ? Inspect(*inspected) : Fetch(*fetched);
+    if (IsChosen(check)) return Check(*checked);
+    return IsChosen(inspect) ? Inspect(*inspected) : Fetch(*fetched);
   };
 }
 

@@ -32,10 +32,9 @@ Subcommand AddKeysCommand(CLI::App& app) {
       "  pando keys new KEYS\n"
       "  pando scheduler job.toml --bind tcp://10.0.0.1:7070 --keys KEYS\n"
       "  pando node --join tcp://10.0.0.1:7070 --keys KEYS\n");
-  CLI::App* made = command.add_subcommand(
-      "new", "makes an admin key, a member key and a reader key in a new folder");
-  AddOption(*made, "FOLDER", folder.get(), "the folder, which must not be there yet")->required();
-  command.require_subcommand(1);
+  CLI::App& made =
+      AddPart(command, "new", "makes an admin key, a member key and a reader key in a new folder");
+  AddOption(made, "FOLDER", folder.get(), "the folder, which must not be there yet").Required();
   return [folder] { return NewKeys(*folder); };
 }
 

@@ -1,6 +1,7 @@
 // pando: the command line. Parses the subcommand and its options, and runs it.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>

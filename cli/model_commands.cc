@@ -118,7 +118,7 @@ void AddModelShapeOptions(CLI::App& command, ModelChoice* choice) {
   AddOption(command, "--input HxWxC", &choice->input,
             "shape of a sample [what the model was made for]");
   AddOption(command, "--classes N", &choice->class_count, "classes [what the model was made for]",
-            CLI::Range(1, 1 << 20));
+            InRange(1, 1 << 20));
 }
 
 Result<Job> MakeJob(const ModelChoice& choice, const std::string& where) {
@@ -162,12 +162,12 @@ Subcommand AddModelCommand(CLI::App& app) {
       "  pando model resnet50 --batch 256 --device cuda --precision bf16\n");
   AddOption(command, "NAME NAME|FILE.toml", &options->model.name,
             "a model of `pando models`, or a network's file")
-      ->required();
-  command.add_flag("--summary", options->is_summary,
-                   "the table of layers and the sums; goes without saying where nothing else is "
-                   "asked for");
+      .Required();
+  AddFlag(command, "--summary", &options->is_summary,
+          "the table of layers and the sums; goes without saying where nothing else is "
+          "asked for");
   AddOption(command, "--batch N", &options->batch,
-            fmt::format("samples of a micro-batch [{}]", kBatchDefault), CLI::Range(1, 1 << 20));
+            fmt::format("samples of a micro-batch [{}]", kBatchDefault), InRange(1, 1 << 20));
   AddModelShapeOptions(command, &options->model);
   AddOption(command, "--memory-timeline FILE", &options->timeline_path,
             "write the memory over one step to FILE.csv and FILE.svg");

@@ -269,7 +269,7 @@ Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
       DeclareCommand(app, name, description, fmt::format("Example:\n  pando {}\n", example));
   AddOption(command, "--timeout SECONDS", &options->timeout_seconds,
             fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds),
-            CLI::Range(0.001, 86400.0));
+            InRange(0.001, 86400.0));
   AddRunAddress(command, &options->run);
   if (kind != CommandKind::kDrain) return [options, kind] { return Order(*options, kind); };
   AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0");
@@ -288,13 +288,11 @@ void AddLabelOption(CLI::App& command, std::vector<std::string>* labels) {
       command, "--label KEY=NAME", labels,
       "what fails together, so that a shard's replicas are apart: rack=NAME, host=NAME; may be "
       "repeated [no rack; hosts by their kernel's boot id]")
-      ->allow_extra_args(false)
-      ->check(CLI::Validator(
-          [](const std::string& label) {
-            const Result<Labels> parsed = ParseLabels({label});
-            return parsed.ok() ? std::string() : parsed.status().message();
-          },
-          "", "label"));
+      .TakesOneEach()
+      .Check(FlagCheck([](const std::string& label) {
+        const Result<Labels> parsed = ParseLabels({label});
+        return parsed.ok() ? std::string() : parsed.status().message();
+      }));
 }
 
 }  // namespace
@@ -319,9 +317,9 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
   AddFolderOptions(command, &options->folder);
   AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
             "write the endpoint to this file once it listens (for port 0)");
-  command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");
-  command.add_flag("--resume", options->args.is_resumed,
-                   "continue a run whose processes are all gone, from its last snapshot");
+  AddOption(command, "--prepared-run-dir", &options->prepared_run_dir, "").Group("");
+  AddFlag(command, "--resume", &options->args.is_resumed,
+          "continue a run whose processes are all gone, from its last snapshot");
   AddVerboseOption(command, &options->is_verbose);
   return [options] { return Schedule(*options); };
 }
@@ -341,10 +339,10 @@ Subcommand AddServerCommand(CLI::App& app) {
                  &args->insecure);
   AddInterfaceOption(command, interface.get());
   AddOption(command, "--lanes N", &args->lanes, "serving threads; 0: by cores [0]",
-            CLI::Range(0, 256));
+            InRange(0, 256));
   AddLabelOption(command, &args->labels);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
-  command.add_option("--rank", args->wanted_rank)->group("");
+  AddOption(command, "--rank", &args->wanted_rank, "").Group("");
   AddVerboseOption(command, &args->is_verbose);
   return [args, keys_folder, interface]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
@@ -364,13 +362,13 @@ Subcommand AddWorkerCommand(CLI::App& app) {
   AddJoinOption(command, &args->join);
   AddKeysOption(command, keys_folder.get());
   AddOption(command, "--threads N", &args->threads, "computing threads; 0: as the job says [0]",
-            CLI::Range(0, 1024));
+            InRange(0, 1024));
   AddOption(command, "--device NAME", &args->device,
             "where it computes: cpu, cuda (the first GPU), cuda:N; auto: a GPU if there is one "
             "[auto]");
   AddDataOptions(command, &args->data_path, &args->data_cache);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
-  command.add_option("--rank", args->wanted_rank)->group("");
+  AddOption(command, "--rank", &args->wanted_rank, "").Group("");
   AddVerboseOption(command, &args->is_verbose);
   return [args, keys_folder] { return Work(*args, *keys_folder); };
 }
@@ -392,35 +390,35 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   AddJoinOption(command, &args->join);
   AddKeysOption(command, keys_folder.get());
   AddOption(command, "--servers N", &args->server_count,
-            fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));
+            fmt::format("server processes [{}]", args->server_count), InRange(0, 1024));
   AddOption(command, "--workers N", workers.get(),
             "worker processes; auto: one per GPU; without GPUs, one per 8 cores, or per --threads "
             "cores [auto]",
-            CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
+            OneOf({"auto"}) | InRange(0, 1024));
   AddOption(command, "--device NAME", &args->device,
             "where the workers compute: cpu, cuda (the GPUs in turn), cuda:N; auto: GPUs if "
             "there are any [auto]");
   AddOption(command, "--threads N", &args->threads,
             "computing threads of each worker; 0: as the job says, with auto by cores [0]",
-            CLI::Range(0, 1024));
+            InRange(0, 1024));
   AddBindOptions(command, "the servers listen; port 0: any free one each", &args->bind,
                  &args->insecure);
   AddInterfaceOption(command, interface.get());
   AddOption(command, "--lanes N", &args->lanes, "serving threads of each server; 0: by cores [0]",
-            CLI::Range(0, 256));
+            InRange(0, 256));
   AddLabelOption(command, &args->labels);
   AddDataOptions(command, &args->data_path, &args->data_cache);
   AddOption(command, "--log-dir PATH", &args->log_dir,
             "a log file for each process; without it they write to standard error");
-  command.add_flag("--preload", *is_preloaded, kPreloadHelp);
+  AddFlag(command, "--preload", is_preloaded.get(), kPreloadHelp);
   AddMaxRestartsOption(command, &args->restarts_max);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
-  command.prefix_command();
+  StopAtRest(command);
   return [args, keys_folder, interface, workers, is_preloaded, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                           ProgramWords(command.remaining(), program));
+                           ProgramWords(RestOf(command), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
       args->worker.is_preloaded = *is_preloaded;
@@ -438,7 +436,7 @@ Subcommand AddStatusCommand(CLI::App& app) {
                      "Examples:\n  pando status runs/first\n"
                      "  pando status --join tcp://127.0.0.1:7070\n");
   AddRunAddress(command, &options->run);
-  command.add_flag("--json", options->is_json, "as JSON");
+  AddFlag(command, "--json", &options->is_json, "as JSON");
   AddStartTimeoutOption(command, &options->timeout_ms);
   return [options] { return ShowStatus(*options); };
 }

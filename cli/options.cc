@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -122,12 +123,6 @@ bool IsLengthKey(const JobKey& key) {
   return key.name == "train.steps" || key.name == "train.epochs";
 }
 
-CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
-                         const std::string& notes) {
-  CLI::App* command = app.add_subcommand(name, description);
-  return *command->footer(fmt::format("\n{}\n{}", notes, kExitCodesHelp));
-}
-
 void AddJobOptions(CLI::App& command, JobSource* source) {
   AddOption(command, "JOB JOB.toml", &source->job_path,
             "the job file; without it, defaults and flags make the job");
@@ -201,7 +196,7 @@ Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened
 }
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose) {
-  command.add_flag("-v,--verbose", *is_verbose, "more lines in the logs");
+  AddFlag(command, "-v,--verbose", is_verbose, "more lines in the logs");
 }
 
 void AddPreloadOption(CLI::App& command, JobSource* source) {
@@ -216,7 +211,7 @@ void AddPreloadOption(CLI::App& command, JobSource* source) {
 void AddJoinOption(CLI::App& command, std::string* endpoint) {
   AddOption(command, "--join ENDPOINT", endpoint,
             "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")
-      ->required();
+      .Required();
 }
 
 Result<RunFolder> FolderChoice::Create(const Job& job) const {
@@ -225,9 +220,9 @@ Result<RunFolder> FolderChoice::Create(const Job& job) const {
 }
 
 void AddFolderOptions(CLI::App& command, FolderChoice* choice) {
-  command.add_flag("--force", choice->is_forced, "overwrite the run that the run folder holds");
-  command.add_flag("--shared-run-dir", choice->is_shared,
-                   "let other users read the run folder, as far as the umask does");
+  AddFlag(command, "--force", &choice->is_forced, "overwrite the run that the run folder holds");
+  AddFlag(command, "--shared-run-dir", &choice->is_shared,
+          "let other users read the run folder, as far as the umask does");
 }
 
 void AddRunAddress(CLI::App& command, RunAddress* address) {
@@ -245,7 +240,7 @@ void AddKeysOption(CLI::App& command, std::string* folder) {
 void AddOwnKeysOption(CLI::App& command, std::string* folder) {
   AddOption(command, "--keys FOLDER", folder,
             "keys that pando keys new made, instead of those that the run makes for itself")
-      ->group("Processes and run folder");
+      .Group("Processes and run folder");
 }
 
 Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose) {
@@ -283,7 +278,7 @@ void AddBindOptions(CLI::App& command, const std::string& what, std::string* bin
   AddOption(command, "--bind ENDPOINT", bind,
             fmt::format("where {} [{}]", what,
                         bind->empty() ? "this machine's address on the way to --join" : *bind));
-  command.add_flag("--insecure", *insecure, "allow --bind beyond this machine without keys");
+  AddFlag(command, "--insecure", insecure, "allow --bind beyond this machine without keys");
 }
 
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms) {
@@ -302,7 +297,7 @@ void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
   AddOption(command, "--max-restarts N", restarts_max,
             fmt::format("restarts of a process that dies within one minute of its start [{}]",
                         *restarts_max))
-      ->group("Processes and run folder");
+      .Group("Processes and run folder");
 }
 
 void AddMovedDataOption(CLI::App& command, std::string* data_path) {

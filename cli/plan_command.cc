@@ -140,57 +140,54 @@ Result<int> ShowPlan(const PlanOptions& options) {
   return kExitCompleted;
 }
 
-// CLI::Range lets NaN pass.
-CLI::Validator NumberFrom(double min) {
-  const auto check = [min](std::string& text) {
+// InRange lets NaN pass.
+FlagCheck NumberFrom(double min) {
+  const auto check = [min](const std::string& text) {
     const std::optional<double> number = ParseNumber<double>(text);
     if (number && *number >= min && *number <= kNumberMax) return std::string();
     return fmt::format("expected a number from {:g} to {:g}, got {}", min, kNumberMax,
                        Printable(text));
   };
-  return CLI::Validator(check, "");
+  return FlagCheck(check);
 }
 
 void AddModelFlags(CLI::App& command, PlanOptions* options) {
   AddOption(command, "--model NAME|FILE.toml", &options->model.name,
             "a model of `pando models`, or a network's file")
-      ->group("Model");
+      .Group("Model");
   AddOption(command, "--parameters N", &options->input.parameter_count,
             "in place of --model: a model with N parameters, spread evenly over its computing",
-            CLI::Range(uint64_t{1}, kPlanParametersMax))
-      ->group("Model");
+            InRange(uint64_t{1}, kPlanParametersMax))
+      .Group("Model");
   AddModelShapeOptions(command, &options->model);
 }
 
 void AddComputeFlags(CLI::App& command, PlanOptions* options) {
-  auto add = [&command](const char* usage, auto* value, const char* help,
-                        const CLI::Validator& check) {
-    AddOption(command, usage, value, help, check)->group("Computing");
+  auto add = [&command](const char* usage, auto* value, const char* help, const FlagCheck& check) {
+    AddOption(command, usage, value, help, check).Group("Computing");
   };
   add("--step-ms X", &options->step_ms, "forward and backward of a worker's step, alone",
       NumberFrom(kNumberMin));
   add("--images-per-second X", &options->images_per_second,
       "of a worker alone, in place of --step-ms; needs --batch", NumberFrom(kNumberMin));
-  add("--batch N", &options->input.batch, "samples of a step of one worker",
-      CLI::Range(1, 1 << 30));
+  add("--batch N", &options->input.batch, "samples of a step of one worker", InRange(1, 1 << 30));
   add("--micro-batches N", &options->micro_batches, "of a step, shared by the workers [one each]",
-      CLI::Range(1, 1 << 20));
+      InRange(1, 1 << 20));
   add("--optimizer-ms X", &options->optimizer_ms,
       "update of all parameters on one machine; servers share it [0]", NumberFrom(0));
 }
 
 void AddMachineFlags(CLI::App& command, Cluster* cluster) {
   auto add = [&command](const char* usage, uint32_t* value, uint32_t max, const std::string& help) {
-    return AddOption(command, usage, value, help, CLI::Range(uint32_t{1}, max))->group("Machines");
+    return AddOption(command, usage, value, help, InRange(uint32_t{1}, max)).Group("Machines");
   };
-  add("--workers N", &cluster->workers, kWorkersMax, "workers in all")->required();
+  add("--workers N", &cluster->workers, kWorkersMax, "workers in all").Required();
   add("--workers-per-host N", &cluster->workers_per_host, kWorkersMax,
       "that share a host's link, as GPUs do [1]");
-  command
-      .add_flag("--host-sum", cluster->sums_on_host,
-                "the workers of a host sum there first, as the threads of one do: one copy crosses "
-                "its link")
-      ->group("Machines");
+  AddFlag(command, "--host-sum", &cluster->sums_on_host,
+          "the workers of a host sum there first, as the threads of one do: one copy crosses "
+          "its link")
+      .Group("Machines");
   add("--servers N", &cluster->servers, kServersMax,
       "on separate hosts [as many as shorten the step]");
   add("--replicas N", &cluster->replicas, 2,
@@ -200,32 +197,31 @@ void AddMachineFlags(CLI::App& command, Cluster* cluster) {
 void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
   AddOption(command, "--bandwidth RATE", &options->bandwidth,
             "of a host's link, each way: bits as 25Gbit, bytes as 3GB/s")
-      ->required()
-      ->group("Network");
+      .Required()
+      .Group("Network");
   AddOption(command, "--latency-us X", &options->latency_us, "one way [0]", NumberFrom(0))
-      ->group("Network");
+      .Group("Network");
   AddOption(command, "--send-order NAME", &options->send_order,
             "which shard a link takes first: the one that is ready first, or the one that "
             "forward wants first: ready, forward [ready]",
-            CLI::IsMember({"ready", "forward"}))
-      ->group("Network");
+            OneOf({"ready", "forward"}))
+      .Group("Network");
   AddOption(command, "--bucket-cap-mb X", &options->bucket_cap_mb, "allreduce's buckets, MiB [25]",
             NumberFrom(0))
-      ->group("Network");
+      .Group("Network");
 }
 
 void AddMemoryFlags(CLI::App& command, PlanOptions* options) {
-  command
-      .add_flag("--memory", options->has_memory,
-                "also the most memory that the protocol lets each process hold (docs/protocol.md, "
-                "section 12)")
-      ->group("Memory");
+  AddFlag(command, "--memory", &options->has_memory,
+          "also the most memory that the protocol lets each process hold (docs/protocol.md, "
+          "section 12)")
+      .Group("Memory");
   AddOption(command, "--threads N", &options->memory.threads, "computing threads per worker [1]",
-            CLI::Range(1, 1024))
-      ->group("Memory");
+            InRange(1, 1024))
+      .Group("Memory");
   AddOption(command, "--optimizer-states N", &options->memory.optimizer_states,
-            "floats beside each parameter: SGD 0, momentum 1, Adam 2 [2]", CLI::Range(0, 4))
-      ->group("Memory");
+            "floats beside each parameter: SGD 0, momentum 1, Adam 2 [2]", InRange(0, 4))
+      .Group("Memory");
 }
 
 }  // namespace
@@ -244,7 +240,7 @@ Subcommand AddPlanCommand(CLI::App& app) {
   AddMachineFlags(command, &options->input.cluster);
   AddNetworkFlags(command, options.get());
   AddMemoryFlags(command, options.get());
-  command.add_flag("--json", options->is_json, "as JSON");
+  AddFlag(command, "--json", &options->is_json, "as JSON");
   return [options] { return ShowPlan(*options); };
 }
 

@@ -175,10 +175,10 @@ Subcommand AddPredictCommand(CLI::App& app) {
   AddOption(command, "INPUT PATH", &options->inputs,
             "pictures (JPEG, PNG) and folders of them; or one csv file with the columns that were "
             "trained on")
-      ->required();
-  command.add_flag("--invert", options->is_inverted,
-                   "invert the pictures: dark digits on white, for a network that learned MNIST's "
-                   "light digits on black");
+      .Required();
+  AddFlag(command, "--invert", &options->is_inverted,
+          "invert the pictures: dark digits on white, for a network that learned MNIST's "
+          "light digits on black");
   AddOption(command, "--out FILE", &options->output,
             "the csv file to write, instead of printing it");
   return [options] { return Predict(*options); };

@@ -116,26 +116,26 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
       "as each worker, keeps them running, shows the progress and writes a run folder.",
       std::string(kRunNotes) + kChaosHelp);
   AddProgramOptions(command, &options->source);
-  command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  AddFlag(command, "--json", &options->is_json, "print the summary to standard output at the end");
   AddFolderOptions(command, &options->folder);
   AddMaxRestartsOption(command, &options->run.restarts_max);
   AddOption(command, "--chaos TEXT", &options->chaos, "faults to inject");
-  command.add_flag("--attach", options->is_attached,
-                   "start no workers: programs join by themselves");
+  AddFlag(command, "--attach", &options->is_attached,
+          "start no workers: programs join by themselves");
   AddOption(command, "--endpoint-file FILE", &options->run.attach_file,
             "with --attach: where to write the scheduler's endpoint; may be a pipe under /dev/fd");
   AddPreloadOption(command, &options->source);
   AddOption(
       command, "--logs WHICH", &options->logs,
       "whose prints are shown here, beside its log in RUN_DIR/logs: first, all or none [first]",
-      CLI::IsMember({"first", "all", "none"}));
+      OneOf({"first", "all", "none"}));
   AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
-  command.prefix_command();
+  StopAtRest(command);
   return [options, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                           ProgramWords(command.remaining(), program));
+                           ProgramWords(RestOf(command), program));
     return RunPrograms(*options, words);
   };
 }

@@ -79,17 +79,17 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
 }
 
 void AddRunOptions(CLI::App& command, RunOptions* options) {
-  command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  AddFlag(command, "--json", &options->is_json, "print the summary to standard output at the end");
   AddMaxRestartsOption(command, &options->run.restarts_max);
   AddOption(command, "--group-restarts N", &options->run.group_restarts,
             "with --strategy allreduce: restarts of the whole group from its last snapshot, "
             "after the death of a worker [0]")
-      ->group("Processes and run folder");
+      .Group("Processes and run folder");
   AddOption(command, "--chaos TEXT", &options->chaos,
             "faults to inject: \"kill worker at step 100; stop "
             "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
             "300\", or random:SEED")
-      ->group("Processes and run folder");
+      .Group("Processes and run folder");
   AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
@@ -337,10 +337,10 @@ Subcommand AddTrainCommand(CLI::App& app) {
       "shows the progress and writes a run folder.",
       std::string(kTrainNotes) + kChaosHelp);
   AddJobOptions(command, &options->source);
-  command.add_flag("--serial", options->is_serial,
-                   "the same job in one process, without network: same weights");
-  command.add_flag("--dry-run", options->is_dry_run,
-                   "print the resolved job and the plan, train nothing");
+  AddFlag(command, "--serial", &options->is_serial,
+          "the same job in one process, without network: same weights");
+  AddFlag(command, "--dry-run", &options->is_dry_run,
+          "print the resolved job and the plan, train nothing");
   AddFolderOptions(command, &options->folder);
   AddRunOptions(command, options.get());
   return [options] { return Train(*options); };
@@ -353,7 +353,7 @@ Subcommand AddResumeCommand(CLI::App& app) {
       "Continues a run whose processes are all gone, from its last snapshot to the same weights,\n"
       "on this machine, with the numbers of processes in its job file or the flags.",
       std::string(kResumeNotes) + kChaosHelp);
-  AddOption(command, "RUN_DIR", &options->run.job.run_dir, "the run's folder")->required();
+  AddOption(command, "RUN_DIR", &options->run.job.run_dir, "the run's folder").Required();
   AddResumeOptions(command, &options->source);
   AddPreloadOption(command, &options->source);
   AddOption(command, "--run-dir NEW", &options->extended_dir,

@@ -107,10 +107,10 @@ Subcommand AddTimelineCommand(CLI::App& app) {
                      "Makes a Chrome trace of what the processes of a run did, and when.", kNotes);
   AddOption(command, "SOURCE", &options->sources,
             "run folders, folders of timelines gathered from other machines, or such files")
-      ->required();
+      .Required();
   AddOption(command, "--out FILE", &options->out, "the trace to write");
-  command.add_flag("--summary", options->is_summary,
-                   "print the seconds that threads spent, by layer and by wait");
+  AddFlag(command, "--summary", &options->is_summary,
+          "print the seconds that threads spent, by layer and by wait");
   return [options] { return RunTimeline(*options); };
 }
 

@@ -192,16 +192,15 @@ bool IsFolder(const std::string& path) {
 }  // namespace
 
 void AddVersionChoice(CLI::App& command, VersionChoice* choice) {
-  CLI::Option* step =
+  const Flag step =
       AddOption(command, "--step N", &choice->step, "the snapshot of this step of the run");
-  CLI::Option* average = command.add_flag(
-      "--ema", choice->is_averaged,
-      "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
-  command
-      .add_flag("--best", choice->is_best,
-                "the version of the run's best accuracy (snapshot.best = true)")
-      ->excludes(step)
-      ->excludes(average);
+  const Flag average =
+      AddFlag(command, "--ema", &choice->is_averaged,
+              "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
+  AddFlag(command, "--best", &choice->is_best,
+          "the version of the run's best accuracy (snapshot.best = true)")
+      .Excludes(step)
+      .Excludes(average);
 }
 
 Result<RunWeights> ReadVersion(const RunFolder& folder, const JobPlan& plan,
@@ -215,7 +214,7 @@ void AddWeightsChoice(CLI::App& command, WeightsChoice* choice) {
   AddOption(command, "WEIGHTS RUN_DIR|FILE", &choice->path,
             "a run's folder, or a safetensors file; its model and data are those of --job, of "
             "the job.toml beside it, or of the flags and the file's metadata")
-      ->required();
+      .Required();
   AddOption(command, "--job JOB.toml", &choice->source.job_path,
             "the job file that says model and data");
   AddModelOptions(command, &choice->source);

@@ -291,8 +291,8 @@ Subcommand AddExportCommand(CLI::App& app) {
       "Writes a run's weights as one safetensors file with PyTorch's names and layouts: the final\n"
       "ones, or the newest snapshot of a run that has not ended.",
       "Example:\n  pando export runs/first first.safetensors --step 500\n");
-  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder")->required();
-  AddOption(command, "OUT OUT.safetensors", &options->output, "the file to write")->required();
+  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder").Required();
+  AddOption(command, "OUT OUT.safetensors", &options->output, "the file to write").Required();
   AddVersionChoice(command, &options->version);
   AddMovedDataOption(command, &options->data_path);
   return [options] { return Export(*options); };
@@ -310,14 +310,11 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
     options->weights.source.overrides.push_back(
         {.key = "data.test_limit", .text = text, .where = "--limit"});
   };
-  command
-      .add_option_function<std::string>("--limit", limit,
-                                        "test samples, a subset drawn from the seed; 0: all")
-      ->type_name("N")
-      ->group("Model and data");
-  command.add_flag("--classes", options->lists_classes,
-                   "each class's accuracy, and what it is most often taken for");
-  command.add_flag("--json", options->is_json, "print the result as JSON");
+  AddTaker(command, "--limit N", limit, "test samples, a subset drawn from the seed; 0: all")
+      .Group("Model and data");
+  AddFlag(command, "--classes", &options->lists_classes,
+          "each class's accuracy, and what it is most often taken for");
+  AddFlag(command, "--json", &options->is_json, "print the result as JSON");
   return [options] { return Measure(*options); };
 }
 
@@ -328,7 +325,7 @@ Subcommand AddVerifyCommand(CLI::App& app) {
       "Computes a run again from the snapshot before step t to that of step t, in this process, "
       "and\nnames the first tensor and element that differ: was a machine wrong?",
       "Example:\n  pando verify runs/first --step 1000\n\nExit code 1: something differs.");
-  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder")->required();
+  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder").Required();
   AddOption(command, "--step N", &options->step, "t; without it, the newest snapshot's");
   AddMovedDataOption(command, &options->data_path);
   return [options] { return Verify(*options); };

@@ -221,8 +221,8 @@ Subcommand AddViewCommand(CLI::App& app) {
   AddOption(command, "--token-file FILE", &options->token_file,
             "a file with the token that requests show; it is made if it does not exist [a new one "
             "each time]");
-  command.add_flag("--insecure", options->is_insecure, "allow --http beyond this machine");
-  command.add_option("--report-to", options->report_fd)->group("");
+  AddFlag(command, "--insecure", &options->is_insecure, "allow --http beyond this machine");
+  AddOption(command, "--report-to", &options->report_fd, "").Group("");
   return [options] {
     Result<int> served = ServeView(*options);
     if (!served.ok() && options->report_fd >= 0)

@@ -81,19 +81,17 @@ Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure) {
 }
 
 void AddHttpOption(CLI::App& command, std::string* http) {
-  const CLI::Validator check(
-      [](const std::string& text) {
-        if (text == kHttpOff) return std::string();
-        const Status status = ParseHttp(text, /*is_insecure=*/false).status();
-        return status.ok() ? std::string() : status.message();
-      },
-      "", "http");
+  const FlagCheck check([](const std::string& text) {
+    if (text == kHttpOff) return std::string();
+    const Status status = ParseHttp(text, /*is_insecure=*/false).status();
+    return status.ok() ? std::string() : status.message();
+  });
   AddOption(command, "--http HOST:PORT", http,
             fmt::format("where a page shows the run, as pando view does, or {0} [{1}: a free port, "
                         "if standard error is a terminal; else {0}]",
                         kHttpOff, kHttpDefault),
             check)
-      ->group("Processes and run folder");
+      .Group("Processes and run folder");
 }
 
 Result<std::unique_ptr<ProcessGroup>> StartViewer(const std::string& http, const Job& job,

@@ -1,0 +1,78 @@
+// How a subcommand declares its flags and arguments. Used by all commands. The functions hide
+// CLI11, which takes five seconds to compile in each file that includes it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
+
+namespace pando {
+
+// What the text of a value must be; by default anything. Its description is part of the help.
+class FlagCheck {
+ public:
+  FlagCheck() = default;
+  explicit FlagCheck(const CLI::Validator& validator);
+  // Returns what is wrong with the text, or nothing.
+  explicit FlagCheck(std::function<std::string(const std::string&)> find_fault);
+  FlagCheck operator|(const FlagCheck& other) const;
+
+ private:
+  friend class Flag;
+  std::shared_ptr<const CLI::Validator> validator_;
+};
+// T: int, uint32_t, uint64_t, double. NaN passes.
+template <class T>
+FlagCheck InRange(T min, T max);
+FlagCheck OneOf(std::vector<std::string> words);
+
+// A flag or an argument, to say more of it.
+class Flag {
+ public:
+  explicit Flag(CLI::Option* option) : option_(option) {}
+  Flag Required() const;
+  // Of the help; empty: the help does not show it.
+  Flag Group(const std::string& name) const;
+  Flag Check(const FlagCheck& check) const;
+  Flag Excludes(Flag other) const;
+  // The value is a list whose items stand between commas.
+  Flag TakesList() const;
+  // Takes one value each time that it is given.
+  Flag TakesOneEach() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+// `usage`: the option as the help shows it, "--out FILE", or a positional one, "RUN_DIR". `value`
+// must outlive the parsing. flags.cc lists the types of values.
+template <class T>
+Flag AddOption(CLI::App& command, const std::string& usage, T* value, const std::string& help,
+               const FlagCheck& check = FlagCheck());
+Flag AddFlag(CLI::App& command, const std::string& name, bool* value, const std::string& help);
+// Calls `take` with the value that is given.
+Flag AddTaker(CLI::App& command, const std::string& usage,
+              std::function<void(const std::string&)> take, const std::string& help);
+
+// Its help ends with `notes`, which are whole lines, and with the exit codes.
+CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
+                         const std::string& notes);
+// A command whose words are another program's, --help too. `footer` ends what `pando help` shows.
+CLI::App& DeclareRelay(CLI::App& app, const std::string& name, const std::string& description,
+                       const std::string& footer);
+// A command of a command, one of which must be given.
+CLI::App& AddPart(CLI::App& command, const std::string& name, const std::string& description);
+// Whether the command line names it.
+bool IsChosen(const CLI::App& part);
+// The words from the first one on that is no flag of the command are the rest.
+void StopAtRest(CLI::App& command);
+std::vector<std::string> RestOf(const CLI::App& command);
+
+}  // namespace pando
