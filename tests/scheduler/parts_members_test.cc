@@ -239,9 +239,8 @@ TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {
       {.number = 3, .action = "exit", .host = "h", .process_id = 120, .exited_us = 1});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   CHECK(f.SentTo<FaultNoteAck>(supervisor).size() == 1);
-  f.failures.ReportFaults(f.now);
-  REQUIRE(f.recorder.faults.size() == 1);
-  CHECK(f.recorder.faults[0].detected_by == "exit");
+  REQUIRE(f.run.faults.records().size() == 1);
+  CHECK(f.run.faults.records()[0].detected_by == "exit");
 }
 
 // ---- Commands ----------------------------------------------------------------------------------

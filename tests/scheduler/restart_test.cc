@@ -52,7 +52,7 @@ TEST_CASE(
   CHECK(f.recorder.faults.back().step == Step(60));
 }
 
-TEST_CASE("a fault is told once the journal has it, so that no other fault gets its id") {
+TEST_CASE("the recorder gets a fault once the journal has it, so that ids stay unique") {
   Fixture f;
   f.StartAll();
   f.Exit(21, Role::kWorker);
