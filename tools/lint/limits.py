@@ -13,6 +13,7 @@ FOLDER_FILES_MAX = 40
 BUDGET = "tools/lint/budget.txt"
 DOCS_WORDS_MAX = 24_500
 README_LINES_MAX = 250
+README_COLUMNS_MAX = 100
 
 PLAIN_STRUCT_METHODS_MAX = 3
 # One method per type of field: they grow with the messages, not with their state.
