@@ -114,12 +114,17 @@ class SizeTest(LintTest):
 
 class DocsTest(LintTest):
     def test_too_many_words_and_lines_are_found(self):
-        project = self.project({"docs/a.md": "word " * (limits.DOCS_WORDS_MAX + 1), "README.md": "\n" * 251})
+        project = self.project({"docs/a.md": "word " * (limits.DOCS_WORDS_MAX + 1), "README.md": "\n" * 181})
         self.expect(limits.check_docs(project), ("docs", 1, f"{limits.DOCS_WORDS_MAX + 1} words"),
-                    ("README.md", 1, "251 lines"))
+                    ("README.md", 1, "181 lines"))
+
+    def test_a_line_with_too_many_columns_is_found(self):
+        project = self.project({"README.md": "ü" * 100 + "\n" + "ü" * 101 + "\n"})
+        self.expect(limits.check_docs(project), ("README.md", 2, "101 columns"))
 
     def test_documents_at_the_limits_are_accepted(self):
-        project = self.project({"docs/a.md": "word " * limits.DOCS_WORDS_MAX, "README.md": "\n" * 250, "b.md": "word"})
+        project = self.project({"docs/a.md": "word " * limits.DOCS_WORDS_MAX,
+                                "README.md": ("x" * 100 + "\n") * 180, "b.md": "word"})
         self.expect(limits.check_docs(project))
 
 

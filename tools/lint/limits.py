@@ -12,7 +12,7 @@ FILE_LINES_MAX = 600
 FOLDER_FILES_MAX = 40
 BUDGET = "tools/lint/budget.txt"
 DOCS_WORDS_MAX = 24_500
-README_LINES_MAX = 250
+README_LINES_MAX = 180
 README_COLUMNS_MAX = 100
 
 PLAIN_STRUCT_METHODS_MAX = 3
@@ -154,7 +154,7 @@ def count_lines(project, paths):
 
 
 def check_docs(project):
-    """At most 250 lines in README.md, and 24,500 words in docs/."""
+    """At most 180 lines of 100 columns in README.md, and 24,500 words in docs/."""
     words = docs_words(project)
     findings = []
     if words > DOCS_WORDS_MAX:
@@ -164,6 +164,10 @@ def check_docs(project):
     if lines > README_LINES_MAX:
         findings.append(Finding("docs", "README.md", 1, f"README.md has {lines} lines, at most "
                                 f"{README_LINES_MAX} are allowed: move details to docs/", size=lines))
+    for number, columns in enumerate(readme_columns(project), start=1):
+        if columns > README_COLUMNS_MAX:
+            findings.append(Finding("docs", "README.md", number, f"the line has {columns} columns, at most "
+                                    f"{README_COLUMNS_MAX} are allowed: break it"))
     return findings
 
 
@@ -173,7 +177,12 @@ def docs_words(project):
 
 
 def readme_lines(project):
-    return project.text("README.md").count("\n") if "README.md" in project.files else 0
+    return len(readme_columns(project))
+
+
+def readme_columns(project):
+    """The columns of each line."""
+    return [len(line) for line in project.text("README.md").splitlines()] if "README.md" in project.files else []
 
 
 def check_names(project):
