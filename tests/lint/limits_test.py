@@ -123,7 +123,8 @@ class DocsTest(LintTest):
         self.expect(limits.check_docs(project), ("README.md", 2, "101 columns"))
 
     def test_documents_at_the_limits_are_accepted(self):
-        project = self.project({"docs/a.md": "word " * limits.DOCS_WORDS_MAX, "README.md": ("x" * 100 + "\n") * 180, "b.md": "word"})
+        project = self.project({"docs/a.md": "word " * limits.DOCS_WORDS_MAX,
+                                "README.md": ("x" * 100 + "\n") * 180, "b.md": "word"})
         self.expect(limits.check_docs(project))
 
 

@@ -24,7 +24,8 @@ def print_report(project, findings, exceptions):
     print_row("lines of test C++", sum(project.cpp(path).line_count for path in project.cpp_files
                                        if path.startswith("tests/")))
     print_row("lines of README.md", limits.readme_lines(project), limits.README_LINES_MAX)
-    print_row("  columns of its longest line", max(limits.readme_columns(project), default=0), limits.README_COLUMNS_MAX)
+    print_row("  columns of its longest line", max(limits.readme_columns(project), default=0),
+              limits.README_COLUMNS_MAX)
     print_row("words of docs/", limits.docs_words(project), limits.DOCS_WORDS_MAX)
     print_largest("methods of a class", limits.METHODS_MAX,
                   [(len(found.methods), found.name, path) for path, found in classes])
