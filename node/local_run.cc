@@ -475,10 +475,12 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
                         root_cause.exit_code == kExitFailed && !summary.failure.empty();
   if (!has_said) Say("\n{}", RootCauseText(root_cause));
   summary.status = kStatusFailed;
-  // What the scheduler wrote before it failed says more than its exit code. About the death of
-  // another process it has no more information than this process.
+  // What the scheduler wrote before it failed says more than its exit code, and so does a failure
+  // that another process told the scheduler before it ended. About a process that was killed the
+  // scheduler knows no more than this process.
   const bool is_scheduler = root_cause.spec.name == kScheduler;
-  if (summary.failure.empty() || !is_scheduler) {
+  const bool has_told = root_cause.signal == 0 && root_cause.exit_code == kExitFailed;
+  if (summary.failure.empty() || !(is_scheduler || has_told)) {
     summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
     if (IsGroup() && HasBegun() && !is_scheduler && IsDeath(root_cause)) {
       summary.failure +=

@@ -384,7 +384,7 @@ TEST_CASE("a value that does not fit names file, section, key and field") {
   CHECK(Contains(error_at("members", "rank", "-1"), ": rank: -1 is out of range; "));
   CHECK(Contains(error_at("members", "registration.role", "\"king\""),
                  ": registration.role: expected one of "));
-  CHECK(Contains(error_at("members", "peer", "{\"node\": 1}"), ": peer.lane: is missing; "));
+  CHECK(Contains(error_at("members", "peer", "{\"node\": 1}"), ": peer.incarnation: is missing; "));
   for (const char* wrong : {"-1", "4294967296", "1.5", "true"}) {
     CAPTURE(wrong);
     CHECK(Contains(error_at("members", "registration.process_id", wrong),
