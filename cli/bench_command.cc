@@ -57,7 +57,7 @@ Subcommand AddBenchCommand(CLI::App& app) {
   CLI::App& command =
       DeclareRelay(app, "bench", "Measures the data path beside the limits of this machine.",
                    "\npando bench --help lists the benchmarks.\n");
-  return [&command] { return RunBench(RestOf(command)); };
+  return [&command] { return RunBench(RemainingWords(command)); };
 }
 
 }  // namespace pando

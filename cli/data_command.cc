@@ -130,8 +130,8 @@ Subcommand AddDataCommand(CLI::App& app) {
       .TakesList();
   AddOption(inspect, "--missing POLICY", &inspected->missing,
             "what a table's missing values become: error, mean, category [error]")
-      .Check(OneOf(std::vector<std::string>(kEnumNames<MissingValues>.begin(),
-                                            kEnumNames<MissingValues>.end())));
+      .Check(AnyWordFrom(std::vector<std::string>(kEnumNames<MissingValues>.begin(),
+                                                  kEnumNames<MissingValues>.end())));
   AddOption(inspect, "--resize N", &inspected->job.resize, "side that pictures are resized to");
   AddOption(inspect, "--skip FILE", &inspected->job.skip_list,
             "skip list of an image folder (pando data check)");

@@ -43,7 +43,7 @@ template FlagCheck InRange(uint32_t, uint32_t);
 template FlagCheck InRange(uint64_t, uint64_t);
 template FlagCheck InRange(double, double);
 
-FlagCheck OneOf(std::vector<std::string> words) {
+FlagCheck AnyWordFrom(std::vector<std::string> words) {
   return FlagCheck(CLI::IsMember(std::move(words)));
 }
 
@@ -109,6 +109,6 @@ bool IsChosen(const CLI::App& part) { return part.parsed(); }
 
 void StopAtRest(CLI::App& command) { command.prefix_command(); }
 
-std::vector<std::string> RestOf(const CLI::App& command) { return command.remaining(); }
+std::vector<std::string> RemainingWords(const CLI::App& command) { return command.remaining(); }
 
 }  // namespace pando

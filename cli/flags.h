@@ -31,7 +31,7 @@ class FlagCheck {
 // T: int, uint32_t, uint64_t, double. NaN passes.
 template <class T>
 FlagCheck InRange(T min, T max);
-FlagCheck OneOf(std::vector<std::string> words);
+FlagCheck AnyWordFrom(std::vector<std::string> words);
 
 // A flag or an argument, to say more of it.
 class Flag {
@@ -73,6 +73,6 @@ CLI::App& AddPart(CLI::App& command, const std::string& name, const std::string&
 bool IsChosen(const CLI::App& part);
 // The words from the first one on that is no flag of the command are the rest.
 void StopAtRest(CLI::App& command);
-std::vector<std::string> RestOf(const CLI::App& command);
+std::vector<std::string> RemainingWords(const CLI::App& command);
 
 }  // namespace pando

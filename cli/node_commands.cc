@@ -394,7 +394,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   AddOption(command, "--workers N", workers.get(),
             "worker processes; auto: one per GPU; without GPUs, one per 8 cores, or per --threads "
             "cores [auto]",
-            OneOf({"auto"}) | InRange(0, 1024));
+            AnyWordFrom({"auto"}) | InRange(0, 1024));
   AddOption(command, "--device NAME", &args->device,
             "where the workers compute: cpu, cuda (the GPUs in turn), cuda:N; auto: GPUs if "
             "there are any [auto]");
@@ -418,7 +418,7 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   return [args, keys_folder, interface, workers, is_preloaded, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                           ProgramWords(RestOf(command), program));
+                           ProgramWords(RemainingWords(command), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
       args->worker.is_preloaded = *is_preloaded;

@@ -204,7 +204,7 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
   AddOption(command, "--send-order NAME", &options->send_order,
             "which shard a link takes first: the one that is ready first, or the one that "
             "forward wants first: ready, forward [ready]",
-            OneOf({"ready", "forward"}))
+            AnyWordFrom({"ready", "forward"}))
       .Group("Network");
   AddOption(command, "--bucket-cap-mb X", &options->bucket_cap_mb, "allreduce's buckets, MiB [25]",
             NumberFrom(0))

@@ -128,14 +128,14 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
   AddOption(
       command, "--logs WHICH", &options->logs,
       "whose prints are shown here, beside its log in RUN_DIR/logs: first, all or none [first]",
-      OneOf({"first", "all", "none"}));
+      AnyWordFrom({"first", "all", "none"}));
   AddHttpOption(command, &options->http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
   StopAtRest(command);
   return [options, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                           ProgramWords(RestOf(command), program));
+                           ProgramWords(RemainingWords(command), program));
     return RunPrograms(*options, words);
   };
 }

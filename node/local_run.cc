@@ -477,7 +477,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   summary.status = kStatusFailed;
   // What the scheduler wrote before it failed says more than its exit code, and so does a failure
   // that another process told the scheduler before it ended. About a process that was killed the
-  // scheduler knows no more than this process.
+  // scheduler has no more information than this process.
   const bool is_scheduler = root_cause.spec.name == kScheduler;
   const bool has_told = root_cause.signal == 0 && root_cause.exit_code == kExitFailed;
   if (summary.failure.empty() || !(is_scheduler || has_told)) {
