@@ -2,17 +2,13 @@
 
     tests/e2e/view/faults_test.py PANDO
 """
-import argparse
 import json
-import os
 import re
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any, Iterable
 
 from terminal import Terminal
-from viewed_run import end_children_on_signals, get, ViewedRun
+from viewed_run import get, main_with, ViewedRun
 
 CHAOS = ["kill worker 0 at step 100", "kill scheduler at step 200", "kill server 0 at step 300",
          "stop worker 1 50ms at step 400", "kill worker 1 at step 500", "kill scheduler at step 600",
@@ -105,19 +101,5 @@ def play(run: ViewedRun) -> None:
     print(f"{len(faults)} faults, {noticed} of them noticed, at step {run.steps()}", flush=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pando", type=os.path.abspath)
-    options = parser.parse_args()
-    end_children_on_signals()
-    with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
-        run = ViewedRun(options.pando, Path(name))
-        try:
-            play(run)
-        finally:
-            run.kill_all()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_with(__doc__, play))

@@ -4,22 +4,18 @@
 
 The run is stopped while 1,050 connections are open. Its weights must be those of a serial run of as many steps.
 """
-import argparse
 import gzip
 import json
-import os
 import resource
 import selectors
 import socket
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote
 
-from viewed_run import ADDRESS, end_children_on_signals, ViewedRun
+from viewed_run import ADDRESS, main_with, ViewedRun
 
 ANSWER_S = 30
 ANSWER_BYTES_MAX = 4 << 20
@@ -378,23 +374,14 @@ def play(run: ViewedRun) -> None:
     check(not drained, f"a hostile client has drained a process: {drained}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pando", type=os.path.abspath)
-    options = parser.parse_args()
-    end_children_on_signals()
+def play_with_files(run: ViewedRun) -> None:
+    """With as many open files as the floods need."""
     needed = sum(Flood.COUNTS.values()) + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     check(hard == resource.RLIM_INFINITY or hard >= needed, f"this test needs {needed} files at once; limit {hard}")
-    with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
-        run = ViewedRun(options.pando, Path(name))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
-        try:
-            play(run)
-        finally:
-            run.kill_all()
-    return 0
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    play(run)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_with(__doc__, play_with_files))

@@ -3,19 +3,17 @@ leaves the terminal.
 
     tests/e2e/view/top_test.py PANDO
 """
-import argparse
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from terminal import ALTERNATE_SCREEN, Terminal
-from viewed_run import DEADLINE_S, ViewedRun
+from viewed_run import DEADLINE_S, main_with, ViewedRun
 
 NODES = ["worker 0", "worker 1", "server 0", "server 1"]
 KEYS_LINE = "arrows choose   d drain   s snapshot   q quit"
@@ -247,22 +245,14 @@ def play(watch: Watch) -> None:
         print(f"{part.__name__}: passed at step {watch.run.steps()}", flush=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pando", type=os.path.abspath)
-    options = parser.parse_args()
-    # Meson ends a test that takes too long by SIGTERM: the processes end too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
-        watch = Watch(ViewedRun(options.pando, Path(name)))
-        try:
-            play(watch)
-        finally:
-            for terminal in watch.terminals:
-                terminal.kill()
-            watch.run.kill_all()
-    return 0
+def play_in_terminals(run: ViewedRun) -> None:
+    watch = Watch(run)
+    try:
+        play(watch)
+    finally:
+        for terminal in watch.terminals:
+            terminal.kill()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_with(__doc__, play_in_terminals))

@@ -1,10 +1,13 @@
 """A run of `pando train` and the process that shows it, `pando view`, for the tests of this folder."""
+import argparse
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -118,3 +121,19 @@ class ViewedRun:
         for process in self.processes.values():
             process.kill()
             process.wait()
+
+
+def main_with(description: str, play: Callable[[ViewedRun], None]) -> int:
+    """The main function of a test that needs the program alone. `play` gets a run in a new folder, and however it
+    ends, the run's processes end too."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pando", type=os.path.abspath)
+    options = parser.parse_args()
+    end_children_on_signals()
+    with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
+        run = ViewedRun(options.pando, Path(name))
+        try:
+            play(run)
+        finally:
+            run.kill_all()
+    return 0
