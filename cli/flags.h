@@ -15,7 +15,7 @@ class Validator;
 
 namespace pando {
 
-// What the text of a value must be; by default anything. Its description is part of the help.
+// A rule for the text of a value; by default any text fits. The help shows its description.
 class FlagCheck {
  public:
   FlagCheck() = default;
@@ -38,7 +38,7 @@ class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag Required() const;
-  // Of the help; empty: the help does not show it.
+  // Names the help's group for it. With an empty name the help does not show it.
   Flag Group(const std::string& name) const;
   Flag Check(const FlagCheck& check) const;
   Flag Excludes(Flag other) const;

@@ -123,7 +123,7 @@ OrderedJson ToJson(const T& value) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Of a field without an entry: an error, or the field keeps its value, as in what another release
+// A field without an entry is an error, or it keeps its value, as in a file that another release
 // may have written.
 enum class Missing : uint8_t { kError, kKept };
 

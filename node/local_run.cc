@@ -475,7 +475,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
                         root_cause.exit_code == kExitFailed && !summary.failure.empty();
   if (!has_said) Say("\n{}", RootCauseText(root_cause));
   summary.status = kStatusFailed;
-  // What the scheduler wrote before it failed says more than its exit code, and so does a failure
+  // A failure that the scheduler wrote says more than its exit code, and so does a failure
   // that another process told the scheduler before it ended. About a process that was killed the
   // scheduler has no more information than this process.
   const bool is_scheduler = root_cause.spec.name == kScheduler;

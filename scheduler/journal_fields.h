@@ -41,7 +41,7 @@ void Visit(auto io, Dispute& m) {
      PANDO_FIELD(m.first), PANDO_FIELD(m.second));
 }
 
-// What is not kept as a record by itself.
+// The fields that have no separate record.
 void Visit(auto io, SchedulerState& m) {
   io(PANDO_FIELD(m.job), PANDO_FIELD(m.term), PANDO_FIELD(m.next_node), PANDO_FIELD(m.given_up),
      NamedField{"settled_below", m.verification.settled_below},

@@ -23,7 +23,7 @@ struct ByTransport {
   std::optional<T> tcp, ipc, shm, group;
 };
 
-// What is not known, or does not apply, is left out of the JSON. Names and hosts are as the wire
+// The JSON leaves out values that are unknown or do not apply. Names and hosts are as the wire
 // says.
 struct RunStatus {
   using Lines = ByTransport<uint32_t>;                   // connections to lanes

@@ -17,7 +17,7 @@ class FaultList {
  public:
   static constexpr size_t kFaultsMax = 1'000;  // the newest
 
-  // What `Add` has told first.
+  // News that `Add` has told first.
   struct News {
     bool is_noticed = false;
     std::optional<double> recovery_ms;

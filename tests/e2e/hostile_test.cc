@@ -59,7 +59,7 @@ constexpr uint64_t kMemoryGrowthWithoutKeysMax = 256 << 20;
 // Lanes read between pushes all that has come; this many steps are time for one attack, with a
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
-// What a run does at most beside an attack.
+// A run makes at most this number of steps beside an attack.
 constexpr uint64_t kStepsPerAttackedSecond = 60;
 
 // What the attacker has.

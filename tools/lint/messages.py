@@ -6,7 +6,7 @@ from findings import Finding
 SCHEMA = "proto/pando.capnp"
 DOCUMENT = "docs/protocol.md"
 MESSAGE = re.compile(r"^struct (?P<name>\w+) \$message\((?P<facts>[^)]*)\)", re.M)
-# What a message is unless its annotation says otherwise.
+# The facts of a message unless its annotation says otherwise.
 DEFAULTS = {"handlers": "", "generation": "any", "about": "itself", "size": "small", "channel": "data"}
 # The document's word for a handler in the code.
 HANDLERS = {"scheduler": "scheduler", "lane": "lane", "worker": "worker", "group": "worker",
