@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "plan/shard_codec.h"
 #include "plan/tree.h"
 

@@ -10,7 +10,7 @@
 
 #include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "proto/core.h"
 #include "proto/view_member.h"
 
