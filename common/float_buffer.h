@@ -17,8 +17,8 @@ class FloatBuffer {
  public:
   static constexpr size_t kAlignmentBytes = 64;
   FloatBuffer() = default;
-  explicit FloatBuffer(size_t float_count);  // zeroed, padding of the last line included
-  // Memory from elsewhere, for example a GPU's. Its initial content is undefined.
+  explicit FloatBuffer(size_t float_count);  // zeroed, with the padding of the last cache line
+  // Wraps memory from elsewhere, for example a GPU's. Its initial content is undefined.
   using Memory = std::unique_ptr<float[], std::function<void(float*)>>;
   FloatBuffer(Memory memory, size_t float_count) : data_(std::move(memory)), size_(float_count) {}
 
@@ -33,7 +33,7 @@ class FloatBuffer {
   size_t size_ = 0;
 };
 
-// A buffer that its maker may still write. It becomes a Blob when it is finished.
+// A buffer that its maker may still write. The maker turns the finished buffer into a Blob.
 using SharedBuffer = std::shared_ptr<FloatBuffer>;
 
 inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MAX) {
@@ -43,14 +43,14 @@ inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MA
 }
 
 // The source of a pool's buffers. Other processes may still read a buffer after its last owner here
-// has released it (P42). So it is reused only after the source has renewed it.
+// has released it (P42). So the pool reuses a buffer only after the source has renewed it.
 struct BufferSource {
   // The initial content of a new buffer is undefined.
   std::function<FloatBuffer(size_t float_count)> make = [](size_t count) {
     return FloatBuffer(count);
   };
-  // Whether the buffer may be written again. If so, no process reads its old content any more.
-  std::function<bool(const FloatBuffer& buffer)> renew;  // none: always
+  // Returns whether the buffer may be written again. If so, no process reads its old content any
+  std::function<bool(const FloatBuffer& buffer)> renew;  // more.
 };
 
 // BufferPool reuses buffers of one size. The content of a reused buffer is undefined. Threads: any;
@@ -63,7 +63,7 @@ class BufferPool {
   BufferPool(size_t float_count, Make make)
       : BufferPool(float_count, BufferSource{std::move(make), {}}) {}
   SharedBuffer Take();
-  // Buffers made so far, used or free: the pool's high-water mark.
+  // The buffers made so far, used or free: the pool's high-water mark.
   size_t made_count() const;
 
  private:
