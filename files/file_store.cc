@@ -167,7 +167,7 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
 // ---- reading -----------------------------------------------------------------------------------
 
 // A complete snapshot has only the files that its manifest names: any server may have stored more
-// with its name. A manifest that a full disk did not take restricts nothing.
+// files under its name. If the disk was full and the manifest is missing, nothing is left out.
 std::vector<std::string> FileStore::List(const ListFiles& wanted) {
   constexpr size_t kAll = std::numeric_limits<size_t>::max();
   std::vector<std::string> names = disk_.List(wanted.prefix, wanted.after, kAll);
