@@ -15,7 +15,7 @@ struct BufferPool::Shelf {
 BufferPool::BufferPool(size_t float_count, BufferSource source)
     : float_count_(float_count), source_(std::move(source)), shelf_(std::make_shared<Shelf>()) {}
 
-// The most recently returned buffer that may be written again; null if there is none.
+// Returns the buffer that was given back last and may be written again, or null.
 std::unique_ptr<FloatBuffer> BufferPool::TakeFree() {
   std::lock_guard lock(shelf_->mutex);
   auto& free = shelf_->free;

@@ -11,14 +11,14 @@
 namespace pando {
 
 // The source of a pool's buffers. Other processes may still read a buffer after its last owner here
-// has released it (P42). So it is reused only after the source has renewed it.
+// has released it (P42). So the pool reuses a buffer only after the source has renewed it.
 struct BufferSource {
   // The initial content of a new buffer is undefined.
   std::function<FloatBuffer(size_t float_count)> make = [](size_t count) {
     return FloatBuffer(count);
   };
-  // Whether the buffer may be written again. If so, no process reads its old content any more.
-  std::function<bool(const FloatBuffer& buffer)> renew;  // none: always
+  // Returns whether the buffer may be written again. If so, no process reads its old content any
+  std::function<bool(const FloatBuffer& buffer)> renew;  // more.
 };
 
 // BufferPool reuses buffers of one size. The content of a reused buffer is undefined. Threads: any;
@@ -31,7 +31,7 @@ class BufferPool {
   BufferPool(size_t float_count, Make make)
       : BufferPool(float_count, BufferSource{std::move(make), {}}) {}
   SharedBuffer Take();
-  // Buffers made so far, used or free: the pool's high-water mark.
+  // The buffers made so far, used or free: the pool's high-water mark.
   size_t made_count() const;
 
  private:

@@ -16,7 +16,7 @@ class FloatBuffer {
   FloatBuffer() = default;
   FloatBuffer(FloatBuffer&&) = default;  // no copy: it would share the floats
   FloatBuffer& operator=(FloatBuffer&&) = default;
-  explicit FloatBuffer(size_t float_count);  // zeroed, padding of the last line included
+  explicit FloatBuffer(size_t float_count);  // zeroed, with the padding of the last cache line
   // Memory from elsewhere, for example a GPU's, with its deleter. Its initial content is undefined.
   using Memory = std::shared_ptr<float[]>;
   FloatBuffer(Memory memory, size_t float_count) : data_(std::move(memory)), size_(float_count) {}
