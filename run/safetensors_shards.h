@@ -1,5 +1,5 @@
 // Weights in several files, as Hugging Face writes them: shards, and an index that says which
-// tensor is in which file. Called by safetensors.cc, and where a path may name them.
+// tensor is in which file. Called by safetensors_file.cc, and where a path may name them.
 #pragma once
 
 #include <map>

@@ -29,9 +29,9 @@
 #include "common/system.h"
 #include "common/text.h"
 #include "node/log.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "view/run_names.h"
-#include "view/stack_size.h"
+#include "view/scoped_stack_size.h"
 #include "view/web_server.h"
 
 namespace pando {
