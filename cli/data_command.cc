@@ -1,5 +1,5 @@
 // `pando data`: inspect, check and fetch.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "cli/data_inspect.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

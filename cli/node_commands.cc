@@ -1,6 +1,6 @@
 // The subcommands that start the processes of a run by hand, look at them, or ask them to do
 // something: scheduler, server, worker, node, status, drain, snapshot, stop.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // `pando run`: trains the model of a program, as processes of this machine.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "cli/weights_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cfloat>

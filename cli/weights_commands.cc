@@ -1,5 +1,5 @@
 // The subcommands that read what a run left: export, evaluate, verify.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 #include "common/atomic_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ std::string FolderWith(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// A rename is durable only after its folder is synced.
+// A rename survives a power cut only after its folder is synced.
 Status SyncFolder(const std::string& path) {
   const std::string folder = FolderWith(path);
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -61,7 +61,7 @@ mode_t ModeFor(const std::string& path, FileAccess access) {
 Result<UniqueFd> OpenForOwner(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.is_open()) return FileError("open", path, errno);
-  (void)!fchmod(fd.get(), 0600);  // it fails where another user has made it
+  (void)!fchmod(fd.get(), 0600);  // fails if another user has made the file
   return fd;
 }
 
@@ -76,7 +76,7 @@ Result<AtomicFile> AtomicFile::Create(std::string path, FileAccess access) {
         fmt::format("cannot replace {}: it is {}; give the name of a file", path, what));
   }
   std::string temp_path = path + ".tmp";
-  // A rest of an earlier try goes. What another user puts there meanwhile is not written to.
+  // Removes what an earlier try left. We never write to a file that another user creates meanwhile.
   unlink(temp_path.c_str());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   UniqueFd fd(open(temp_path.c_str(), kFlags, ModeFor(path, access)));
@@ -115,7 +115,7 @@ Result<RowFile> RowFile::Create(std::string path) {
 
 namespace {
 
-// The last kRowBytesMax bytes of a file of `file_bytes`.
+// Reads the last kRowBytesMax bytes of a file of `file_bytes` bytes.
 Result<std::string> ReadTail(int fd, const std::string& path, size_t file_bytes) {
   std::string tail(std::min(file_bytes, RowFile::kRowBytesMax), '\0');
   const auto first = static_cast<off_t>(file_bytes - tail.size());
@@ -157,7 +157,7 @@ Result<RowFile> RowFile::Reopen(std::string path,
   return RowFile(std::move(path), std::move(fd));
 }
 
-// Undoes a row that a full disk cut short, so that the next row begins at the same place.
+// Removes a row that a full disk cut short, so that the next row begins at the same place.
 Status RowFile::Append(std::string_view text) {
   const off_t end = lseek(fd_.get(), 0, SEEK_END);
   const int error = WriteAll(fd_.get(), std::as_bytes(std::span(text)));

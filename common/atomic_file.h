@@ -1,6 +1,6 @@
-// Files that a reader sees whole or not at all, and files that grow by whole rows. Used by the run
-// folder, weights and snapshots. Errors name the file, the reason and, if the disk is full, what to
-// do.
+// Files that a reader sees either whole or not at all, and files that grow by whole rows. The run
+// folder, weights and snapshots use them. Errors name the file, the reason and, if the disk is
+// full, a remedy.
 #pragma once
 
 #include <sys/types.h>
@@ -16,18 +16,18 @@
 
 namespace pando {
 
-// How open a new file is; the umask closes it further.
+// The access that a new file grants. The umask restricts it further.
 enum class FileAccess {
-  kForAll,    // of a file that a user asks for
-  kAsFolder,  // of a run: users that may look into the file's folder may read it
+  kForAll,    // for a file that a user asks for
+  kAsFolder,  // for a run's file: users that may read the file's folder may read the file
 };
 mode_t ModeFor(const std::string& path, FileAccess access);
-// Opens or makes a file that processes lock: each user that may open it could block its run.
-// Earlier releases let all users.
+// Opens or creates a lock file for its owner alone: any user that may open it could block the run.
+// Earlier releases gave all users access.
 Result<UniqueFd> OpenForOwner(const std::string& path);
 
-// AtomicFile writes beside the target and renames over it: temp, fsync, rename, fsync folder.
-// Without Commit() nothing remains.
+// AtomicFile writes to a file beside the target, syncs it, renames it over the target and syncs the
+// folder. Without Commit() nothing remains.
 class AtomicFile {
  public:
   static Result<AtomicFile> Create(std::string path, FileAccess access = FileAccess::kForAll);
@@ -46,22 +46,22 @@ class AtomicFile {
 Status WriteFileAtomically(const std::string& path, std::string_view text,
                            FileAccess access = FileAccess::kForAll);
 
-// RowFile appends text, whole and at once in each call, so that a killed process loses no row. It
-// is as open as its folder.
+// RowFile appends each text whole and at once, so that a killed process loses no row. Its access is
+// that of its folder.
 class RowFile {
  public:
   RowFile() = default;
   static constexpr size_t kRowBytesMax = 1 << 20;
   static Result<RowFile> Create(std::string path);  // empties an existing file
-  // Continues after the last sound row, which it returns in *last without its newline; empty if
-  // there is none. It cuts off what a crash left behind that row: a partial row or zeros. It
-  // creates a missing file.
+  // Opens the file, or creates it, to continue after the last sound row. Sets *last to that row
+  // without its newline, or to "" if there is none. Cuts off what a crash left behind that row: a
+  // partial row or zeros.
   static Result<RowFile> Reopen(std::string path,
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last);
-  // After an error nothing of `text` is in the file.
+  // If it fails, the file has no part of `text`.
   Status Append(std::string_view text);
-  Status Sync();  // afterwards the rows survive a power cut
+  Status Sync();  // after it returns, the rows survive a power cut
 
  private:
   RowFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
@@ -69,7 +69,7 @@ class RowFile {
   UniqueFd fd_;
 };
 
-// "cannot write runs/a/metrics.csv: No space left on device; free some space".
+// Example: "cannot write runs/a/metrics.csv: No space left on device; free some space".
 Status FileError(std::string_view what, const std::string& path, int error_number);
 
 }  // namespace pando

@@ -1,5 +1,5 @@
 // Blob: immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
-// blobs from the buffer that they were made in to the sum that consumes them, without a copy.
+// blobs, without a copy, from the buffer that they are computed in to the sum that consumes them.
 // Threads: the bytes are immutable and references are counted atomically, so copies may cross
 // threads.
 #pragma once
@@ -21,7 +21,7 @@ class Blob {
   size_t size_bytes() const { return bytes_.size(); }
   const std::shared_ptr<const void>& keep_alive() const { return keep_alive_; }
 
-  // REQUIRES: the bytes are aligned to 4 and a whole number of floats (the codec checks both).
+  // REQUIRES: the bytes are aligned to 4 and form a whole number of floats (the codec checks both).
   std::span<const float> floats() const {
     return {reinterpret_cast<const float*>(bytes_.data()), bytes_.size() / sizeof(float)};
   }

@@ -40,9 +40,9 @@ std::string PathBelow(const std::string& root, const std::string& controller) {
   return "";
 }
 
-// The files of this name in the process's group and in those above it, the innermost first: the
-// strictest of them counts. Within a container the path may be the host's, and only the top is
-// there.
+// Reads the files of this name in the process's group and in the groups above it, innermost first;
+// the strictest limit counts. In a container the path may be the host's, and then only the top
+// group exists.
 std::vector<std::string> ReadAll(const std::string& root, const Place& place,
                                  const std::string& name) {
   const std::string top = root + "/sys/fs/cgroup" + place.folder;
@@ -56,14 +56,14 @@ std::vector<std::string> ReadAll(const std::string& root, const Place& place,
   return texts;
 }
 
-// The same of the memory's controller, by the file's names in the two versions.
+// Reads the files of the memory controller; `name2` and `name1` are the names in versions 2 and 1.
 std::vector<std::string> ReadMemory(const std::string& root, const char* name2, const char* name1) {
   std::vector<std::string> texts = ReadAll(root, kVersion2, name2);
   for (std::string& text : ReadAll(root, kMemory, name1)) texts.push_back(std::move(text));
   return texts;
 }
 
-// The number after this word; none: there is none.
+// Returns the number after this word, or none if the word or the number is missing.
 std::optional<uint64_t> NumberAfter(const std::string& word, const std::string& text) {
   std::stringstream words(text);
   for (std::string at; words >> at;) {
@@ -83,8 +83,8 @@ std::optional<uint64_t> ReadMemoryLimit(const std::string& root) {
   return least < kNoLimit ? std::optional(least) : std::nullopt;
 }
 
-// "max 100000" or "200000 100000": microseconds of processor time per period. Version 1 has a file
-// for each.
+// Version 2 has "max 100000" or "200000 100000": microseconds of processor time per period. Version
+// 1 has one file for each number.
 std::optional<double> ReadCpuLimit(const std::string& root) {
   std::vector<std::string> texts = ReadAll(root, kVersion2, "cpu.max");
   const std::vector<std::string> quotas = ReadAll(root, kCpu, "cpu.cfs_quota_us");
@@ -96,7 +96,7 @@ std::optional<double> ReadCpuLimit(const std::string& root) {
     std::stringstream words(text);
     std::string quota, period;
     words >> quota >> period;
-    const auto quota_us = ParseNumber<uint64_t>(quota);  // "max", or -1: no limit
+    const auto quota_us = ParseNumber<uint64_t>(quota);  // "max" and -1 mean no limit
     const auto period_us = ParseNumber<uint64_t>(period);
     if (!quota_us || !period_us || *period_us == 0) continue;
     const double cpus = static_cast<double>(*quota_us) / static_cast<double>(*period_us);
@@ -116,8 +116,8 @@ CgroupLimits ReadCgroup(const std::string& root) {
           .oom_kill_count = oom_kill_count};
 }
 
-// std::thread::hardware_concurrency() counts the machine's cores in glibc 2.36: also those that
-// taskset, a cpuset or Slurm keeps from this process.
+// In glibc 2.36 std::thread::hardware_concurrency() counts all cores of the machine, even those
+// that taskset, a cpuset or Slurm keeps from this process.
 uint32_t UsableCores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

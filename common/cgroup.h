@@ -1,5 +1,5 @@
-// What the control group of this process, a container's say, lets it have: Linux's cgroups, version
-// 2 or 1. Threads: any.
+// The limits of this process's control group (Linux's cgroups, version 2 or 1), for example a
+// container's. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 namespace pando {
 
 struct CgroupLimits {
-  std::optional<uint64_t> memory_bytes;  // none: the machine's
-  std::optional<double> cpus;            // processors' time; none: the machine's
+  std::optional<uint64_t> memory_bytes;  // none: the machine's memory is the limit
+  std::optional<double> cpus;            // processor time; none: all cores of the machine
   uint64_t oom_kill_count = 0;           // processes that the memory limit has ended so far
 };
 
-// `root`: where /proc and /sys are; other than "" in tests.
+// `root` is the folder that has /proc and /sys. Only tests set it.
 CgroupLimits ReadCgroup(const std::string& root = "");
 
-// The processors that this process can use: those of its affinity (taskset, a cpuset), within its
-// cgroup's limit; at least 1.
+// Returns the number of processors that this process can use: those of its affinity (taskset, a
+// cpuset), within its cgroup's limit; at least 1.
 uint32_t UsableCores();
 
 }  // namespace pando

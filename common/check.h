@@ -8,6 +8,6 @@ namespace pando {
 
 }  // namespace pando
 
-// A macro because the condition's text and place belong in the message.
+// A macro, because the message has the condition's text and place.
 #define PANDO_CHECK(condition) \
   (static_cast<bool>(condition) ? void(0) : ::pando::CheckFailed(#condition, __FILE__, __LINE__))

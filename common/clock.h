@@ -7,7 +7,7 @@
 namespace pando {
 
 using Micros = std::chrono::microseconds;
-inline constexpr Micros kNever = Micros::max();  // no deadline
+inline constexpr Micros kNever = Micros::max();  // for timers without a deadline
 
 inline Micros SteadyNow() {
   return std::chrono::duration_cast<Micros>(std::chrono::steady_clock::now().time_since_epoch());

@@ -26,7 +26,7 @@ EventFd::EventFd() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { PANDO_CHECK(f
 
 void EventFd::Raise() const {
   const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the flag is raised already.
+  // EAGAIN means that the counter is full, so the flag is already raised.
   const ssize_t written = write(fd(), &one, sizeof(one));
   PANDO_CHECK(written == sizeof(one) || errno == EAGAIN);
 }

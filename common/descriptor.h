@@ -4,7 +4,7 @@
 
 namespace pando {
 
-class UniqueFd {  // -1 is none
+class UniqueFd {  // -1 means no descriptor
  public:
   UniqueFd() = default;
   explicit UniqueFd(int fd) : fd_(fd) {}
@@ -19,7 +19,7 @@ class UniqueFd {  // -1 is none
   int fd_ = -1;
 };
 
-// Threads: any may Raise; Clear by the poller.
+// Threads: any thread may Raise; the polling thread calls Clear.
 class EventFd {
  public:
   EventFd();

@@ -1,5 +1,5 @@
-// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. What reaches a peer,
-// in every process the same (net/address asks the system about them). Threads: any.
+// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. This file parses
+// texts alone and gives equal results in all processes; net/address asks the system. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace pando {
 struct Endpoint {
   enum class Kind : uint8_t { kTcp, kIpc };
   Kind kind = Kind::kTcp;
-  // kTcp: a name or an address, IPv6 without brackets; "*", "0.0.0.0" and "::": every interface.
+  // kTcp: a name or address, IPv6 without brackets. "*", "0.0.0.0" and "::" mean all interfaces.
   std::string host;
-  uint16_t port = 0;  // kTcp; 0: any free one ("0" and "*" in the text)
+  uint16_t port = 0;  // kTcp; 0 means any free port ("0" or "*" in the text)
   std::string path;   // kIpc
 
   std::string ToString() const;
@@ -23,13 +23,13 @@ struct Endpoint {
   }
 };
 
-bool IsIpv6(const std::string& host);             // an address in numbers
+bool IsIpv6(const std::string& host);             // true for an address in numbers
 bool IsLoopbackAddress(const std::string& host);  // "127.x.y.z" or "::1"
-std::string Bracketed(const std::string& host);   // as it stands in an endpoint: "[::1]"
+std::string Bracketed(const std::string& host);   // the host as an endpoint has it: "[::1]"
 
 Result<Endpoint> ParseEndpoint(const std::string& text);
 
-// An endpoint to dial: as ParseEndpoint, but a wildcard host or port is an error too.
+// Parses an endpoint to dial: like ParseEndpoint, but a wildcard host or port is an error too.
 Result<Endpoint> ParsePeerEndpoint(const std::string& text);
 
 }  // namespace pando

@@ -7,11 +7,11 @@ namespace pando {
 
 inline constexpr int kExitCompleted = 0;
 inline constexpr int kExitFailed = 1;         // the run failed: a process died, data became bad
-inline constexpr int kExitUsage = 2;          // a flag, key, file, folder or port that cannot work
+inline constexpr int kExitUsage = 2;          // a flag, key, file, folder or port is unusable
 inline constexpr int kExitUnreached = 3;      // a peer was not reached, or start_timeout_ms passed
 inline constexpr int kExitFenced = 4;         // a scheduler found that another one leads its run
 inline constexpr int kExitMemberLost = 5;     // a scheduler's group (allreduce) has lost a member
-inline constexpr int kExitOutOfMemory = 6;    // no memory for what the job takes
+inline constexpr int kExitOutOfMemory = 6;    // not enough memory for the job
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, as in shells: 128 + SIGINT
 
 inline constexpr const char* kExitCodesHelp =
@@ -19,7 +19,7 @@ inline constexpr const char* kExitCodesHelp =
     "4 another scheduler leads the run, 5 a scheduler whose allreduce group has lost a worker,\n"
     "6 out of memory, 130 interrupted.";
 
-// The exit code of a command that stops on `status`.  REQUIRES: !status.ok().
+// Returns the exit code of a command that stops on `status`. REQUIRES: !status.ok().
 inline int ExitCodeFor(const Status& status) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:

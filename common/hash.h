@@ -1,5 +1,5 @@
-// Hashes of bytes: 64 bits to compare, 128 bits (xxh3-128, canonical hex) to name a model's
-// weights.
+// Hashes of bytes: 64 bits for comparisons, and 128 bits (xxh3-128, canonical hex) to name a
+// model's weights.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {
   return Hash64(std::as_bytes(std::span(text)), seed);
 }
 
-// The hash of a shard's version record (P8). Replicas compare it, and snapshots are checked against
-// it.
+// Hashes a shard's version record (P8). Replicas compare this hash, and snapshots are checked
+// against it.
 uint64_t RecordHash(Version version, std::span<const float> parameters,
                     std::span<const float> state);
 
-// xxh3-128 of a stream of bytes.
+// Computes the xxh3-128 of a stream of bytes.
 class Hash128 {
  public:
   Hash128();
@@ -37,7 +37,7 @@ class Hash128 {
   std::unique_ptr<State> state_;
 };
 
-// 16 hex digits, and the number that a text of hex digits is.
+// HexText returns 16 hex digits. ParseHex returns the number that a text of hex digits stands for.
 std::string HexText(uint64_t number);
 std::optional<uint64_t> ParseHex(std::string_view text);
 

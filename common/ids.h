@@ -1,4 +1,4 @@
-// Identifiers as types, so that swapped arguments do not compile. Used everywhere.
+// Identifiers as types, so that swapped arguments do not compile. All folders use them.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
-// Mailbox: a queue from any threads to one thread, which either sleeps on it (Pop) or polls its
-// fd() together with sockets. First in, first out. Threads: any may Push and Close; one thread
+// Mailbox: a queue from any threads to one thread. That thread either sleeps on it (Pop) or polls
+// its fd() together with sockets. First in, first out. Threads: any may Push and Close; one thread
 // takes.
 #pragma once
 
@@ -24,8 +24,8 @@ class Mailbox {
   static constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
   explicit Mailbox(size_t item_count_max = kUnbounded) : item_count_max_(item_count_max) {}
 
-  // False if the mailbox is full or closed; the item is then dropped. An item that wakes no thread
-  // is taken together with the next one that does.
+  // Returns false if the mailbox is full or closed; the item is then dropped. An item with kLater
+  // wakes no thread and is taken together with the next item that does.
   [[nodiscard]] bool Push(T item, Wake wake = Wake::kNow) {
     const std::lock_guard lock(mutex_);
     if (is_closed_ || items_.size() >= item_count_max_) return false;
@@ -45,7 +45,7 @@ class Mailbox {
     changed_.notify_all();
   }
 
-  // All items at once.
+  // Takes all items at once.
   std::deque<T> Drain() {
     const std::lock_guard lock(mutex_);
     std::deque<T> taken;
@@ -54,7 +54,7 @@ class Mailbox {
     return taken;
   }
 
-  // Waits for an item; none if the deadline passes or the mailbox is closed and empty.
+  // Waits for an item. Returns none if the deadline passes, or the mailbox is closed and empty.
   std::optional<T> Pop(Clock::time_point deadline = Clock::time_point::max()) {
     std::unique_lock lock(mutex_);
     const auto has_news = [this] { return !items_.empty() || is_closed_; };
@@ -70,7 +70,7 @@ class Mailbox {
     return item;
   }
 
-  // Readable while an item that wakes is queued, and always once closed.
+  // Readable while an item that wakes is queued, and always after Close.
   int fd() const { return event_.fd(); }
   bool is_closed() const {
     const std::lock_guard lock(mutex_);

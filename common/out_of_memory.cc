@@ -16,9 +16,9 @@ namespace pando {
 namespace {
 
 constexpr double kMegabyte = 1e6;
-const char* memory_advice = "";  // set once, before any other thread
+const char* memory_advice = "";  // set once, before other threads start
 
-// Without streams, which allocate: the address space in use, in pages, is the file's first number.
+// Reads without streams, which allocate. The file's first number is the address space in pages.
 double AddressSpaceMegabytes() {
   std::array<char, 64> text{};
   FILE* file = std::fopen("/proc/self/statm", "r");

@@ -1,25 +1,25 @@
-// What a process does that gets no more memory: it prints why, and ends. Computing threads cannot
-// go on without their buffers, and an error that passes through them would need memory itself.
+// Ends a process that gets no more memory, and prints why. Computing threads cannot go on without
+// their buffers, and an error that passes through them would itself need memory.
 #pragma once
 
 #include <cstddef>
 
 namespace pando {
 
-// Says how many bytes were wanted for what, what the process has and may have, and the advice
-// below; ends the process with kExitOutOfMemory. Allocates nothing. `bytes` 0: not known. Threads:
-// any.
+// Prints how many bytes were wanted for what, how much memory the process has and may have, and the
+// advice below. Then ends the process with kExitOutOfMemory. Allocates nothing. `bytes` is 0 if it
+// is not known. Threads: any.
 [[noreturn]] void EndOutOfMemory(size_t bytes, const char* what);
 
-// Sets the advice, a literal, on how to take less memory. main, which knows the command, calls it.
+// Sets the advice, a literal, on how to use less memory. main calls it, since it knows the command.
 void SetMemoryAdvice(const char* advice);
 
-// From now on `new` and FloatBuffer end the process so, on every thread. Called by main.
+// After this call a failed `new` or FloatBuffer ends the process, on every thread. main calls it.
 void EndWhenOutOfMemory();
 
-// What FloatBuffer calls where it gets no memory; a bug's end without it. Defined beside
-// FloatBuffer: the protocol's cores use that, and ask the system for nothing. Set it before any
-// thread starts.
+// The function that FloatBuffer calls if it gets no memory. Without one, the process ends as on a
+// bug. It is defined beside FloatBuffer because protocol cores use FloatBuffer and never ask the
+// system. Set it before any thread starts.
 using OnNoMemory = void (*)(size_t bytes, const char* what);
 void SetOnNoMemory(OnNoMemory handler);
 

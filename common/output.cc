@@ -7,12 +7,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 
 namespace pando {
 namespace {
 
-std::atomic<int> said_error = 0;     // of the first message that was lost
-std::atomic<int> printed_error = 0;  // of the first part of a result that was lost
+std::atomic<int> said_error = 0;     // errno of the first lost message
+std::atomic<int> printed_error = 0;  // errno of the first lost part of a result
 std::atomic<bool> has_told_lost = false;
 
 void Note(int error, std::atomic<int>& first_error) {
@@ -29,7 +30,7 @@ void Write(std::string_view text, std::FILE* file, std::atomic<int>& first_error
 
 void OpenStandardStreams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // The lowest free descriptor is this one.
+    // open() returns the lowest free descriptor, which is this one.
     if (fcntl(fd, F_GETFD) < 0)
       std::ignore = open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
   }

@@ -1,5 +1,5 @@
-// Philox4x32-10, a counter-based random generator: random access, no state to keep or send, the
-// same numbers on every backend (P37).
+// Philox4x32-10, a counter-based random generator: it has random access, has no state to keep or
+// send, and gives the same numbers on every backend (P37).
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
@@ -14,7 +14,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low w
 
 // `constexpr`, so that kernels on a GPU call it too.
 constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
-  constexpr uint64_t kMultiplier0 = 0xD2511F53;  // from the paper, section 4.3; the next one too
+  constexpr uint64_t kMultiplier0 = 0xD2511F53;  // this one and the next: the paper, section 4.3
   constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   constexpr int kRounds = 10;
@@ -27,18 +27,18 @@ constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
   return counter;
 }
 
-// The purpose of a random number. It is part of the key, so that no two uses share numbers.
+// The purpose of a random number is part of the key, so that no two uses share numbers.
 enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic, kVerify };
 
-// The key of (seed, purpose, stable name). The name is that of a layer or tensor, or empty.
+// Makes the key of (seed, purpose, stable name). The name is a layer's or a tensor's, or empty.
 PhiloxKey MakePhiloxKey(uint64_t seed, RandomPurpose purpose, std::string_view name = {});
 
-// Uniform in [0, 1) with 24 bits, exact in a float.
+// Returns a uniform number in [0, 1) with 24 bits, which a float holds exactly.
 inline float UniformFloat(uint32_t bits) {
   return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
 }
 
-// The i-th of the eight 16-bit uniforms of one block (P37). Dropout compares it with its threshold.
+// Returns the i-th of a block's eight 16-bit uniforms (P37). Dropout compares it with a threshold.
 constexpr uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
   return block[i / 2] >> (16 * (i % 2)) & 0xffff;
 }

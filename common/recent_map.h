@@ -1,5 +1,5 @@
-// RecentMap: values by key, of which the one that was touched longest ago makes room for another.
-// For what any number of peers could fill. Threads: none.
+// RecentMap: values by key with a bounded size. A new key replaces the one that was touched longest
+// ago. It is for tables that any number of peers could fill. Threads: none.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class RecentMap {
  public:
   explicit RecentMap(size_t size_max) : size_max_(size_max) {}
 
-  // The value of this key, made if there is none.
+  // Returns the value of this key; inserts one if there is none.
   Value& Touch(const Key& key) {
     const auto [at, is_new] = entries_.try_emplace(key);
     if (!is_new) keys_.erase(at->second.touched);
@@ -25,7 +25,7 @@ class RecentMap {
     }
     return at->second.value;
   }
-  // Null: there is none.
+  // Returns null if there is no such key.
   const Value* Find(const Key& key) const {
     const auto at = entries_.find(key);
     return at == entries_.end() ? nullptr : &at->second.value;
@@ -40,7 +40,7 @@ class RecentMap {
   const size_t size_max_;
   uint64_t touch_count_ = 0;
   std::map<Key, Entry> entries_;
-  std::map<uint64_t, Key> keys_;  // by when they were touched
+  std::map<uint64_t, Key> keys_;  // by the time of their last touch
 };
 
 }  // namespace pando

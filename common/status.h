@@ -1,4 +1,4 @@
-// Status and Result<T>: failures that a caller is expected to handle, as values. A message names
+// Status and Result<T>: expected failures as values, which the caller must handle. A message says
 // what failed, where, what was expected and, for users, what to do next.
 #pragma once
 
@@ -73,7 +73,7 @@ class [[nodiscard]] Result {
 
 }  // namespace pando
 
-// Macros, because they return from the function that they stand in.
+// These are macros because they return from the function in which they stand.
 //
 // Returns the failure of `expression`, a Status, if it is one.
 #define PANDO_RETURN_IF_ERROR(...)                                                             \

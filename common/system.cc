@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -26,8 +26,8 @@
 namespace pando {
 namespace {
 
-// Larger blocks are mapped anyway: 32 MiB is glibc's maximum here. Setting it also stops glibc from
-// moving both thresholds.
+// malloc maps larger blocks in any case: 32 MiB is glibc's maximum here. Setting this also stops
+// glibc from moving both thresholds.
 constexpr int kMappedFromBytes = 32 << 20;
 constexpr int kKeptBytesMax = 1 << 30;  // in each of malloc's arenas
 
@@ -41,12 +41,12 @@ struct SchedAttr {
   uint64_t flags;
   int32_t nice;
   uint32_t priority;
-  uint64_t runtime_ns;  // of ordinary threads: the slice
+  uint64_t runtime_ns;  // the slice of an ordinary thread
   uint64_t deadline_ns;
   uint64_t period_ns;
 };
 
-// Errors are ignored: this affects speed alone.
+// Errors are ignored, since this affects only speed.
 void SetSlice(uint64_t slice_ns, uint32_t policy) {
   constexpr pid_t kThisThread = 0;
   constexpr unsigned kNoFlags = 0;
@@ -67,8 +67,8 @@ void KeepFreedMemory() {
 }
 
 #if defined(__SSE2__)
-constexpr unsigned kFlushToZero = 0x8000;       // FTZ: results
-constexpr unsigned kDenormalsAreZero = 0x0040;  // DAZ: operands
+constexpr unsigned kFlushToZero = 0x8000;       // FTZ: flushes results
+constexpr unsigned kDenormalsAreZero = 0x0040;  // DAZ: flushes operands
 
 void SetFloatEnvironment() { _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero); }
 

@@ -1,5 +1,5 @@
-// What processes and threads ask of the operating system: memory, floating-point mode, time slices,
-// random ids, and the machine's name.
+// Requests to the operating system by processes and threads: memory, floating-point mode, time
+// slices, random ids, and the machine's name.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ void KeepFreedMemory();
 // Flushes denormals to zero, on input and output (P35). Each thread that computes calls this first.
 void SetFloatEnvironment();
 
-// While it lives, the calling thread keeps denormals, as before SetFloatEnvironment: for results
-// that must be the same in processes and threads that have called that function or have not.
+// While it lives, the calling thread keeps denormals, as before SetFloatEnvironment. It serves
+// results that must be equal in threads that have called that function and in those that have not.
 class DenormalsKept {
  public:
   DenormalsKept();
@@ -27,37 +27,37 @@ class DenormalsKept {
   DenormalsKept(const DenormalsKept&) = delete;
 
  private:
-  unsigned control_ = 0;  // the processor's, as it was
+  unsigned control_ = 0;  // the processor's control word before
 };
 
-// How long a thread may keep a processor that other threads wait for.
+// Time slices: how long a thread may keep a processor for which other threads wait.
 //
 // Protocol and I/O threads need a processor for microseconds, and a step waits for them. Computing
 // threads need it for seconds. Linux (6.12 and later, EEVDF) runs a thread that requests a short
 // time slice as soon as it wakes, at the same share of the processor. This starves no thread and
 // needs no privilege. Older kernels ignore it.
-// For the calling thread, and threads that it starts from now on.
+// Sets short slices for the calling thread and for threads that it starts later.
 void TakeShortTimeSlices();
-// The system's usual slices, as a batch thread (SCHED_BATCH): when it wakes it waits for a
-// processor and does not take one from a thread that handles a message.
+// Sets the usual slices and makes the caller a batch thread (SCHED_BATCH): when it wakes, it waits
+// for a processor and does not take one from a thread that handles a message.
 void TakeBatchTimeSlices();
 
 // The random id of a process life (P19), from the operating system's generator; never 0.
 Incarnation NewIncarnation();
 
-// What tells this process from others with its host name and process id, in containers say: drawn
-// once, or handed down by the supervisor in kProcessKeyVariable, as HexText writes it. Never 0.
+// Distinguishes this process from others with its host name and process id, as in containers. It is
+// drawn once, or comes from the supervisor in kProcessKeyVariable, as HexText writes it. Never 0.
 inline constexpr const char* kProcessKeyVariable = "PANDO_PROCESS_KEY";
 uint64_t ProcessKey();
 
-// Raises this process's limit of open files to what the system lets it have.
+// Raises this process's limit of open files to the most that the system allows.
 void RaiseFileLimit();
-// An error where fewer than `needed` files may be open, sockets included. `whose`: "a scheduler of
-// 28 workers".
+// Returns an error if this process may open fewer than `needed` files, sockets included. `whose` is
+// for example "a scheduler of 28 workers".
 Status CheckFileLimit(uint64_t needed, const std::string& whose);
 
 std::string HostName();  // "unknown" where the system does not say
-// Of the running kernel, new at each start of the machine; empty where the system does not say.
+// The kernel's boot id, new at each start of the machine; empty where the system does not say.
 std::string BootId();
 
 const char* PandoVersion();

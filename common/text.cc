@@ -1,6 +1,6 @@
 #include "common/text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <numeric>
 #include <utility>
@@ -9,7 +9,7 @@ namespace pando {
 namespace {
 
 constexpr size_t kNamesMax = 3;
-constexpr size_t kWordBytesMax = 256;  // longer ones are like no other
+constexpr size_t kWordBytesMax = 256;  // longer words have no near names
 constexpr size_t kPartLengthMin = 3;   // shorter parts occur in too many names
 
 std::string Fold(std::string_view text) {
@@ -41,8 +41,8 @@ std::string Escaped(char c) {
 
 bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Bytes of the character at the start of the text; 0 if there is none (Unicode 15, table 3-7), or
-// if it is a control character of two bytes.
+// Returns the bytes of the character at the start of the text (Unicode 15, table 3-7). Returns 0 if
+// there is none, or if it is a control character of two bytes.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
@@ -84,7 +84,7 @@ std::string BytesText(uint64_t bytes) {
 size_t EditDistance(std::string_view a_text, std::string_view b_text) {
   const std::string a = Fold(a_text);
   const std::string b = Fold(b_text);
-  // Row i has the distances of a's first i letters to every prefix of b.
+  // Row i has the distances between a's first i letters and every prefix of b.
   std::vector<size_t> row(b.size() + 1), above(b.size() + 1), above_that(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -104,7 +104,7 @@ size_t EditDistance(std::string_view a_text, std::string_view b_text) {
 std::vector<std::string> NearestNames(std::string_view typed, std::span<const std::string> known) {
   std::vector<std::pair<size_t, std::string>> near;
   for (const std::string& name : known) {
-    // The time is the product of both sizes.
+    // The time grows with the product of both sizes.
     if (std::max(typed.size(), name.size()) > kWordBytesMax) continue;
     const size_t distance = EditDistance(typed, name);
     if (IsNear(Fold(typed), Fold(name), distance)) near.emplace_back(distance, name);
@@ -140,7 +140,7 @@ namespace {
 
 bool IsC1(char c) { return static_cast<uint8_t>(c) >= 0x80 && static_cast<uint8_t>(c) < 0xa0; }
 
-// `part`: a character, or a byte that is in none.
+// `part` is a character, or a byte that belongs to none.
 bool IsCommand(std::string_view part) {
   const auto first = static_cast<uint8_t>(part[0]);
   if (part.size() == 1) return first < 0x20 || first == 0x7f || IsC1(part[0]);

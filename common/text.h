@@ -1,4 +1,4 @@
-// Text: lists, numbers and names as words, names that a user mistyped, and text from outside.
+// Text: lists, numbers, names of enums, guesses for mistyped names, and cleaning of foreign text.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace pando {
 
-// "a, b, c". (Not fmt::join: g++ 12 wrongly warns of an overflow in fmt 9.)
+// Example: "a, b, c". (Not fmt::join: g++ 12 wrongly warns of an overflow in fmt 9.)
 std::string Joined(const std::vector<std::string>& words);
 std::string Joined(const std::vector<uint64_t>& numbers);
 
-// The number that the whole text is. None if it is not a number, or if T cannot hold it.
+// Reads a text that is one number. Returns none if it is not a number, or if T cannot hold it.
 template <class T>
 std::optional<T> ParseNumber(std::string_view text) {
   T value{};
@@ -29,7 +29,7 @@ std::optional<T> ParseNumber(std::string_view text) {
 
 std::string BytesText(uint64_t bytes);  // "46.8 MB"
 
-// The names of an enum's values 0, 1, ...; each enum with names has them beside it.
+// The names of an enum's values 0, 1, ...; an enum with names defines them beside it.
 template <class E>
 inline constexpr std::array<const char*, 0> kEnumNames{};
 template <class E>
@@ -44,38 +44,38 @@ std::optional<E> ParseEnum(std::string_view name) {
   return static_cast<E>(at - kEnumNames<E>.begin());
 }
 
-// ---- what a user probably meant by an unknown word (a data set, a flag, a key)
+// ---- guesses for an unknown word of a user (a data set, a flag, a key)
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn a into b: the
-// Damerau-Levenshtein distance in its restricted form (no edit between two swapped letters).
-// Case and '-' against '_' count as equal.
+// The number of insertions, deletions, substitutions and swaps of neighbours that turn a into b:
+// the Damerau-Levenshtein distance in its restricted form (no edit between two swapped letters).
+// Upper and lower case count as equal, and so do '-' and '_'.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The known names near `typed`, nearest first, at most three; equally near ones keep their order.
-// Near: one edit in three letters, or typed in full as a part of the name ("synthetic").
+// Returns up to three known names near `typed`, nearest first; equally near names keep their order.
+// A name is near if it differs by one edit in three letters, or contains `typed` ("synthetic").
 std::vector<std::string> NearestNames(std::string_view typed, std::span<const std::string> known);
 
-// "did you mean 'mnist' or 'fashion-mnist'?"; empty if nothing is near.
+// Example: "did you mean 'mnist' or 'fashion-mnist'?"; empty if no name is near.
 std::string DidYouMean(std::string_view typed, std::span<const std::string> known);
 
-// ---- text from outside, made fit for a line of an error
+// ---- foreign text, cleaned for one line of an error
 
-// Control characters become "\n", "\t" or "\x1b". A text over kPrintableBytesMax is cut and gets
-// "...". UTF-8 is cut between characters.
+// Writes control characters as "\n", "\t" or "\x1b". Cuts a text over kPrintableBytesMax, between
+// characters of UTF-8, and appends "...".
 inline constexpr size_t kPrintableBytesMax = 80;
 std::string Printable(std::string_view text);
 
-// The text as a terminal may show it: '?' stands for each control character (C0, DEL, C1), and for
-// those that change the direction of writing (U+202A to E, U+2066 to 9). Other bytes stay, also
-// those that are no UTF-8. kKept: tabs and the ends of lines stay, too.
+// Makes a text safe for a terminal: '?' replaces each control character (C0, DEL, C1) and those
+// that change the direction of writing (U+202A to E, U+2066 to 9). Other bytes stay, even if they
+// are not UTF-8. With kKept, tabs and line ends stay too.
 enum class LineEnds { kKept, kReplaced };
 std::string Cleaned(std::string_view text, LineEnds ends);
 
 bool IsUtf8(std::string_view text);
 
-// The whole text as one line of UTF-8. Control characters become as above, and so does each byte
-// that is not part of a character ("caf\xe9"). A backslash is doubled, so that different texts stay
-// different. The result survives JSON unchanged.
+// Writes the whole text as one line of UTF-8. Control characters are written as above, and so is
+// each byte that is not part of a character ("caf\xe9"). A backslash is doubled, so that different
+// texts stay different. The result survives JSON unchanged.
 std::string AsUtf8(std::string_view text);
 
 }  // namespace pando

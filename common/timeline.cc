@@ -1,7 +1,7 @@
 #include "common/timeline.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 namespace pando {
 namespace {
 
-// The count is written last, so everything that a later reader finds below it is whole.
+// Writes the count last, so that everything that a later reader finds below it is complete.
 void Publish(uint64_t& count, uint64_t value) {
   std::atomic_ref(count).store(value, std::memory_order_release);
 }
@@ -48,14 +48,14 @@ TimelineHead MakeHead(const Timeline::Options& options) {
   return head;
 }
 
-// "worker-1-4f00c0de00000001.bin".
+// Example: "worker-1-4f00c0de00000001.bin".
 std::string FilePath(const Timeline::Options& options) {
   std::string name = options.process;
   std::ranges::replace(name, ' ', '-');
   return fmt::format("{}/{}-{:016x}.bin", options.folder, name, options.incarnation);
 }
 
-// Returns 0 or an error number. Afterwards the blocks exist: a full disk is found here and not by
+// Returns 0 or an error number. Allocates the blocks, so that a full disk shows here and not as
 // SIGBUS.
 int Allocate(int fd, size_t offset, size_t size) {
   if (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) return 0;
@@ -66,7 +66,7 @@ int Allocate(int fd, size_t offset, size_t size) {
   return written < 0 ? errno : ENOSPC;
 }
 
-// The name of everything that has no room in the table.
+// The name of each record whose own name has no room in the table.
 constexpr const char* kNoName = "(the table of names is full)";
 
 }  // namespace
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Timeline>> Timeline::Create(const Options& options) {
   PANDO_CHECK(options.bytes_max >= kChunksOffset);
   std::error_code error;
   const std::filesystem::path folder(options.folder);
-  std::filesystem::create_directory(folder, folder.parent_path(), error);  // with its mode
+  std::filesystem::create_directory(folder, folder.parent_path(), error);  // with its parent's mode
   if (error) return FileError("make the folder", options.folder, error.value());
   const std::string path = FilePath(options);
   const std::string temp_path = path + ".tmp";
@@ -149,7 +149,7 @@ TimelineTrack& Timeline::OpenTrack(const std::string& name) {
   return *tracks_.back();
 }
 
-// Null: the timeline has reached its bound, or the disk is full.
+// Returns null if the timeline has reached its bound, or the disk is full.
 TimelineChunkHead* Timeline::TakeChunk(uint32_t track) {
   std::lock_guard lock(mutex_);
   const size_t offset = kChunksOffset + chunks_taken_ * kChunkBytes;

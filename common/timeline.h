@@ -1,8 +1,8 @@
-// Timeline: what the threads of one process do, and when, in a file that survives any end of the
-// process (common/timeline_file). `pando timeline` makes a Chrome trace from such files. Users get
-// a pointer to a Timeline or a track; null records nothing, at the cost of one branch.
+// Timeline: records what the threads of one process do, and when, in a file that survives any end
+// of the process (common/timeline_file). `pando timeline` makes a Chrome trace from such files.
+// Callers have a pointer to a Timeline or a track. A null pointer records nothing, for one branch.
 //
-//   Timeline::Create, once in a process -> OpenTrack, once in a thread -> Add, for each span
+//   Timeline::Create once per process -> OpenTrack once per thread -> Add for each span
 #pragma once
 
 #include <chrono>
@@ -22,18 +22,18 @@
 
 namespace pando {
 
-// Steps [first, last).
+// The steps [first, last).
 struct StepRange {
   uint64_t first = 0;
   uint64_t last = UINT64_MAX;
   bool Has(Step step) const { return first <= step.value() && step.value() < last; }
 };
-// "100:110", "100:", ":10"; empty: all. None for other texts and for a range without a step.
+// Reads "100:110", "100:", ":10" or "" (all). Returns none for other texts and for an empty range.
 std::optional<StepRange> ParseStepRange(std::string_view text);
 
 using TimelineNameId = StrongId<struct TimelineNameTag, uint32_t>;
 
-inline int64_t TimelineNow() {  // the clock of all records: the same for all processes of a machine
+inline int64_t TimelineNow() {  // the clock of all records; one per machine
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
@@ -43,7 +43,7 @@ class Timeline;
 // kRecordsPerChunk spans.
 class TimelineTrack {
  public:
-  // Dropped and counted if the timeline is full.
+  // If the timeline is full, drops the record and counts it.
   void Add(const TimelineRecord& record);
   void AddSpan(TimelineNameId name, int64_t begin_ns, int64_t end_ns, Step step, uint32_t number) {
     Add({begin_ns, end_ns - begin_ns, step.value(), name.value(), number});
@@ -56,32 +56,32 @@ class TimelineTrack {
   Timeline& timeline_;
   const uint32_t name_;
   TimelineChunkHead* chunk_ = nullptr;
-  size_t count_ = 0;  // in the chunk
+  size_t count_ = 0;  // records in the chunk
 };
 
 // Threads: any. Owns: the file's mapping and the tracks.
 class Timeline {
  public:
-  // 6.6 million spans: ResNet-50 with 4 micro-batches for 4,000 steps.
+  // Room for 6.6 million spans: ResNet-50 with 4 micro-batches for 4,000 steps.
   static constexpr uint64_t kBytesMax = uint64_t{256} << 20;
 
   struct Options {
     std::string folder;   // created if it does not exist
-    std::string process;  // "worker 1": also the beginning of the file's name
+    std::string process;  // for example "worker 1"; the file's name begins with it
     uint64_t incarnation = 0;
     std::string host;
     StepRange steps;
     uint64_t bytes_max = kBytesMax;
   };
-  // The file is created whole or not at all.
+  // Creates the whole file, or none.
   static Result<std::unique_ptr<Timeline>> Create(const Options& options);
   ~Timeline();
   Timeline(const Timeline&) = delete;
 
   bool Wants(Step step) const { return steps_.Has(step); }
-  // The id of a name; equal names have one id. If the table is full, the id of kNoName.
+  // Returns the id of a name; equal names have one id. A full table gives the id of kNoName.
   TimelineNameId Name(const TimelineName& name);
-  // A new track in each call, even for the same name. It lives as long as the timeline.
+  // Opens a new track in each call, even for the same name. It lives as long as the timeline.
   TimelineTrack& OpenTrack(const std::string& name);
   uint64_t lost_count() const;
 
@@ -96,7 +96,7 @@ class Timeline {
   const StepRange steps_;
   const uint64_t bytes_max_;
   const UniqueFd fd_;
-  std::byte* const bytes_;  // bytes_max_ are mapped; the file grows below
+  std::byte* const bytes_;  // bytes_max_ are mapped; the file grows within them
   std::mutex mutex_;        // guards all members below, and the table of names
   std::map<std::string, uint32_t> names_;
   std::vector<std::unique_ptr<TimelineTrack>> tracks_;
@@ -108,21 +108,21 @@ class Timeline {
 // spans leave no gap. Threads: one at a time. Without a timeline each call costs one branch.
 class GaplessTrack {
  public:
-  // `timeline` may be null, otherwise it outlives this.
+  // `timeline` may be null; otherwise it must outlive this object.
   GaplessTrack(Timeline* timeline, const std::string& track);
 
-  // The spans that follow belong to this step. The time before it began at the end of the last
-  // step's work, if that is recorded.
+  // The following spans belong to this step. The first one starts where the last step's work ended,
+  // if that step was recorded.
   void Begin(Step step) {
     if (track_ != nullptr) BeginNow(step);
   }
-  bool is_wanted() const { return is_wanted_; }  // what follows is recorded
+  bool is_wanted() const { return is_wanted_; }  // whether the spans that follow are recorded
   void Did(TimelineNameId name, uint32_t number) {
     if (is_wanted_) End(name, number);
   }
 
  private:
-  // A shorter span is added to the next one: a wait that had nothing to wait for.
+  // A shorter span, such as a wait that ended at once, is added to the next one.
   static constexpr int64_t kSpanMinNs = 1000;
   void BeginNow(Step step);
   void End(TimelineNameId name, uint32_t number);
@@ -134,7 +134,7 @@ class GaplessTrack {
   int64_t since_ns_ = 0;
 };
 
-// TimelineSpan: a span from here to the end of the block, on a track or on none.
+// TimelineSpan records a span from its creation to the end of the block. `track` may be null.
 class TimelineSpan {
  public:
   TimelineSpan(TimelineTrack* track, TimelineNameId name, Step step, uint32_t number)

@@ -1,6 +1,6 @@
 #include "common/timeline_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,7 +35,7 @@ std::string ToText(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), N)};
 }
 
-// None: a length that leaves the table.
+// Returns none if a length reaches beyond the table.
 std::optional<std::vector<TimelineName>> ReadNames(const std::string& bytes, size_t size) {
   std::vector<TimelineName> names;
   size_t at = kNamesOffset;
@@ -51,8 +51,8 @@ std::optional<std::vector<TimelineName>> ReadNames(const std::string& bytes, siz
   return names;
 }
 
-// For a process that is still running: records may use names that are newer than those read before
-// them.
+// Needed if the process is still running: records may use names that are newer than the names that
+// were read before them.
 void ReadNamesAgain(std::ifstream& stream, std::string* bytes) {
   TimelineHead head;
   stream.seekg(0);
@@ -78,7 +78,7 @@ class Reader {
 
   const std::string bytes_;
   TimelineFile file_;
-  std::map<uint32_t, size_t> tracks_;  // by the name's id: index in file_.tracks
+  std::map<uint32_t, size_t> tracks_;  // from a name's id to an index in file_.tracks
 };
 
 Result<TimelineFile> Reader::Read() {

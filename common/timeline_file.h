@@ -6,7 +6,7 @@
 //   kChunksOffset   chunks of kChunkBytes, each of one track: TimelineChunkHead, then its records
 //
 // Numbers are in the machine's byte order. The process writes through a shared mapping, so the file
-// has everything that a killed process had written. What it was writing is not counted yet.
+// has everything that a killed process had written. The count excludes an unfinished record.
 #pragma once
 
 #include <array>
@@ -28,35 +28,35 @@ inline constexpr size_t kChunkBytes = 1 << 16;
 struct TimelineHead {
   std::array<char, 8> magic{};
   uint64_t incarnation = 0;
-  int64_t steady_ns = 0;  // both clocks when the file was made
+  int64_t steady_ns = 0;  // both clocks at the file's creation
   int64_t unix_ns = 0;
   uint64_t first_step = 0;  // steps recorded: [first, last)
   uint64_t last_step = 0;
   uint32_t process_id = 0;
   uint32_t reserved = 0;
-  std::array<char, 64> process{};  // "worker 1"; texts end in a zero
-  std::array<char, 64> boot{};     // identifies a machine's boot: one steady clock each
+  std::array<char, 64> process{};  // "worker 1"; each text ends with a zero
+  std::array<char, 64> boot{};     // identifies a machine's boot; each has one steady clock
   std::array<char, 256> host{};
   // These grow while the process lives.
   uint64_t names_bytes = 0;
   uint64_t chunk_count = 0;
-  uint64_t lost_count = 0;  // records without room
+  uint64_t lost_count = 0;  // records that had no room
 };
 static_assert(sizeof(TimelineHead) <= kNamesOffset);
 
 enum class TimelineKind : uint32_t {
-  kSpan,   // what a thread did; spans do not overlap
-  kFlow,   // activity beside a thread: spans may overlap
+  kSpan,   // what a thread does; spans do not overlap
+  kFlow,   // an activity beside a thread; spans may overlap
   kMark,   // an instant of the whole run
-  kClock,  // duration_ns is the lead of the scheduler's clock, number the round trip, us
+  kClock,  // duration_ns: the scheduler's clock minus ours; number: the round trip in us
 };
 
 struct TimelineRecord {
-  int64_t begin_ns = 0;  // of the steady clock
+  int64_t begin_ns = 0;  // on the steady clock
   int64_t duration_ns = 0;
   uint64_t step = 0;
-  uint32_t name = 0;    // its id
-  uint32_t number = 0;  // micro-batch, shard, ...: by name; of a mark the id of its text
+  uint32_t name = 0;    // the name's id
+  uint32_t number = 0;  // micro-batch, shard, ...: the name says which; a mark has its text's id
   TimelineKind kind = TimelineKind::kSpan;
   uint32_t reserved = 0;
 };
@@ -64,7 +64,7 @@ static_assert(sizeof(TimelineRecord) == 40);
 
 struct TimelineChunkHead {
   uint64_t record_count = 0;
-  uint32_t track = 0;  // the id of its name
+  uint32_t track = 0;  // the id of the track's name
   uint32_t reserved = 0;
 };
 inline constexpr size_t kRecordsPerChunk =
@@ -74,7 +74,7 @@ inline constexpr size_t kRecordsPerChunk =
 struct TimelineName {
   std::string text;      // "conv1 forward"
   std::string category;  // "compute"
-  std::string number;    // what TimelineRecord::number is: "micro_batch"
+  std::string number;    // the meaning of TimelineRecord::number: "micro_batch"
 };
 std::string PackName(const TimelineName& name);
 TimelineName UnpackName(const std::string& packed);
@@ -86,7 +86,7 @@ struct TimelineTrackRecords {
 struct TimelineFile {
   std::string path;
   TimelineHead head;
-  std::string process, boot, host;  // of the head
+  std::string process, boot, host;  // copied from the head
   std::vector<TimelineName> names;
   std::vector<TimelineTrackRecords> tracks;  // in the order of their first chunks
 };

@@ -2,7 +2,7 @@
 // readers of idx and CSV files.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <cerrno>

@@ -3,7 +3,7 @@
 // in the same way, unless data.augment says "crop": then a part of random size and place is drawn
 // for each epoch.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // network can run the main job. A picture is a pure function of (split, index): strokes like
 // handwriting for each digit, a random affine map, stroke width and noise. All of it comes from
 // Philox under one fixed seed and uses + − × ÷ √ alone, so every machine draws the same bytes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The C interface: checks arguments, turns Status into results, and lets nothing be thrown out.
 #include "embed/pando_worker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/types.h>
 #include <unistd.h>
 

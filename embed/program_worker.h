@@ -15,8 +15,8 @@
 #include <string>
 #include <thread>
 
+#include "common/buffer_pool.h"
 #include "common/descriptor.h"
-#include "common/float_buffer.h"
 #include "common/status.h"
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"

@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-// Bytes [first, first + count) of the file.
+// Copies bytes [first, first + count) of the file out of its pieces.
 Blob Gather(const Pieces& pieces, uint64_t first, uint64_t count) {
   auto bytes = std::make_shared<std::vector<std::byte>>();
   bytes->reserve(count);
@@ -119,7 +119,7 @@ void FileClient::OnAck(Micros now, const StoreFileAck& ack) {
   if (!ack.failure.empty()) return Finish(Unavailable(ack.failure));
   if (ack.is_stored) return Finish(Status());
   if (ack.offset == storing->stored || ack.offset > storing->size) return;
-  // Less than before: it has lost what it had.
+  // Fewer bytes than before mean that the store has lost what it had.
   const bool is_lost = ack.offset < storing->stored;
   storing->stored = ack.offset;
   storing->sent = is_lost ? ack.offset : std::max(storing->sent, ack.offset);
@@ -152,7 +152,7 @@ void FileClient::OnPart(Micros now, const FilePart& part) {
   OnAnswer(now);
   if (part.is_missing) return Finish(NotFound(part.failure));
   if (!part.failure.empty()) return Finish(Unavailable(part.failure));
-  if (part.offset < reading->first_byte) return;  // of an earlier request
+  if (part.offset < reading->first_byte) return;  // an answer to an earlier request
   const uint64_t at = part.offset - reading->first_byte;
   const auto missing = reading->missing.find(at / sizes_.part);
   if (at % sizes_.part != 0 || missing == reading->missing.end()) return;
@@ -164,7 +164,7 @@ void FileClient::OnPart(Micros now, const FilePart& part) {
     return Finish(Corrupt(reading->name + " ends at byte " + std::to_string(part.file_size) +
                           ", before what it should hold"));
   }
-  if (bytes.size() != out.size()) return;  // of an earlier request
+  if (bytes.size() != out.size()) return;  // an answer to an earlier request
   if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size());
   reading->missing.erase(missing);
   file_size_ = part.file_size;

@@ -1,6 +1,6 @@
-// FileClient: a node's side of the file store (P45). It stores and reads files in parts, a few of
-// which are under way at once, and repeats what is not answered. A store that has forgotten the
-// beginning of a file, because the scheduler died, gets it again.
+// FileClient: a node's side of the file store (P45). It stores and reads files in parts, a few
+// of which are under way at once, and repeats requests without an answer. If the store has
+// forgotten the beginning of a file, because the scheduler died, the client sends it again.
 // Threads: none.
 #pragma once
 
@@ -20,33 +20,33 @@ namespace pando {
 
 class FileClient : public ProtocolCore {
  public:
-  // Doubled until there is an answer.
+  // The interval doubles until an answer arrives.
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(500);
   static constexpr Micros kRepeatIntervalMax = std::chrono::seconds(4);
   struct Sizes {
     uint64_t part = kFilePartBytesMax;
-    uint64_t window = 4 << 20;  // of one file, under way at once
+    uint64_t window = 4 << 20;  // bytes of one file that are under way at once
   };
 
   // `outbox` outlives the client.
   FileClient(const PeerId& self, JobId job, Outbox& outbox, const Sizes& sizes)
       : self_(self), job_(job), sizes_(sizes), outbox_(outbox) {}
 
-  // Each begins a request and gives up the one before. Bytes stay where they are until it is done.
-  // REQUIRES: there are bytes to store.
+  // Store, Read and List each begin a request and give up the earlier one. The caller keeps the
+  // bytes in place until the request is done. REQUIRES: Store gets at least one byte.
   void Store(std::string name, Pieces pieces);
-  // Of nothing: the file's size alone.
+  // An empty `out` asks for the file's size alone.
   void Read(std::string name, uint64_t first_byte, std::span<std::byte> out);
   void List(std::string prefix);
   void GiveUp() { request_ = std::monostate(); }
 
   bool is_done() const { return std::holds_alternative<std::monostate>(request_); }
-  // Of the request that is done. kNotFound: no such file; kCorrupt: it ends before; kUnavailable:
-  // the store cannot write or read it, and says why.
+  // The status of the finished request. kNotFound: there is no such file. kCorrupt: the file ends
+  // too early. kUnavailable: the store cannot write or read the file; the message says why.
   const Status& status() const { return status_; }
   uint64_t file_size() const { return file_size_; }                 // after Read
   const std::vector<std::string>& names() const { return names_; }  // after List, ascending
-  // When the request began or was last answered.
+  // The time at which the request began or was last answered.
   Micros answered_at() const { return answered_at_; }
 
   void OnMessage(Micros now, const Envelope& envelope) override;
@@ -59,16 +59,16 @@ class FileClient : public ProtocolCore {
     Pieces pieces;
     uint64_t size = 0;
     std::string hash;
-    uint64_t stored = 0;  // the store has the bytes before it
+    uint64_t stored = 0;  // the store has the bytes below this offset
     uint64_t sent = 0;
-    uint64_t window = 0;  // may be under way; one part after a silence
+    uint64_t window = 0;  // bytes that may be under way; one part after a silence
   };
   struct Reading {
     std::string name;
     uint64_t first_byte = 0;
     std::span<std::byte> out;
-    uint64_t asked = 0;            // parts before it, in order
-    std::set<uint64_t> missing{};  // of those
+    uint64_t asked = 0;            // the parts below this number have been requested, in order
+    std::set<uint64_t> missing{};  // requested parts without an answer
   };
   struct Listing {
     std::string prefix;

@@ -1,6 +1,6 @@
 #include "files/file_kind.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -16,13 +16,13 @@ constexpr const char* kPage =
     "a server's answer may have been saved in its place: download the file again";
 
 struct Kind {
-  size_t place;  // of the mark in the file
+  size_t place;  // the mark's offset in the file
   std::string_view mark;
   const char* name;
-  std::string_view advice = "";  // pandas' reader, kConvert, or what to do for each use
+  std::string_view advice = "";  // pandas' reader, kConvert, or advice for each use
 };
 
-// If several marks fit, the first one counts.
+// If several marks match, the first one in the table counts.
 constexpr auto kBinaryKinds = std::to_array<Kind>(
     {{0, "PAR1", "a Parquet file", "read_parquet"},
      {0, "ARROW1", "an Arrow or Feather file", "read_feather"},
@@ -52,7 +52,7 @@ constexpr auto kBinaryKinds = std::to_array<Kind>(
      {8, "WEBP", "a WebP picture", kConvert},
      {4, "ftyp", "a HEIC or AVIF picture, or a video", kConvert}});
 
-// In lower case, without blanks and a byte order mark before the text.
+// Marks in lower case. They are compared with the text after its byte order mark and blanks.
 constexpr auto kTextKinds = std::to_array<Kind>(
     {{0, "version https://git-lfs", "a pointer of Git LFS", "fetch the file itself: git lfs pull"},
      {0, "<svg", "an SVG drawing", kConvert},
@@ -71,7 +71,7 @@ const Kind* FindIn(const auto& kinds, std::string_view head) {
   return kind == kinds.end() ? nullptr : &*kind;
 }
 
-// A mark of letters may begin a text, such as the name of a column.
+// A mark made of letters may begin a text, such as the name of a column.
 bool IsText(std::string_view head) {
   const auto is_control = [](char c) { return (c >= 0 && c < '\t') || (c > '\r' && c < ' '); };
   return !head.empty() && head[0] >= ' ' && std::ranges::none_of(head, is_control);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kInitialWeights = "init.safetensors";
 constexpr std::string_view kFinalWeights = "final.safetensors";
 
-// "snapshots/NAME": NAME, if it is in that folder and in none below it.
+// Returns NAME of "snapshots/NAME", if the file is in that folder and in none below it.
 std::optional<std::string_view> NameIn(std::string_view folder, std::string_view name) {
   if (!name.starts_with(folder) || name.size() <= folder.size() + 1 || name[folder.size()] != '/')
     return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<std::string_view> NameIn(std::string_view folder, std::string_view
   return rest;
 }
 
-// Recordings have 256 MiB at most (common/timeline), addresses some bytes.
+// Recordings have at most 256 MiB (common/timeline); addresses have a few bytes.
 uint64_t BytesMax(const std::string& name) {
   if (NameIn("group", name)) return 64 << 10;
   return NameIn("timeline", name) ? uint64_t{512} << 20 : kFileBytesMax;
@@ -35,7 +35,7 @@ uint64_t BytesMax(const std::string& name) {
 
 }  // namespace
 
-// A server's files name its process life (run/snapshot_file).
+// The names of a server's files contain its process life (run/snapshot_file).
 bool MayStoreFile(const std::string& name, Incarnation member, Role role) {
   if (NameIn("group", name)) return role == Role::kWorker;
   const std::string life = "-" + HexText(member.value());
@@ -79,7 +79,7 @@ StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFil
                   " bytes from this process";
     return ack;
   }
-  if (disk_.Has(part.name)) {  // an answer was lost
+  if (disk_.Has(part.name)) {  // our earlier answer was lost
     ack.offset = part.size;
     ack.is_stored = true;
     return ack;
@@ -105,7 +105,7 @@ StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFil
   return ack;
 }
 
-// The end if it has not begun: there are too many, or this part is not its first.
+// Returns the end if no draft can begin: there are too many, or it is not a file's first part.
 Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerId& sender,
                                                          const StoreFile& part) {
   const std::pair key(sender.incarnation, sender.lane);
@@ -113,7 +113,7 @@ Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerI
   if (at != drafts_.end()) {
     const Draft& draft = at->second;
     if (draft.name == part.name && draft.size == part.size && draft.hash == part.hash) return at;
-    drafts_.erase(at);  // it was given up
+    drafts_.erase(at);  // the sender has given up that file
   }
   if (part.offset != 0) return drafts_.end();
   const auto is_of_life = [&](const auto& entry) { return entry.first.first == key.first; };
@@ -135,8 +135,8 @@ Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerI
   return drafts_.find(key);
 }
 
-// The bytes that drafts have stored are on the disk. Files that the scheduler has removed do not
-// count any more.
+// Bytes that drafts have stored count as bytes on the disk. Files that the scheduler has removed do
+// not count.
 Status FileStore::CheckQuota(const PeerId& sender, const StoreFile& part) const {
   if (NameIn("group", part.name)) {
     if (disk_.List("group/", "", kGroupFilesMax).size() < kGroupFilesMax) return Status();
@@ -167,7 +167,7 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
 // ---- reading -----------------------------------------------------------------------------------
 
 // A complete snapshot has only the files that its manifest names: any server may have stored more
-// with its name. A manifest that a full disk did not take restricts nothing.
+// files under its name. If the disk was full and the manifest is missing, nothing is left out.
 std::vector<std::string> FileStore::List(const ListFiles& wanted) {
   constexpr size_t kAll = std::numeric_limits<size_t>::max();
   std::vector<std::string> names = disk_.List(wanted.prefix, wanted.after, kAll);

@@ -1,6 +1,6 @@
-// FileStore: the scheduler's side of files that travel (P45). It gives the run's members what
-// servers stored and what a member needs, and takes files from them, each whole or not at all.
-// Threads: none; node/file_service gives it a separate one, beside the scheduler's.
+// FileStore: the scheduler's side of files that travel (P45). It sends the run's members the files
+// that they need, and takes files from them, each whole or not at all. Threads: none;
+// node/file_service runs it on its own thread, beside the scheduler's.
 #pragma once
 
 #include <atomic>
@@ -21,54 +21,54 @@
 
 namespace pando {
 
-// A file that is being written. Without Commit() nothing remains.
+// A file that is still being written. Without Commit() nothing remains.
 class FileDraft {
  public:
   virtual ~FileDraft() = default;
   virtual Status Append(std::span<const std::byte> bytes) = 0;
-  virtual Status Commit() = 0;  // whole and durable
+  virtual Status Commit() = 0;  // the file is then whole and durable
 };
 
-// Where the store keeps its files. Names have a folder, "snapshots/...", or none.
+// The disk on which the store keeps its files. A name has a folder, "snapshots/...", or none.
 class FileDisk {
  public:
   struct Part {
     uint64_t file_size = 0;
-    Blob bytes;  // fewer than wanted: there the file ends
+    Blob bytes;  // fewer bytes than requested mean the file's end
   };
   virtual ~FileDisk() = default;
   virtual bool Has(const std::string& name) = 0;
   virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
   // kNotFound: there is no such file.
   virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;
-  // Counts the files whose names have this in them, in the folders of members' files.
+  // Returns the bytes of the files in the folders of members' files whose names contain this text.
   virtual uint64_t CountBytes(const std::string& part_of_name) = 0;
-  // Ascending; those that begin with `prefix` and come after `after`, at most `count`.
+  // Returns at most `count` names that begin with `prefix` and come after `after`, ascending.
   virtual std::vector<std::string> List(const std::string& prefix, const std::string& after,
                                         size_t count) = 0;
 };
 
 class FileStore : public ProtocolCore {
  public:
-  // Files under way at once; further ones wait. Each holds a descriptor.
+  // The most files under way at once; further ones wait. Each holds a descriptor.
   static constexpr size_t kDraftsMax = 256;
-  // One that gets nothing for so long makes room for another.
+  // A draft that gets no bytes for this time makes room for another one.
   static constexpr Micros kDraftPatience = std::chrono::seconds(60);
 
-  // The limit of one process life, so that it keeps no other's files away.
+  // The most files of one process life, so that it does not keep out the files of others.
   static constexpr size_t kDraftsPerLifeMax = 8;
   static constexpr size_t kGroupFilesMax = 65'536;
 
-  // `disk` and `outbox` outlive the store. `life_bytes_max`: what the files of a process life have
-  // together.
+  // `disk` and `outbox` outlive the store. `life_bytes_max` is the most bytes that the files of one
+  // process life have together.
   FileStore(const PeerId& self, JobId job, FileDisk& disk, Outbox& outbox,
             uint64_t life_bytes_max = UINT64_MAX)
       : self_(self), job_(job), disk_(disk), outbox_(outbox), life_bytes_max_(life_bytes_max) {}
 
-  // From now on this member of the run is answered. Called again for those that still count.
+  // From now on the store answers this member. Call it again for each member that still counts.
   void Admit(Incarnation member, Role role) { members_.Touch(member) = role; }
 
-  // When a member asked for anything last.
+  // The time of the last request by a member.
   Micros asked_at() const { return asked_at_; }  // any thread
 
   void OnMessage(Micros now, const Envelope& envelope) override;
@@ -104,7 +104,7 @@ class FileStore : public ProtocolCore {
   Drafts drafts_;  // one per member and lane
 };
 
-// Names of members' files. "group/..." are addresses of workers that sum by allreduce.
+// May members store or read a file of this name? "group/..." has addresses of allreduce workers.
 bool MayStoreFile(const std::string& name, Incarnation member, Role role);
 bool MayReadFile(const std::string& name);
 

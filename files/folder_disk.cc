@@ -25,14 +25,14 @@ class AtomicDraft : public FileDraft {
 }  // namespace
 
 bool FolderDisk::Has(const std::string& name) {
-  std::error_code ignored;  // what cannot be looked at is written, which says what is wrong
+  std::error_code ignored;  // if it fails, the file is written, and that error says why
   return fs::is_regular_file(PathTo(name), ignored);
 }
 
 Result<std::unique_ptr<FileDraft>> FolderDisk::Create(const std::string& name) {
-  std::error_code ignored;  // creating the file says what is wrong
+  std::error_code ignored;  // if it fails, creating the file says why
   const fs::path folder = fs::path(PathTo(name)).parent_path();
-  fs::create_directory(folder, folder.parent_path(), ignored);  // with its mode
+  fs::create_directory(folder, folder.parent_path(), ignored);  // with its parent's mode
   PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(PathTo(name), FileAccess::kAsFolder));
   std::unique_ptr<FileDraft> draft = std::make_unique<AtomicDraft>(std::move(file));
   return draft;
@@ -50,7 +50,7 @@ Result<FileDisk::Part> FolderDisk::Read(const std::string& name, uint64_t offset
 uint64_t FolderDisk::CountBytes(const std::string& part_of_name) {
   uint64_t bytes = 0;
   for (const char* folder : {"snapshots", "timeline"}) {
-    std::error_code ignored;  // a file that is gone counts no more
+    std::error_code ignored;  // a removed file does not count
     for (const auto& entry : fs::directory_iterator(PathTo(folder), ignored)) {
       if (entry.path().filename().string().find(part_of_name) == std::string::npos) continue;
       const uint64_t size = entry.file_size(ignored);

@@ -13,7 +13,7 @@ class FolderDisk : public FileDisk {
  public:
   explicit FolderDisk(std::string run_dir) : run_dir_(std::move(run_dir)) {}
   bool Has(const std::string& name) override;
-  // Makes the folder that the name is in.
+  // Also creates the folder that the name is in.
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;
   uint64_t CountBytes(const std::string& part_of_name) override;

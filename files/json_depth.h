@@ -1,6 +1,6 @@
-// How deeply a JSON text is nested. Called by the readers of the run folder before they parse a
-// file: nlohmann's parser takes any depth, but copies and writes values by recursion. Without this
-// check 200 kB of brackets overflow the stack.
+// Checks how deeply a JSON text is nested. The readers of the run folder call it before they parse
+// a file: nlohmann's parser takes any depth, but copies and writes values by recursion. Without
+// this check 200 kB of brackets would overflow the stack.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace pando {
 
-inline constexpr size_t kJsonDepthMax = 100;  // ours have fewer than 10
+inline constexpr size_t kJsonDepthMax = 100;  // our own files stay below 10
 
-// Whether more brackets than this are open at once, outside texts.
+// Returns whether more brackets than this are open at once, outside strings.
 inline bool IsDeepJson(std::string_view json) {
   size_t depth = 0;
   bool is_in_text = false;

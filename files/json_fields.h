@@ -1,6 +1,6 @@
-// Records as JSON, and back: an object with an entry for each field that the record's function
-// Visit names (proto/named_field.h). Incarnations and jobs are 16 hex digits, enums their names,
-// and a number that is not finite is null. Used where records are stored or shown.
+// Writes records as JSON and reads them back: an object with an entry for each field that the
+// record's function Visit names (proto/named_field.h). Incarnations and jobs are 16 hex digits,
+// enums are names, and a number that is not finite is null. It serves stored and shown records.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@
 
 namespace pando {
 
-using OrderedJson = nlohmann::ordered_json;  // in the order of the fields
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of the fields
 
 template <class T>
 concept HasFields = requires(T& value) {
@@ -49,14 +49,14 @@ concept IsList =
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// Writes text at once: the journal makes many records of which few have changed.
+// Writes text directly, because the journal writes many records of which few have changed.
 class JsonWriter {
  public:
   template <class T>
   void Write(const T& value) {
     if constexpr (HasFields<T>) {
       text_ += '{';
-      Visit(FieldsOf{*this}, const_cast<T&>(value));  // the reader's function, too
+      Visit(FieldsOf{*this}, const_cast<T&>(value));  // Visit serves the reader too
       text_ += '}';
     } else if constexpr (IsHexId<T>) {
       Write(HexText(value.value()));
@@ -82,7 +82,7 @@ class JsonWriter {
         Write(item);
       }
       text_ += ']';
-    } else {  // bytes that are no UTF-8 are replaced
+    } else {  // replaces bytes that are not UTF-8
       text_ += OrderedJson(value).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
     }
   }
@@ -123,11 +123,11 @@ OrderedJson ToJson(const T& value) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// A field without an entry is an error, or it keeps its value, as in a file that another release
-// may have written.
+// If a field has no entry, the reader reports an error, or the field keeps its value. The latter is
+// for files that another release may have written.
 enum class Missing : uint8_t { kError, kKept };
 
-// Reads a value; the first field that does not fit is the status: "peer.node: expected ...".
+// Reads a value. status() is the first field that does not fit: "peer.node: expected ...".
 class JsonReader {
  public:
   using Json = nlohmann::json;
@@ -246,11 +246,11 @@ class JsonReader {
   }
 
   const Missing missing_;
-  std::string path_;  // of the value
+  std::string path_;  // the place of the value in the text
   Status status_;
 };
 
-// The value that the text is.
+// Reads the value that the text holds.
 template <class T>
 Status ReadJson(std::string_view text, T* value, Missing missing = Missing::kError) {
   if (IsDeepJson(text)) return Corrupt("its JSON is nested too deeply");

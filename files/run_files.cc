@@ -1,7 +1,7 @@
 #include "files/run_files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ Result<std::unique_ptr<ReadableFile>> FolderFiles::Open(const std::string& name)
 }
 
 Status FolderFiles::Store(const std::string& name, const Pieces& pieces) {
-  // The folder is not made: where a run folder is missing, it may be on another machine.
+  // We do not create the folder: if a run folder is missing, it may be on another machine.
   const auto store = [&]() -> Status {
     PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(folder_ + "/" + name, access_));
     for (const auto piece : pieces) PANDO_RETURN_IF_ERROR(file.Write(piece));

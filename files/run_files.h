@@ -1,5 +1,5 @@
-// RunFiles: a folder of a run, as its servers and workers see it: on this machine (FolderFiles), or
-// at the scheduler (node/remote_files). Files are written whole and never changed.
+// RunFiles: a run's folder as its servers and workers see it, on this machine (FolderFiles) or at
+// the scheduler (node/remote_files). Files are written whole and never changed.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace pando {
 
-// Bytes that are one after another in a file, and lie elsewhere in memory.
+// Spans in memory whose bytes follow one another in a file.
 using Pieces = std::vector<std::span<const std::byte>>;
 
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
   virtual uint64_t size() const = 0;  // bytes
-  // kCorrupt: the file ends before; other errors are this machine's, or pass.
+  // kCorrupt: the file ends too early. Other errors come from this machine, or may pass.
   virtual Status Read(uint64_t first_byte, std::span<std::byte> out) const = 0;
 };
 
-// kNotFound: it cannot be opened.
+// kNotFound: the file cannot be opened.
 Result<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path);
 
 // Threads: one at a time, except Interrupt.
@@ -33,24 +33,24 @@ class RunFiles {
  public:
   virtual ~RunFiles() = default;
   virtual std::string location() const = 0;  // for people
-  // Names that begin so, ascending.
+  // Returns the names that begin with `prefix`, ascending.
   virtual Result<std::vector<std::string>> List(const std::string& prefix) = 0;
-  // kNotFound: there is none of that name. It does not outlive this.
+  // kNotFound: there is no such file. The result does not outlive this object.
   virtual Result<std::unique_ptr<ReadableFile>> Open(const std::string& name) = 0;
-  // The file is there whole and durable, or not at all. REQUIRES: no file had this name before.
+  // Stores the file whole and durable, or not at all. REQUIRES: no file had this name before.
   virtual Status Store(const std::string& name, const Pieces& pieces) = 0;
-  // Any thread: what waits for another machine fails from now on.
+  // Any thread. After this call, operations that wait for another machine fail.
   virtual void Interrupt() {}
 };
 
 class FolderFiles : public RunFiles {
  public:
-  // `advice` ends what is said of a folder that is missing.
+  // `advice` ends the error about a missing folder.
   explicit FolderFiles(std::string folder, std::string advice = "",
                        FileAccess access = FileAccess::kAsFolder)
       : folder_(std::move(folder)), advice_(std::move(advice)), access_(access) {}
   std::string location() const override { return folder_; }
-  // None if the folder cannot be read.
+  // Returns no names if the folder cannot be read.
   Result<std::vector<std::string>> List(const std::string& prefix) override;
   Result<std::unique_ptr<ReadableFile>> Open(const std::string& name) override;
   Status Store(const std::string& name, const Pieces& pieces) override;

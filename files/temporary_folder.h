@@ -1,5 +1,5 @@
-// TemporaryFolder: a folder of this user alone in the system's temporary folder, which goes with
-// all that is in it.
+// TemporaryFolder: a folder in the system's temporary folder that only this user may open. The
+// destructor removes it with its content.
 #pragma once
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ class TemporaryFolder {
     if (!path_.empty()) std::filesystem::remove_all(path_, error_);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }  // empty where it could not be made
+  const std::string& path() const { return path_; }  // empty if the folder could not be created
 
  private:
   std::error_code error_;

@@ -1,6 +1,6 @@
 #include "job/batch_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/descriptor.h"
 #include "net/socket_address.h"
@@ -20,12 +20,12 @@ namespace pando {
 namespace {
 
 constexpr const char* kLoopbackAddress = "127.0.0.1";
-constexpr uint16_t kDiscardPort = 9;  // any port: connecting a UDP socket sends nothing
+constexpr uint16_t kDiscardPort = 9;  // any port will do: connecting a UDP socket sends nothing
 
 constexpr std::chrono::milliseconds kPatience(1000);
 
-// How ZeroMQ says there that connections are secured: "NULL", "CURVE". Empty: it is not ZeroMQ, or
-// does not answer. Source: the greeting of ZMTP 3.0 (RFC 23): signature, version, mechanism.
+// Returns ZeroMQ's name of the peer's security ("NULL", "CURVE"), or "" if the peer is not ZeroMQ
+// or is silent. Source: the greeting of ZMTP 3.0 (RFC 23): signature, version, mechanism.
 std::string MechanismAt(const UniqueFd& connection) {
   constexpr size_t kGreetingBytes = 64;
   constexpr size_t kMechanismAt = 12, kMechanismBytes = 20;
@@ -33,7 +33,7 @@ std::string MechanismAt(const UniqueFd& connection) {
   greeting[0] = '\xff';
   greeting[9] = '\x7f';
   greeting[10] = 3;
-  // No further: ZeroMQ would hang up on another mechanism before it has sent its own.
+  // Send no more: ZeroMQ would close a connection with another mechanism before it sends its own.
   if (send(connection.get(), greeting.data(), kMechanismAt, MSG_NOSIGNAL) < 0) return "";
   size_t count = 0;
   while (count < kMechanismAt + kMechanismBytes) {

@@ -14,7 +14,7 @@ void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
   if (!options_.on_disconnect) return;
   const auto [it, is_new] = connections_.emplace(connection_fd, peer);
   if (is_new || it->second == peer) return;
-  Look();  // it reports the previous connection with this descriptor
+  Look();  // reports the end of the previous connection with this descriptor
   connections_[connection_fd] = peer;
 }
 

@@ -1,5 +1,5 @@
-// ConnectionWatch: which of the peers that dialed a ROUTER have lost their connection. Used by
-// net/transport alone. Threads: the socket's.
+// ConnectionWatch: finds the peers that dialed a ROUTER and have lost their connection. Only
+// net/transport uses it. Threads: the socket's.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace pando {
 class ConnectionWatch {
  public:
   struct Options {
-    std::function<void(Incarnation peer)> on_disconnect;      // null: not told
-    std::function<void(const std::string& text)> on_warning;  // null: not told
+    std::function<void(Incarnation peer)> on_disconnect;      // may be null
+    std::function<void(const std::string& text)> on_warning;  // may be null
   };
   explicit ConnectionWatch(Options options) : options_(std::move(options)) {}
 
   // REQUIRES: `router` is not bound yet.
   Status Start(ZmqContext& context, ZmqSocket& router, LineSecurity::Kind security);
   void Stop() { handshakes_.reset(); }
-  // Readable when Look has something to do.  REQUIRES: it is started.
+  // Readable when Look has something to do. REQUIRES: it is started.
   int fd() const { return handshakes_->fd(); }
   bool is_started() const { return handshakes_ != nullptr; }
-  // A message of this peer came by the connection.
+  // Notes that a message of this peer came by the connection.
   void Note(int connection_fd, Incarnation peer);
-  // Reports the lost connections, and warns.
+  // Reports the lost connections and calls on_warning.
   void Look();
-  // Connections so far; 0 if it is not started.
+  // Returns the number of refused connections; 0 if it is not started.
   uint64_t turned_away() const { return is_started() ? handshakes_->turned_away() : 0; }
 
  private:

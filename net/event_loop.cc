@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/clock.h"
 #include "common/endpoint.h"
@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-// When the next turn is due even if nothing happens.
+// Returns when the next turn is due even if no event comes.
 Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   Micros next = core.NextDeadline();
   for (const LocalEvents& source : options.local) {
@@ -19,7 +19,7 @@ Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   return next;
 }
 
-// The lanes to which `self` sends (DialView). A backup may be the primary of the next view.
+// Returns the lanes to which `self` sends (DialView). A backup may be the next view's primary.
 std::set<PeerId> FindWanted(Role role, const PeerId& self, const View& view,
                             PrimariesTalk primaries_talk) {
   std::set<PeerId> wanted, primaries;
@@ -49,7 +49,7 @@ Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
   return transport.Dial(lane, node->lane_endpoints[lane.lane], node->public_key);
 }
 
-// Whether each lane that has a shard can be dialed.
+// Checks that each lane that has a shard can be dialed.
 Status CheckLanes(const View& view) {
   for (const PeerId& lane : FindWanted(Role::kWorker, {}, view, PrimariesTalk::kNo)) {
     PANDO_ASSIGN_OR_RETURN(const NodeInfo* node, FindLane(view, lane));

@@ -1,5 +1,5 @@
 // The event loop connects a protocol core to its environment: messages, clock ticks, and events of
-// other threads of the process. One loop per core, on the thread that calls RunLoop.
+// other threads of the process. Each core has one loop, on the thread that calls RunLoop.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class StopFlag {
     event_.Raise();
   }
   bool is_requested() const { return is_requested_; }
-  int fd() const { return event_.fd(); }  // readable once requested
+  int fd() const { return event_.fd(); }  // readable after a request
 
  private:
   std::atomic<bool> is_requested_ = false;
@@ -37,7 +37,7 @@ class TransportOutbox : public Outbox {
   Transport& transport_;
 };
 
-// Another event source of the loop's thread: a mailbox, a signal.
+// Another event source of the loop's thread, such as a mailbox or a signal.
 struct LocalEvents {
   int fd = -1;  // wakes the loop while readable
   // Called once per turn, readable or not. Takes the available events and never blocks.
@@ -48,20 +48,20 @@ struct LocalEvents {
 struct LoopOptions {
   const StopFlag* stop = nullptr;
   std::vector<LocalEvents> local;
-  // Whether the core will enter the view that this message brings (WillEnter of lane and session).
-  // Views from other senders must not change the sockets: a stranger's view could close every
+  // Returns whether the core will enter the view that this message brings (WillEnter of lane and
+  // session). Other views must not change the sockets: a stranger's view could close every
   // connection.
   std::function<bool(const Envelope& envelope)> enters;
   // Gets each such view before the core does, and dials the nodes that it names (DialView), because
-  // the core may send to them at once. Neither gets a view with a lane that cannot be dialed.
-  // REQUIRES: `enters` is set.
+  // the core may send to them at once. A view with a lane that cannot be dialed reaches neither of
+  // them. REQUIRES: `enters` is set.
   std::function<void(const View& view)> on_view;
   // Called after each turn; true ends the loop.
   std::function<bool()> is_finished;
 };
 
-// A turn: messages, local events, Tick, wait. The number of messages per turn is bounded so that
-// Tick is not late.
+// The most messages of one turn (messages, local events, Tick, wait), so that Tick is not
+// late.
 inline constexpr int kMessagesPerTurnMax = 256;
 
 enum class LoopEnd { kFinished, kStopped };

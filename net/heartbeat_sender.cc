@@ -18,8 +18,8 @@ namespace {
 // While the scheduler is away, older heartbeats have no value.
 constexpr int kQueuedHeartbeatsMax = 4;
 
-// The last line of a text that may end with an unfinished one. What is no text, a terminal's
-// colours say, becomes spaces.
+// Returns the last line of a text that may end with an unfinished one. Bytes that are not text,
+// such as a terminal's colours, become spaces.
 std::string LastLineIn(std::string_view text) {
   const size_t end = text.find_last_not_of("\n\r \t");
   if (end == std::string_view::npos) return "";
@@ -38,7 +38,7 @@ OwnLog::OwnLog(int fd) : fd_(fd) {
   if (fstat(fd, &file) == 0) read_size_ = static_cast<uint64_t>(file.st_size);
 }
 
-// Standard error is open for writing alone, so the file is opened again.
+// Standard error is open only for writing, so we open the file again.
 const std::string& OwnLog::LastLine() {
   struct stat file {};
   if (fstat(fd_, &file) != 0 || !S_ISREG(file.st_mode)) return line_;

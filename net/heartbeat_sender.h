@@ -1,5 +1,5 @@
-// HeartbeatSender tells the scheduler that this process lives and what it does. It has a thread and
-// a socket, so that a core that computes or a loop that is busy does not look dead.
+// HeartbeatSender tells the scheduler that this process lives and what it does. It has its own
+// thread and socket, so that a computing core or a busy loop does not look dead.
 #pragma once
 
 #include <unistd.h>
@@ -15,29 +15,29 @@
 
 namespace pando {
 
-// The content of the next heartbeats. Times are of common/clock.h.
+// The content of the next heartbeats. Times are those of common/clock.h.
 struct HeartbeatState {
   JobId job;
   PeerId scheduler{kSchedulerNode, {}, 0};  // the current one; incarnation 0: any
   uint32_t generation = 0;
   ViewId view;
-  Heartbeat content;                    // except what follows, traffic and log
-  std::optional<Micros> waiting_since;  // when the wait for parameters began
+  Heartbeat content;                    // except the fields below, traffic and log
+  std::optional<Micros> waiting_since;  // the start of the wait for parameters
   Transport::LineCounts lines = {};     // of dialed connections
 };
 
-// OwnLog reads the last line that was written to a descriptor since this object was made, if that
-// is a file: this process's standard error. Earlier lines say why the process could not join yet.
+// OwnLog reads the last line that was written to a descriptor since this object was created, if the
+// descriptor is a file: this process's standard error. The line says why a process cannot join yet.
 class OwnLog {
  public:
   explicit OwnLog(int fd = STDERR_FILENO);
-  // At most kLogLineBytesMax bytes, on one line; empty if there is none. Reads what is new.
+  // Returns one line of at most kLogLineBytesMax bytes, or "". Reads only new bytes.
   const std::string& LastLine();
 
  private:
   const int fd_;
   std::string line_;
-  uint64_t read_size_ = 0;  // the file's when it was read
+  uint64_t read_size_ = 0;  // the file's size at the last read
 };
 
 class HeartbeatSender {
@@ -51,11 +51,11 @@ class HeartbeatSender {
   HeartbeatSender(ZmqContext& context, const Options& options, const HeartbeatState& state);
   ~HeartbeatSender();  // stops the thread, without waiting for the next heartbeat
 
-  // The first heartbeat goes at once.  REQUIRES: not started yet.
+  // The first heartbeat goes at once. REQUIRES: not started yet.
   Status Start();
   void Update(const HeartbeatState& state);  // any thread
-  // When the scheduler last acknowledged a heartbeat. Before the first acknowledgement: when this
-  // started.
+  // Returns when the scheduler last acknowledged a heartbeat; before the first acknowledgement,
+  // when the sender started.
   Micros answered_at() const { return answered_at_.load(); }  // any thread
 
  private:
@@ -64,7 +64,7 @@ class HeartbeatSender {
 
   const Options options_;
   ZmqContext& context_;
-  Transport transport_;  // used by the thread alone once it runs
+  Transport transport_;  // only the thread uses it once it runs
   OwnLog log_;           // the same
   StopFlag stop_;
   std::mutex mutex_;  // guards state_

@@ -1,6 +1,6 @@
 #include "net/line_guard.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-// Of clients that come and go; members' tokens are computed again.
+// Clients come and go, so this bounds the secrets. Members' secrets are computed again.
 constexpr size_t kRememberedMax = 4096;
 
 // Any user of the machine may bind an abstract Unix name of a process that has ended. In a folder
@@ -18,7 +18,7 @@ bool NeedsKeys(const Endpoint& endpoint) {
   return endpoint.kind == Endpoint::Kind::kTcp || endpoint.path.starts_with('@');
 }
 
-// The role that a message takes of those that are let in.
+// Returns the key role that a peer needs to send this message.
 KeyRole RoleToSend(Sender sender) {
   if (sender == Sender::kReader) return KeyRole::kReader;
   return sender == Sender::kAdmin ? KeyRole::kAdmin : KeyRole::kMember;
@@ -26,7 +26,7 @@ KeyRole RoleToSend(Sender sender) {
 
 }  // namespace
 
-// What a ROUTER of this party shows.
+// Returns the key pair that a ROUTER of this party shows.
 const KeyPair& LineGuard::Shown() const {
   return is_scheduler_ ? context_.keys().Of(KeyRole::kAdmin) : context_.own_keys();
 }
@@ -110,7 +110,7 @@ bool LineGuard::Proves(const std::string& routing_id, const std::string& public_
   return AreEqualSecrets(token, TokenFrom(public_key, WithoutToken(routing_id)));
 }
 
-// The token that the process with this key shows to us.
+// Returns the token that the process with this key shows to us.
 std::string LineGuard::TokenFrom(const std::string& public_key, const std::string& text) const {
   if (shared_.size() >= kRememberedMax) shared_.clear();
   const auto [known, is_new] = shared_.try_emplace(public_key);

@@ -1,9 +1,9 @@
-// LineGuard: how the connections of one transport are secured, and what is believed of those that
-// dial it (P44). Without keys nothing is secured and all is believed.
+// LineGuard: decides how the connections of one transport are secured, and which messages of
+// dialers are believed (P44). Without keys no connection is secured and every message is believed.
 //
 // The key of a connection says what its peer may send. A routing id ends with a LineToken, which
 // proves that the dialer holds the secret of its process life. So a message is believed only from
-// the process that it names, though all members share the members' key. Threads: its transport's.
+// the process that it names, although all members share the members' key. Threads: its transport's.
 #pragma once
 
 #include <optional>
@@ -25,33 +25,33 @@ class LineGuard {
   LineGuard(const ZmqContext& context, bool is_scheduler)
       : context_(context), is_scheduler_(is_scheduler) {}
 
-  // Of this process life; empty without keys.
+  // The key of this process life; empty without keys.
   const std::string& public_key() const { return context_.own_keys().public_key; }
   bool has_keys() const { return context_.has_keys(); }
   const Keys& keys() const { return context_.keys(); }
 
-  // From now on tcp connections other than to the scheduler are in clear text (run.encrypt).
-  // Returns false if they are already, or there are no keys.
+  // From now on tcp connections, except those to the scheduler, are in clear text (run.encrypt).
+  // Returns false if they are already, or if there are no keys.
   bool SpeakInClear();
   LineSecurity SecurityToBind(const Endpoint& endpoint) const;
-  // `public_key`: what the peer must show; for the scheduler the admin's counts.
+  // `public_key` is the key that the peer must show. The scheduler must show the admin's.
   Result<LineSecurity> SecurityToDial(const Endpoint& endpoint, const PeerId& peer,
                                       const std::string& public_key) const;
-  // The routing id with its token, for a connection that is secured so.
+  // Returns the routing id with its token, for a connection with this security.
   std::string Sign(const std::string& routing_id, const LineSecurity& security) const;
 
-  // From now on messages of this process are believed from the holder of the key alone. The first
-  // key of an incarnation stays. Called again for those that still count: they stay known longest.
+  // From now on messages of this process are believed only from the key's holder. The first key of
+  // an incarnation stays. Call it again for processes that still count: they are forgotten last.
   void Trust(Incarnation process, const std::string& public_key);
-  // The token of a text on a shared-memory link with this process. Empty without keys; nullopt: its
-  // key is not trusted yet.
+  // Returns the token of a text on a shared-memory link with this process. It is empty without
+  // keys, and nullopt if that process's key is not trusted yet.
   std::optional<std::string> SignLink(Incarnation peer, const std::string& text) const;
-  // Whether to believe a message of a secured connection. Of processes without a trusted key the
-  // cores hear nothing but what any newcomer may say. Remembers the routing id for answers.
+  // Returns whether to believe a message of a secured connection. From a process without a trusted
+  // key the cores get only what any newcomer may send. Remembers the routing id for answers.
   bool IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope);
-  // Which process has certainly sent something on this connection, if that is known.
+  // Returns the process that has certainly sent something on this connection, if that is known.
   std::optional<Incarnation> ProvenSender(const std::string& routing_id);
-  // The whole routing id of a peer, from the part without the token.
+  // Returns the whole routing id of a peer, given the part without the token.
   std::string Complete(const std::string& without_token, Incarnation peer);
 
  private:
@@ -64,8 +64,8 @@ class LineGuard {
   const ZmqContext& context_;
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
-  RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted
-  // The secrets that this party's pair shares with others', by public key: a wrong token is cheap.
+  RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted keys
+  // The secrets that our pair shares with others, by public key. They make wrong tokens cheap.
   mutable std::unordered_map<std::string, std::string> shared_;
   std::unordered_map<std::string, std::string>
       whole_;  // routing ids, by the part without the token

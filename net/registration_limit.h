@@ -1,6 +1,6 @@
-// RegistrationLimit: how fast new processes may register from one address (a bucket of tokens).
-// Their ids, keys and journal rows cost the scheduler memory and time. Used by the scheduler's
-// Transport. Threads: none.
+// RegistrationLimit: limits how fast new processes may register from one address (a bucket of
+// tokens), because their ids, keys and journal rows cost the scheduler memory and time. The
+// scheduler's Transport uses it. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace pando {
 
 class RegistrationLimit {
  public:
-  // A cluster behind one address starts at once: what is beyond the burst is repeated (P10).
+  // A cluster behind one address starts all at once; processes beyond the burst repeat (P10).
   static constexpr double kBurst = 512;
   static constexpr double kPerSecond = 32;
 
-  // `address`: empty on this machine. A process life counts once.
+  // `address` is empty for this machine. A process life counts once.
   bool Admit(Micros now, const std::string& address, Incarnation life) {
     if (lives_.Find(life) != nullptr) {
       lives_.Touch(life);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/clock.h"
 #include "common/system.h"
@@ -13,8 +13,8 @@ namespace pando {
 namespace {
 
 const PeerId kAnyScheduler{kSchedulerNode, Incarnation(), 0};
-// Repeated requests that wait while the scheduler is away. Further ones are dropped and become due
-// again.
+// The bound of repeated requests that wait while the scheduler is away. Further ones are dropped
+// and become due again.
 constexpr int kQueuedRequestsMax = 64;
 
 bool IsInterim(const Message& answer) {
@@ -24,7 +24,7 @@ bool IsInterim(const Message& answer) {
 
 }  // namespace
 
-// The key of a request, or of the request that an answer closes.
+// Returns the key of a request, or of the request that an answer closes.
 std::optional<SchedulerClient::Key> SchedulerClient::KeyFor(const Message& message) {
   if (HoldsAny<StatusRequest, StatusReport>(message)) return Key{Kind::kStatus, 0};
   if (HoldsAny<Command, CommandReply>(message)) return Key{Kind::kCommand, 0};
@@ -88,7 +88,7 @@ void SchedulerClient::Send(const Message& request) {
   transport_.Send({.sender = self_, .receiver = kAnyScheduler, .message = request});
 }
 
-// Whether it answers an open request.
+// Returns whether the message answers an open request.
 bool SchedulerClient::Close(const Message& answer) {
   if (!HasCore(RowFor(answer).handlers, Core::kClient)) return false;
   const auto it = open_.find(*KeyFor(answer));
@@ -133,7 +133,7 @@ Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpo
     }
     client.Wait(due());
   }
-  // As the caller gave it: some time has passed since.
+  // The limit that the caller gave, although some of that time has passed.
   const double seconds = std::chrono::duration<double>(longest()).count();
   if (said.empty()) {
     return Unavailable(

@@ -1,7 +1,7 @@
-// SchedulerClient: how a program that is not a member of the run talks to its scheduler. `pando
-// status`, the commands and supervisors use it; supervisors report the faults that they saw or
-// made. It stays connected and repeats each request until it is answered. So a scheduler that is
-// killed and restarted at the same endpoint answers too. Use:
+// SchedulerClient: the connection of a program that is not a member of the run to its scheduler.
+// `pando status`, the commands and supervisors use it; supervisors report the faults that they saw
+// or injected. It stays connected and repeats each request until it is answered, so a scheduler
+// that is killed and restarted at the same endpoint answers too. Example:
 //
 //   SchedulerClient client(context, {.on_warning = ...});
 //   if (Status s = client.Dial(endpoint); !s.ok()) return s;
@@ -29,7 +29,7 @@ class SchedulerClient {
  public:
   struct Options {
     Micros repeat_interval = std::chrono::milliseconds(200);
-    std::function<void(const std::string& text)> on_warning;  // as Transport's
+    std::function<void(const std::string& text)> on_warning;  // as in Transport
   };
   // `context` outlives the client.
   SchedulerClient(ZmqContext& context, Options options);
@@ -45,12 +45,12 @@ class SchedulerClient {
   static constexpr size_t kOpenRequestsMax = 1024;
   [[nodiscard]] bool Ask(Message request);
 
-  // Repeats what is due and returns the next answer, if there is one. A StatusReport, a
-  // FaultNoteAck and a CommandReply other than kAccepted close their request. kAccepted may come
+  // Repeats the requests that are due and returns the next answer, if there is one. A StatusReport,
+  // a FaultNoteAck and a CommandReply other than kAccepted close their request. kAccepted may come
   // several times. Never blocks.
   std::optional<Message> Poll();
 
-  // Returns when Poll has something to do, one of `fds` is readable, or at `deadline`
+  // Returns when Poll has something to do, when one of `fds` is readable, or at `deadline`
   // (common/clock.h).
   void Wait(Micros deadline, std::span<const int> fds = {});
   Micros NextDeadline() const;  // when a request is due again; kNever: nothing is open
@@ -76,20 +76,20 @@ class SchedulerClient {
 };
 
 // Asks the scheduler at `endpoint` for the run's status until it answers, and returns its JSON.
-// kUnavailable if there is no answer by `deadline` (common/clock.h); `next`: what to try then.
+// kUnavailable: there is no answer by `deadline` (common/clock.h); `next` says what to try then.
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint, Micros deadline,
                                   const std::string& next);
 
-// How long a command waits, and what its errors advise.
+// The times for which a command waits, and the advice of its errors.
 struct CommandPatience {
-  Micros answer_max{0};        // for the scheduler's first words
-  Micros done_max{0};          // for all of it
-  std::string after_silence;   // what to try where nothing answered
-  std::string after_slowness;  // and where the scheduler goes on with it
+  Micros answer_max{0};        // until the scheduler's first reply
+  Micros done_max{0};          // until the command is done
+  std::string after_silence;   // advice if the scheduler did not answer
+  std::string after_slowness;  // advice if the scheduler is still at work
 };
-// Gives the scheduler at `endpoint` a command, and returns what it says once it has carried it out.
-// `on_said` gets what it says before, each text once. kInvalidArgument: refused. kUnavailable: not
-// done in time.
+// Sends a command to the scheduler at `endpoint`, and returns its last text when it has carried the
+// command out. `on_said` gets its earlier texts, each once. kInvalidArgument: it refused.
+// kUnavailable: it was not done in time.
 Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpoint,
                                    const Command& command, const CommandPatience& patience,
                                    const std::function<void(const std::string& text)>& on_said);

@@ -1,5 +1,5 @@
-// Addresses as the system's sockets have them, of either family, and TCP connections beside
-// ZeroMQ's: whether one can be made at all. Used by net/address and the command line.
+// Addresses of either family, as the system's sockets have them, and TCP connections beside
+// ZeroMQ's, which test whether one can be made at all. net/address and the command line use it.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,15 +14,15 @@
 
 namespace pando {
 
-// Of either family.
+// An address of either family.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = sizeof(sockaddr_storage);
   sockaddr* generic() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-// The addresses of a host name, or the address itself; IPv4 first.  Blocks while the name is looked
-// up.
+// Returns the addresses of a host name, or the address itself; IPv4 first. Blocks while the name is
+// looked up.
 Result<std::vector<std::string>> ResolveAll(const std::string& host);
 // An address of an interface of this machine.
 struct InterfaceEntry {
@@ -31,23 +31,23 @@ struct InterfaceEntry {
   bool is_up = false;
   bool is_loopback = false;
 };
-// IPv4 first. Link-local addresses are left out: they need an interface beside them, which an
-// endpoint does not name.
+// Returns IPv4 addresses first, without link-local ones: those need an interface beside them, which
+// an endpoint does not name.
 std::vector<InterfaceEntry> ReadInterfaces();
-// The address of a network interface of this machine, IPv4 first. The error names the interfaces.
+// Returns the interface's address on this machine, IPv4 first. The error names the interfaces.
 Result<std::string> InterfaceAddress(const std::string& name);
 
-// `host`: an address in numbers.
+// `host` is an address in numbers.
 SocketAddress MakeAddress(const std::string& host, uint16_t port);
 std::string AddressText(const sockaddr* address);  // without the port
 uint16_t PortIn(const sockaddr* address);
-// The address of the other end of a TCP connection; empty for others.
+// Returns the address of the other end of a TCP connection; empty for other connections.
 std::string PeerAddress(int fd);
 
-// Connects within `patience`; the socket does not block. Returns the error's number, or 0.
+// Connects within `patience`; the socket is non-blocking. Returns the error's number, or 0.
 int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
             UniqueFd* connection);
-// Listens at an address; port 0: any free one. `bound` gets the port.
+// Listens at an address; port 0 means any free one. `bound` gets the port.
 Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bound);
 
 }  // namespace pando

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/clock.h"
 #include "common/descriptor.h"
@@ -20,19 +20,19 @@
 namespace pando {
 namespace {
 
-// Messages taken from one peer before the next peer's turn.
+// The most messages taken from one peer before the next peer's turn.
 constexpr unsigned kBurstMax = 16;
 // After this many dropped messages Receive returns, so that a flood of them cannot block the loop.
 constexpr int kDropsPerReceiveMax = 64;
-// Peers that cause a warning, in all, so that warnings cannot fill the log; and how often each.
+// The peers that cause a warning, in all, so that warnings cannot fill the log; and how often each.
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWarningInterval = std::chrono::minutes(1);
-// How long a socket that was bound may keep its address.
+// The time for which a closed socket may keep its address.
 constexpr Micros kBindAgainMax = std::chrono::seconds(5);
 constexpr Micros kWaitMax = std::chrono::hours(1);
-// How long Dial waits for the first address of a name, so that the first message is not lost.
+// The time for which Dial waits for a name's first address, so that the first message is not lost.
 constexpr Micros kFirstLookUp = std::chrono::milliseconds(200);
-// After so long without a message the address of a peer's name is looked up again.
+// After this time without a message the address of a peer's name is looked up again.
 constexpr Micros kSilentFor = std::chrono::seconds(2);
 
 size_t MessageBytes(const Frames& frames) {
@@ -41,7 +41,7 @@ size_t MessageBytes(const Frames& frames) {
   return bytes;
 }
 
-// Of the payloads that peers of one host may share.
+// Returns the bytes of the payloads that peers of one host may share.
 uint64_t ShareableBytes(const Frames& frames) {
   uint64_t bytes = 0;
   for (const Blob& frame : frames) {
@@ -50,7 +50,7 @@ uint64_t ShareableBytes(const Frames& frames) {
   return bytes;
 }
 
-// ZeroMQ would silently take a path from a living process.
+// ZeroMQ would silently take the path away from a living process.
 bool IsTaken(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -65,15 +65,15 @@ Dialer DialerFor(const PeerId& peer, const Message& message) {
   return {RowFor(message).channel, peer.incarnation, peer.lane};
 }
 
-// Whether `sender` may speak on the connection dialed to `peer`. Only the process that is dialed as
-// the scheduler may speak as the scheduler.
+// Returns whether `sender` may send on the connection dialed to `peer`. Only the process that is
+// dialed as the scheduler may send as the scheduler.
 bool IsDialed(const PeerId& peer, const PeerId& sender) {
   if ((peer.node == kSchedulerNode) != (sender.node == kSchedulerNode)) return false;
   return peer.incarnation == Incarnation() || peer.incarnation == sender.incarnation;
 }
 
-// A routing id for people: the dialer, if it is one of ours; otherwise a prefix of its up to 255
-// bytes.
+// Writes a routing id for people: the dialer, if it is one of ours; otherwise a prefix of its up to
+// 255 bytes.
 std::string Hex(const std::string& bytes) {
   constexpr size_t kShownBytesMax = 11;
   std::string text;
@@ -136,7 +136,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
                                                       .security = security}));
   PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket, security.kind));
   Result<std::string> bound = socket.Bind(parsed.ToString());
-  watch_.Look();  // there is nothing yet: from now on its descriptor reports
+  watch_.Look();  // no connection exists yet; its descriptor reports from now on
   if (!bound.ok()) watch_.Stop();
   if (!bound.ok()) return bound;
   lines_.emplace(std::nullopt, Line{.socket = std::move(socket),
@@ -153,14 +153,14 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
 }
 
 void Transport::Unbind() {
-  watch_.Stop();  // it looks at the socket
+  watch_.Stop();  // it uses the socket
   PANDO_CHECK(lines_.erase(std::nullopt) == 1);
   if (links_ == nullptr) return;
   links_->HangUpAccepted();
   links_->StopListening();
 }
 
-// ZeroMQ lets go of an address a moment after its socket is closed.
+// ZeroMQ releases an address shortly after its socket is closed.
 Status Transport::SpeakInClear() {
   const auto router = lines_.find(std::nullopt);
   if (!guard_.SpeakInClear() || router == lines_.end() || !router->second.is_secured)
@@ -408,8 +408,8 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   RedialNamed();
 }
 
-// Connects to hosts whose addresses are new, and looks up those of silent peers: a process may have
-// been started again on another machine of the same name.
+// Connects to hosts whose addresses are new, and looks up the hosts of silent peers: a process may
+// have been started again on another machine of the same name.
 void Transport::RedialNamed() {
   if (!has_names_) return;
   names_.Take();
@@ -423,7 +423,7 @@ void Transport::RedialNamed() {
   }
 }
 
-// Whether a message is available already, which no descriptor will report again.
+// Returns whether a message is already available, which no descriptor will report again.
 bool Transport::HasMessage() {
   bool has_message = links_ != nullptr && links_->has_message();
   for (auto& [peer, line] : lines_) {
@@ -434,7 +434,7 @@ bool Transport::HasMessage() {
   return has_message;
 }
 
-// `polled`: lines, then others.
+// `polled` has the lines first, then other descriptors.
 void Transport::ReceiveEvents(std::span<const pollfd> polled,
                               std::span<const pollfd> links_polled) {
   size_t next = 0;

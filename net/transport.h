@@ -1,6 +1,6 @@
-// Transport: how one protocol party (a server lane, a worker's session, the scheduler, a heartbeat
-// sender) reaches its peers. It sends and receives envelopes by PeerId. The protocol repeats what
-// is lost (P10).
+// Transport: connects one protocol party (a server lane, a worker's session, the scheduler, a
+// heartbeat sender) with its peers. It sends and receives envelopes by PeerId. The protocol repeats
+// lost messages (P10).
 //
 // A party that is dialed binds one ROUTER. A party that dials has a DEALER per peer, whose routing
 // id names the dialer (net/zmq/zmq_socket.h).
@@ -8,7 +8,7 @@
 // It drops a message whose claimed sender does not match the routing id of its connection; one that
 // claims to come from the scheduler but arrived on another connection than the one dialed to the
 // scheduler; one that the key of its connection does not permit (P44); and one that does not
-// decode. All are counted.
+// decode. It counts all of them.
 //
 // With ShareMemory, payloads in the given pool go to peers of this host without a copy. The message
 // names them instead of their bytes, and bypasses ZeroMQ (P42, net/shm/shared_link.h).
@@ -42,13 +42,13 @@
 namespace pando {
 
 // Warns of each peer whose messages are dropped, at most once a minute. The number of peers is
-// bounded, for the log.
+// bounded, to bound the log.
 class PeerWarnings {
  public:
   using OnWarning = std::function<void(const std::string& text)>;
   explicit PeerWarnings(OnWarning on_warning) : on_warning_(std::move(on_warning)) {}
-  // The peer at the endpoint that was dialed, or, if it is empty, that dialed us by routing id;
-  // `address`: from where, if known.
+  // `endpoint` is the peer's, if we dialed it; if it is empty, `routing_id` names the peer that
+  // dialed us. `address` is where the peer is, if known.
   void Warn(const std::string& endpoint, const std::string& routing_id, const std::string& address,
             const std::string& why);
 
@@ -63,22 +63,22 @@ class Transport {
     Channel channel = Channel::kData;
     bool insecure = false;  // binding beyond this machine without keys was requested
     int linger_ms = 500;    // how long sent messages outlive the transport
-    // Per dialed peer. Further messages are dropped, so that a peer that is away holds no more. A
-    // ROUTER has the same bound for each peer that dialed it.
+    // The bound per dialed peer. Further messages are dropped, so that an absent peer holds no more
+    // memory. A ROUTER has the same bound for each peer that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
     int64_t queued_bytes_max = kQueuedBytesMax;  // the same in bytes, beside the last message
-    LookUp look_up = FindAddress;                // of the host names of dialed peers; on any thread
+    LookUp look_up = FindAddress;                // for host names of dialed peers; on any thread
     // When to connect again to a dialed peer whose shared-memory link was lost.
     Micros link_again = std::chrono::seconds(1);
     // Called on the transport's thread, once for each peer whose messages are dropped, and when
     // connections cannot be accepted.
     std::function<void(const std::string& text)> on_warning;
-    // Called on the transport's thread in Receive or Wait, when the connection of a peer that had
-    // dialed us is lost. Its process may have ended, or it may dial again. A peer with several
-    // connections may be reported more than once.
+    // Called on the transport's thread in Receive or Wait, when a peer that dialed us has lost its
+    // connection. Its process may have ended, or it may dial again. A peer with several connections
+    // may be reported more than once.
     std::function<void(Incarnation peer)> on_disconnect;
-    // Called on the transport's thread in Receive when a process whose connection proves which one
-    // it is has sent what cannot be decoded.
+    // Called on the transport's thread in Receive, when a message does not decode and the
+    // connection proves which process has sent it.
     std::function<void(Incarnation peer, const std::string& what)> on_nonsense;
   };
   struct Counters {
@@ -93,30 +93,30 @@ class Transport {
     uint64_t bad_views = 0;     // forged, or naming lanes that cannot be dialed
     uint64_t isolated = 0;      // dropped because the context was isolated
     uint64_t rate_limited = 0;  // registrations of new processes
-    uint64_t turned_away = 0;   // connections, for want of descriptors
+    uint64_t turned_away = 0;   // connections, for lack of descriptors
     uint64_t overtaken = 0;     // its shared memory was rewritten or is unreadable
-    // Payloads of 16 KiB and more, which peers of one host could share, that went by ZeroMQ: sent
-    // to such peers, and received from those dialed.
+    // Payloads of 16 KiB and more that went by ZeroMQ, although peers of one host could share them:
+    // sent to such peers, and received from dialed ones.
     uint64_t copied_on_host_bytes = 0;
   };
   struct SharedMemory {
-    std::shared_ptr<SharedPool> pool;  // where payloads are made
+    std::shared_ptr<SharedPool> pool;  // the pool in which payloads are made
     bool is_required = false;          // sharing_failure() reports a peer that shares none
     OnMapped on_mapped = {};           // called on the transport's thread
     // Called with the reason for the first peer at a loopback or ipc endpoint that shares no
-    // memory, and for the first that dialed us and cannot.
+    // memory, and for the first peer that dialed us and cannot share.
     std::function<void(const std::string& text)> on_note;
     void NoteUnshared(const std::string& peer, const std::string& why);
   };
-  // Dialed connections, by what carries their payloads.
+  // The dialed connections, by what carries their payloads.
   struct LineCounts {
     uint32_t tcp = 0;
     uint32_t ipc = 0;
     uint32_t shm = 0;
   };
 
-  // `context` outlives the transport. It uses the incarnation and lane of `self`, and whether it is
-  // the scheduler.
+  // `context` outlives the transport. The transport uses the incarnation and lane of `self`, and
+  // whether it is the scheduler.
   Transport(ZmqContext& context, PeerId self, Options options);
 
   // Lets peers dial us at "tcp://HOST:PORT" (port 0: any free one) or "ipc://PATH". Returns the
@@ -127,14 +127,14 @@ class Transport {
   void Unbind();
 
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
-  // scheduler is dialed with incarnation 0: any incarnation. Dialing a peer again does nothing; at
+  // scheduler is dialed with incarnation 0, which means any. Dialing a peer again does nothing; at
   // another endpoint it replaces the connection. With keys, over tcp, the peer must show
   // `public_key` (the scheduler: the admin's).
   Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
-  // From now on tcp connections other than to the scheduler are in clear text (run.encrypt). One
-  // that is bound is bound again.  An error if that does not succeed.
+  // From now on tcp connections, except those to the scheduler, are in clear text (run.encrypt). A
+  // bound socket is bound again. Returns an error if that fails.
   Status SpeakInClear();
-  // What is believed of those that dial us.
+  // Decides which messages of dialers are believed.
   LineGuard& guard() { return guard_; }
   void HangUp(PeerId peer);
   // From now on this party is another incarnation. Closes every dialed connection; bound endpoints
@@ -142,10 +142,10 @@ class Transport {
   void SpeakAs(PeerId self);
   std::vector<PeerId> dialed() const;
 
-  // From now on shares memory with the peers that can, among those dialed from now on and those
-  // that dial us. An error says why no peer can. Called at most once.
+  // From now on the transport shares memory with peers that can: those dialed from now on and those
+  // that dial us. An error says why no peer can. Call it at most once.
   Status ShareMemory(SharedMemory options);
-  // The shared pool; null: there is none.
+  // The shared pool; null if there is none.
   const std::shared_ptr<SharedPool>& shared_pool() const { return shared_memory_.pool; }
   // An error if memory must be shared and a peer that answers shares none.
   const Status& sharing_failure() const { return sharing_failure_; }
@@ -155,7 +155,7 @@ class Transport {
   // fails: a message that cannot be sent is dropped and counted.
   void Send(const Envelope& envelope);
 
-  // The next message. False if there was none at the last Wait. Never blocks.
+  // Takes the next message. Returns false if there was none at the last Wait. Never blocks.
   bool Receive(Envelope* envelope);
 
   // Returns when a message or one of `fds` may be readable, at `deadline` (common/clock.h; kNever:
@@ -163,7 +163,7 @@ class Transport {
   void Wait(Micros deadline, std::span<const int> fds = {});
 
   const Counters& counters() const { return counters_; }
-  // A view of this peer is dropped: counts it, and warns of the peer.
+  // Counts a dropped view of this peer, and warns of the peer.
   void OnBadView(const PeerId& from, const std::string& why) {
     ++counters_.bad_views;
     warnings_.Warn("node " + std::to_string(from.node.value()), "", "", why);
@@ -175,11 +175,11 @@ class Transport {
     std::optional<PeerId> peer;
     std::string endpoint;
     Endpoint parsed = {};        // of a dialed peer
-    std::string connected = {};  // by address where `endpoint` has a name; empty: not yet
-    Micros heard_at{0};          // when the dialed peer last said anything
-    bool is_drained = false;     // empty unless its descriptor reports more
+    std::string connected = {};  // by address if `endpoint` has a name; empty: not yet
+    Micros heard_at{0};          // when the dialed peer last sent a message
+    bool is_drained = false;     // no message waits unless its descriptor reports more
     bool is_local = false;       // the endpoint is on this machine
-    Status ConnectTo(const std::string& address);  // of its host; none for ipc
+    Status ConnectTo(const std::string& address);  // the host's address; none for ipc
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
     LineKind kind() const { return endpoint.starts_with("ipc:") ? LineKind::kIpc : LineKind::kTcp; }
     bool is_secured = false;    // connections have keys
@@ -205,7 +205,7 @@ class Transport {
   PeerId self_;
   const Options options_;
   Lines lines_;
-  ConnectionWatch watch_;  // of the ROUTER
+  ConnectionWatch watch_;  // watches the ROUTER
   HostNames names_;
   bool has_names_ = false;         // a peer was dialed by name
   std::optional<PeerId> reading_;  // key of the connection that Receive reads next

@@ -1,8 +1,8 @@
-// The transport's shared memory: its peers, and the messages that name it (P42).
+// The transport's shared memory: the peers that share it, and the messages that name it (P42).
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/clock.h"
 #include "net/transport.h"
@@ -43,7 +43,7 @@ void Transport::Link(Line& line) {
       line.peer->incarnation == Incarnation())
     return;
   const Status linked = links_->Connect(MakeLinkPeer(self_), MakeLinkPeer(*line.peer));
-  // The link exists or may exist later (LinkAgain), or its peer shared memory before and has
+  // The link exists, or may exist later (LinkAgain), or the peer shared memory before and has
   // restarted.
   if (linked.ok() || linked.code() == StatusCode::kInterrupted || line.has_shared) return;
   line.unshared = linked.message();
@@ -56,7 +56,7 @@ void Transport::SharedMemory::NoteUnshared(const std::string& peer, const std::s
       on_note, {})(fmt::format("no memory is shared with {}: {}; payloads go as bytes", peer, why));
 }
 
-// Records which links share memory by now, and which ended before they did.
+// Records which links share memory now, and which ones ended before they did.
 void Transport::NoteSharing() {
   for (auto& [peer, line] : lines_) {
     if (peer && Shares(*links_, *peer)) line.has_shared = true;
@@ -72,7 +72,7 @@ void Transport::NoteSharing() {
   }
 }
 
-// A peer that closed its link may have had no descriptor left, or may have restarted.
+// Links again: a peer that closed its link may have lacked a descriptor, or may have restarted.
 void Transport::LinkAgain() {
   const Micros now = SteadyNow();
   if (now < link_again_at_) return;

@@ -11,11 +11,11 @@ namespace pando {
 
 class ViewGuard : public ViewSeal {
  public:
-  // `pair`: the scheduler's ViewKeyPair; elsewhere its public key alone, as the Welcome says.
-  // `transport` outlives the guard and gets the forgeries.
+  // `pair` is the scheduler's ViewKeyPair; in other processes its public key alone, from the
+  // Welcome. `transport` outlives the guard and counts the forged views.
   ViewGuard(Transport& transport, KeyPair pair) : transport_(transport), pair_(std::move(pair)) {}
 
-  // For a core; null: the run has no keys.
+  // The seal for a core; null if the run has no keys.
   ViewSeal* seal() { return pair_.public_key.empty() ? nullptr : this; }
 
   const std::string& public_key() const override { return pair_.public_key; }

@@ -1,5 +1,5 @@
 // Whether members of a run still answer (processes.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "net/event_loop.h"
 #include "net/heartbeat_sender.h"
 #include "node/shutdown_signal.h"

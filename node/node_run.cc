@@ -1,6 +1,6 @@
 // `pando node`: the processes of one machine of a cluster.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

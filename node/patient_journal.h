@@ -2,7 +2,7 @@
 // alone.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <functional>

@@ -1,5 +1,5 @@
 // `pando scheduler`: the scheduler's core, its endpoint, and the run folder it keeps.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

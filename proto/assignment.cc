@@ -9,7 +9,7 @@ bool OwnsAny(const View& view, NodeId worker) {
   return std::ranges::find(view.owners, worker, &MicroBatchOwner::worker) != view.owners.end();
 }
 
-// By rank.
+// Returns the host's workers that own micro-batches, by rank.
 std::vector<const NodeInfo*> OwnersOn(const std::string& host, const View& view) {
   std::vector<const NodeInfo*> owners;
   for (const NodeInfo& node : view.nodes) {

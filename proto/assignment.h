@@ -1,5 +1,5 @@
-// Which worker computes what, and which workers sum on their host, by the view (P6a, P17, P18,
-// P41). Used by the worker's session, and by its process, which dials the host's relay.
+// Says, by the view, which worker computes what, and which workers sum on their host (P6a, P17,
+// P18, P41). A worker's session uses it, and so does its process, which dials the host's relay.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,19 @@
 
 namespace pando {
 
-// Null if the view does not have it.
+// Returns null if the view does not have the node.
 inline const NodeInfo* FindNode(const View& view, NodeId node) {
   const auto at = std::ranges::find(view.nodes, node, &NodeInfo::node);
   return at == view.nodes.end() ? nullptr : &*at;
 }
 
-// P18: the worker that computes micro-batch `owner` of this step.
+// P18: returns the worker that computes micro-batch `owner` of this step.
 inline NodeId ComputesAt(const MicroBatchOwner& owner, Step step) {
   return step >= owner.first_step || owner.previous == kUnknownNode ? owner.worker : owner.previous;
 }
 
-// The micro-batches of this step that the view gives to this worker, ascending, without absent
-// ones.
+// Returns the present micro-batches of this step that the view gives to this worker, ascending;
+// absent ones are left out.
 inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step step,
                                           const MicroBatchTree& tree) {
   std::vector<MicroBatch> assigned;
@@ -34,15 +34,15 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
   return assigned;
 }
 
-// P41: the worker that computes this micro-batch of this step again: the next one after its owner
-// by rank, cyclically, among the workers of its kind (P40) that own a micro-batch of the step.
-// kUnknownNode if there is no second one.
+// P41: returns the worker that computes this micro-batch of this step again. It is the next one
+// after the owner by rank, cyclically, among the workers of its kind (P40) that own a micro-batch
+// of the step. Returns kUnknownNode if there is no second one.
 // REQUIRES: m is in view.owners.
 inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   const NodeId owner = ComputesAt(view.owners[m.value()], step);
   const NodeInfo* info = FindNode(view, owner);
   if (info == nullptr) return kUnknownNode;
-  std::vector<std::pair<uint32_t, NodeId>> owners;  // of its kind, by rank
+  std::vector<std::pair<uint32_t, NodeId>> owners;  // those of its kind, by rank
   for (const NodeInfo& node : view.nodes) {
     const bool is_owner = std::ranges::any_of(view.owners, [&](const MicroBatchOwner& other) {
       return ComputesAt(other, step) == node.node;
@@ -55,20 +55,20 @@ inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   return at + 1 == owners.end() ? owners.front().second : (at + 1)->second;
 }
 
-// The workers of one host that sum there before anything leaves it (P6a).
+// The workers of one host that sum their gradients there before anything leaves the host (P6a).
 struct HostGroup {
-  PeerId relay;                 // gets the other workers' sums; kUnknownNode: there is none
-  std::vector<NodeId> workers;  // those that own micro-batches, the relay first; at least two
-  std::vector<bool> sums;       // by shard: whether it is summed on the host
+  PeerId relay;                 // receives the other workers' sums; kUnknownNode: no relay
+  std::vector<NodeId> workers;  // the owners of micro-batches, the relay first; at least two
+  std::vector<bool> sums;       // by shard: whether the host sums it
 
   bool has_relay() const { return relay.node != kUnknownNode; }
 };
 
-// The group of this worker; its relay is the host's worker of the lowest rank. There is no relay if
-// the worker owns nothing, is the only owner, or every shard's primary is on this host.
+// Returns the group of this worker. Its relay is the host's worker of the lowest rank. There is no
+// relay if the worker owns nothing, is the only owner, or every shard's primary is on this host.
 HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
 
-// The nodes of a step that the host must give, if all of its workers give theirs.
+// Returns the tree nodes of a step that the host gives if all of its workers give theirs.
 std::vector<TreeNode> NodesOfHost(const HostGroup& group, const View& view, Step step,
                                   const MicroBatchTree& tree);
 

@@ -1,5 +1,5 @@
 // The codec turns an Envelope into frames and back: Cap'n Proto on the wire, plain structs inside.
-// Called by net/transport and by the simulator; the protocol cores never see it.
+// net/transport and the simulator call it; the protocol cores never see it.
 //
 // Frame layout. A message is one Cap'n Proto message (pando.capnp: Envelope). Frame i is its
 // segment i: little-endian, whole 8-byte words, with nothing before, between or after.
@@ -8,10 +8,10 @@
 //   frame k ≥ 1 | a payload's own bytes (Encode refers to the buffer, Decode to the frame), or more
 //               | structs where frame 0 was full
 //
-// Payload bytes are copied only if they must be: payloads below kInlinePayloadBytes, which are
-// among the structs; payloads that are not aligned to 8 bytes or not whole words (ours are
-// multiples of 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be).
-// Threads: any; no state.
+// Payload bytes are copied in three cases only: payloads below kInlinePayloadBytes, which lie among
+// the structs; payloads that are not aligned to 8 bytes or not whole words (ours are multiples of
+// 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be). Threads: any;
+// no state.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@
 
 namespace pando {
 
-// One more when a program of the previous version would misread a message.
+// Add one when a program of the previous version would misread a message.
 inline constexpr uint32_t kProtocolVersion = 9;
 inline constexpr size_t kWordBytes = 8;
-// A separate frame costs each side one or two system calls, which is more than copying this much.
-// ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose shards
-// are 4 KiB: two to four times fewer calls per step.
+// A separate frame costs each side one or two system calls, which is more than copying this many
+// bytes. ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose
+// shards have 4 KiB: two to four times fewer calls per step.
 inline constexpr size_t kInlinePayloadBytes = 16 << 10;
 
 using Frames = std::vector<Blob>;
 
-// REQUIRES: the message is within proto/message_limits.h. The frames keep alive everything that
-// they refer to.
+// REQUIRES: the message is within proto/message_limits.h. The frames keep everything alive to which
+// they refer.
 Frames Encode(const Envelope& envelope);
 
 // Checks everything: version, enums, counts, lengths, ids, payload sizes and alignment. Returns
@@ -44,7 +44,7 @@ Frames Encode(const Envelope& envelope);
 // inside the frames and keep them alive.
 Result<Envelope> Decode(const Frames& frames);
 
-// The version of Cap'n Proto that the codec was built with: "0.9.2".
+// Returns the version of Cap'n Proto with which the codec was built: "0.9.2".
 std::string CapnpVersion();
 
 }  // namespace pando

@@ -2,7 +2,7 @@
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>
@@ -38,18 +38,18 @@ class FrameIndex {
   std::vector<const Blob*> by_address_;
 };
 
-// What one envelope is read with. status() keeps the first error. After an error every count reads
-// as 0, so the rest costs nothing.
+// The state with which one envelope is read. status() keeps the first error. After an error every
+// count reads as 0, so that the rest costs nothing.
 class ReadContext {
  public:
-  // `size_bytes`: of all frames.
+  // `size_bytes` is the size of all frames together.
   ReadContext(const Frames& frames, uint64_t size_bytes)
       : frame_index_(frames), size_bytes_(size_bytes) {}
   const Status& status() const { return status_; }
   void Fail(std::string what) {
     if (status_.ok()) status_ = Corrupt(std::move(what));
   }
-  // The value if it is at most `max`; else 0 and a failure.
+  // Returns the value if it is at most `max`; otherwise returns 0 and notes a failure.
   template <class Int>
   Int AtMost(const char* what, Int value, uint64_t max) {
     if (!status_.ok()) return 0;
@@ -57,7 +57,7 @@ class ReadContext {
     Fail(fmt::format("{} is {}, at most {} is allowed", what, value, max));
     return 0;
   }
-  // Whether nothing has failed and the message, with all its frames, is of this size.
+  // Returns whether nothing has failed and all frames of the message together are within this size.
   bool IsAtMost(const char* what, Size size) {
     AtMost(what, size_bytes_, static_cast<uint64_t>(size));
     return status_.ok();
@@ -70,7 +70,7 @@ class ReadContext {
   Blob Bytes(capnp::Data::Reader data) {
     const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
     if (!status_.ok()) return Blob();
-    // Data starts at a word and Decode made the frames start at one, so the floats are aligned.
+    // Data starts at a word, and Decode aligned the frames to words, so the floats are aligned.
     return frame_index_.PayloadAt(std::as_bytes(std::span(data.begin(), size)));
   }
 
@@ -172,7 +172,7 @@ Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
     return ReadStruct<Name>(context, r.get##Name());
     PANDO_MESSAGES(PANDO_READ)
 #undef PANDO_READ
-    default:  // of a later version, or retired
+    default:  // a type of a later version, or a retired one
       break;
   }
   context.Fail(fmt::format("message kind {} is not known", static_cast<uint16_t>(r.which())));
@@ -199,7 +199,7 @@ Envelope ReadEnvelope(ReadContext& context, wire::Envelope::Reader r) {
 }
 
 constexpr int kNestingMax = 16;  // ours is 6: envelope, view update, view, shards, placement, peers
-// Every word is read once. The factor and the slack are for words that Cap'n Proto counts twice.
+// We read every word once. The factor and the slack cover words that Cap'n Proto counts twice.
 constexpr uint64_t kTraversalFactor = 2;
 constexpr uint64_t kTraversalSlackWords = 1024;
 

@@ -1,7 +1,7 @@
 #include <capnp/common.h>
 #include <capnp/message.h>
 #include <capnp/orphan.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@
 namespace pando {
 namespace {
 
-// By address: the payloads that became segments of the message. Two payloads over the same bytes
-// share an entry, and either keeps them alive.
+// The payloads that became segments of the message, by address. Two payloads over the same bytes
+// share an entry, and either one keeps the bytes alive.
 using Externals = std::unordered_map<const void*, std::shared_ptr<const void>>;
 
 kj::ArrayPtr<const kj::byte> ToKj(std::span<const std::byte> bytes) {
@@ -125,12 +125,12 @@ void WriteEnvelope(WriteContext& context, const Envelope& envelope) {
   std::visit([&](const auto& message) { WriteMessage(context, w, message); }, envelope.message);
 }
 
-// Size of the first segment of a message without items, and what an item adds besides an inline
-// payload.
+// The size of the first segment of a message without items, and the size that an item adds besides
+// an inline payload.
 constexpr unsigned kFirstSegmentWords = 256;
 constexpr size_t kItemBytes = 64;
 
-// Room for everything but external payloads, so that small messages are one frame.
+// Returns the words for everything except external payloads, so that small messages are one frame.
 unsigned FirstSegmentWords(const Message& message) {
   size_t bytes = kFirstSegmentWords * kWordBytes;
   const auto count_one = [&](const auto& item) {

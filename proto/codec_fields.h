@@ -1,6 +1,6 @@
 // The fields of every message, visited for reading, for writing, and as JSON. `io` is the decoder's
-// or the encoder's view of one generated struct, or of a JSON object; io(PANDO_WIRE(Name, member,
-// limits), ...) reads the field `name` into the member with all checks, or writes it; then the
+// or encoder's view of one generated struct, or of a JSON object. io(PANDO_WIRE(Name, member,
+// limits), ...) reads the field `name` into the member with all checks, or writes it; then come the
 // fields after it. The visitors are generated from pando.capnp, in the order of its lines, which
 // decides where their bytes lie.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace pando {
 
-// A generated field: its accessors, the member that has its value, and the member's limits.
+// A generated field: its accessors, the member that holds its value, and the member's limits.
 template <class Get, class Set, class Init, class T, class... Limits>
 struct WireField {
   std::string_view name;  // the member's
@@ -41,7 +41,7 @@ auto MakeWireField(const char* text, Get get, Set set, Init init, T& member, Lim
 // `what` names the value in errors.
 struct Limit {
   const char* what;
-  uint64_t max;  // of a number, of the bytes of a text, of the items of a list
+  uint64_t max;  // for a number, the bytes of a text, or the items of a list
 };
 template <class E>
 struct LastOf {
@@ -51,7 +51,7 @@ struct LastOf {
 template <class E>
 LastOf(const char*, E) -> LastOf<E>;  // clang 14 does not deduce it
 
-// A group of DataFacts.
+// SampleShape is a group of DataFacts.
 void Visit(auto io, SampleShape& m) {
   io(PANDO_WIRE(Height, m.height), PANDO_WIRE(Width, m.width), PANDO_WIRE(Channels, m.channels));
 }
@@ -79,7 +79,7 @@ void CheckRules(auto& io, const Chunk& m) {
 }
 
 void CheckRules(auto& io, const SnapshotStoredItem& m) {
-  // It is opened only within the snapshot folder.
+  // Receivers open the file only in the snapshot folder.
   io.Check(m.file.find('/') == std::string::npos, "a file name with a folder in it");
 }
 

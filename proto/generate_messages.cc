@@ -1,15 +1,15 @@
-// A plugin of `capnp compile`: what pando.capnp says once, as the code that the project compiles.
-// It writes into the current folder
+// A plugin of `capnp compile`. It turns the declarations of pando.capnp into the code that the
+// project compiles. It writes into the current folder
 //   message_structs.h  the plain structs and enums with the schema's comments, and the table of
 //                      messages (PANDO_MESSAGES)
 //   message_fields.h   Visit for each struct: its fields with their limits (codec_fields.h)
-// The annotations that it knows are at the top of pando.capnp. It stops at the first error, which
+// The annotations that it reads are at the top of pando.capnp. It stops at the first error, which
 // names the declaration.
 #include <capnp/dynamic.h>
 #include <capnp/schema-loader.h>
 #include <capnp/schema.capnp.h>
 #include <capnp/serialize.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 namespace schema = capnp::schema;
 
-// "wantedRank" as "wanted_rank", "wanted rank" or "WANTED_RANK".
+// Writes "wantedRank" as "wanted_rank", "wanted rank" or "WANTED_RANK".
 std::string Separated(std::string_view name, char separator, int (*convert)(int) = std::tolower) {
   std::string text;
   for (const char c : name) {
@@ -94,7 +94,7 @@ class Generator {
       if (NameFor(annotation.getId()) == name) return annotation.getValue();
     return std::nullopt;
   }
-  // Of an annotation whose value is a struct.
+  // Returns the value of an annotation that is a struct.
   capnp::DynamicStruct::Reader StructIn(schema::Value::Reader value, std::string_view type) const {
     for (const auto& [id, node] : nodes_)
       if (node.isStruct() && NameFor(id) == type)
@@ -149,7 +149,7 @@ class Generator {
     if (field.isGroup()) return ToString(own.value().getText());
     return TypeFor(field.getSlot().getType(), own);
   }
-  // " = 0", or nothing where the type has its own.
+  // Returns " = 0", or "" if the type has an initial value.
   std::string InitialFor(schema::Field::Reader field) const {
     if (const auto initial = Find(field.getAnnotations(), "initial"))
       return fmt::format(" = {}", ToString(initial->getText()));
@@ -179,7 +179,7 @@ class Generator {
     if (node.isStruct() && is_ours) AddStruct(name, node);
     if (node.isStruct()) AddVisit(name, node.getStruct());
   }
-  // What annotations are made of.
+  // Returns whether the type serves the annotations alone.
   static bool IsForPlugin(std::string_view name) {
     static constexpr std::string_view kNames[] = {"Limit",      "MessageFacts", "Core", "Sender",
                                                   "Generation", "About",        "Size", "Channel"};
@@ -222,7 +222,7 @@ class Generator {
     structs_ += "};\n\n";
   }
   std::string FieldComment(schema::Node::Reader node, schema::Field::Reader field) const {
-    // Comments are in the order of the numbers.
+    // Comments have the order of the fields' numbers.
     uint32_t i = 0;
     while (node.getStruct().getFields()[i].getCodeOrder() != field.getCodeOrder()) ++i;
     return ::CommentFor(infos_.at(node.getId()).getMembers()[i].getDocComment(), "  ");
@@ -273,7 +273,7 @@ class Generator {
   void AddTable(schema::Node::Struct::Reader envelope) {
     for (const schema::Field::Reader field : InCodeOrder(envelope)) {
       const bool is_message = field.getDiscriminantValue() != schema::Field::NO_DISCRIMINANT;
-      if (is_message && field.getSlot().getType().isStruct())  // else it is retired
+      if (is_message && field.getSlot().getType().isStruct())  // otherwise it is retired
         table_ +=
             RowFor(ToString(field.getName()), field.getSlot().getType().getStruct().getTypeId());
     }

@@ -1,7 +1,7 @@
-// JoinCore: the first protocol of a new process. It sends Register until Welcome or Refused. With
-// the welcome's job the process then builds its lane or session core, which continues with Ready.
-// A worker whose program declares the run answers meanwhile what the scheduler wants of it (P43).
-// Threads: none.
+// JoinCore: the first protocol of a new process. It sends Register until Welcome or Refused
+// arrives. With the welcome's job the process then builds its lane or session core, which continues
+// with Ready. Until then a worker whose program declares the run sends its parts that the scheduler
+// asks for (P43). Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace pando {
 
-// What a program declares. `initial`: the flat vector of version 0.
+// A run that a program declares. `initial` is the flat vector of version 0.
 struct DeclaredRun {
   std::string job_toml;
   Blob initial;
@@ -22,7 +22,7 @@ struct DeclaredRun {
 
 class JoinCore : public ProtocolCore {
  public:
-  // `declared` outlives the core; null: this process declares nothing.
+  // `declared` outlives the core; it is null if this process declares nothing.
   JoinCore(Incarnation self, Register registration, Outbox& outbox,
            const DeclaredRun* declared = nullptr)
       : self_{kUnknownNode, self, 0},
@@ -55,7 +55,7 @@ class JoinCore : public ProtocolCore {
   bool has_answer() const { return welcome_ || refused_; }
   const std::optional<Welcome>& welcome() const { return welcome_; }
   const std::optional<Refused>& refused() const { return refused_; }
-  // REQUIRES: welcome().  The scheduler, the job's id, and this process as a member of the job.
+  // REQUIRES: welcome(). The scheduler, the job's id, and this process as a member of the job.
   PeerId scheduler() const { return scheduler_; }
   JobId job() const { return job_; }
   PeerId self(uint16_t lane) const { return {welcome_->node, self_.incarnation, lane}; }
@@ -76,7 +76,7 @@ class JoinCore : public ProtocolCore {
   }
 
   static constexpr Micros kRetryInterval = std::chrono::milliseconds(150);
-  // By incarnation, so that many processes that wait for one scheduler do not all send at once.
+  // The jitter depends on the incarnation, so that many waiting processes do not all send at once.
   static constexpr Micros kRetryJitter = std::chrono::milliseconds(100);
   PeerId self_;
   Register registration_;

@@ -1,6 +1,6 @@
 // Limits: the bounds of the content of every message (I6). The decoder checks them before it
-// allocates, so that a peer can neither crash this process nor fill its memory. Senders stay within
-// them.
+// allocates memory, so that a peer can neither crash this process nor fill its memory. Senders stay
+// within them.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
 inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
 inline constexpr uint32_t kPartialsPerShardMax = 1 << 18;  // 2 for each of its tensors, and one
-inline constexpr uint32_t kConfusionCountsMax = 1024;      // of a slice: one per sample at most
-inline constexpr uint32_t kEvaluationSumsMax = 64;         // of an external model
+inline constexpr uint32_t kConfusionCountsMax = 1024;      // for a slice: at most one per sample
+inline constexpr uint32_t kEvaluationSumsMax = 64;         // for an external model
 inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, newest
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 
-// Terms, views and generations: how far above the newest known one a peer's may be (P26). Far more
-// than a journal can lose, and so little that no number wraps.
+// P26: how far a peer's term, view or generation may be above the newest known one. This is far
+// more than a journal can lose, and so little that no number wraps.
 inline constexpr uint64_t kNewsAheadMax = 1 << 20;
 constexpr bool IsBelievable(uint64_t told, uint64_t known) {
   return told <= known || told - known <= kNewsAheadMax;
@@ -40,25 +40,25 @@ inline constexpr size_t kSignatureBytesMax = 80;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
-inline constexpr size_t kFileNamesMax = 1024;          // in an answer
+inline constexpr size_t kFileNamesMax = 1024;          // in one answer
 inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 42;
-inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in an answer
+inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in one answer
 inline constexpr size_t kHashBytesMax = 32;             // hex digits
-inline constexpr size_t kPayloadBytesMax = 64 << 20;    // of one shard; the target is 4 MiB
-// A shard's image in a transfer: the kept versions, and at most as many buffers of state.
+inline constexpr size_t kPayloadBytesMax = 64 << 20;    // for one shard; the target is 4 MiB
+// A shard's image in a transfer has the kept versions and at most as many buffers of state.
 inline constexpr uint64_t kImageFloatsMax =
     2 * kImageVersionsMax * (kPayloadBytesMax / sizeof(float));
 
-// Frames of one message: one per payload, and the builder's own segments.
+// The frames of one message: one per payload, and the builder's own segments.
 inline constexpr size_t kFramesPerMessageMax = 2 * kItemsPerMessageMax;
 inline constexpr size_t kFrameBytesMax = kPayloadBytesMax;
 
-// ZeroMQ delivers whole messages: with one large message the receiver could not start before its
-// last byte arrives. With several, the replies begin while the rest is still being sent. So a
+// ZeroMQ delivers whole messages. After one large message the receiver could start only when its
+// last byte arrives; with several messages, replies begin while the rest is still being sent. So a
 // message is closed at this size of its payloads: 256 KiB to 1 MiB were best on loopback.
 inline constexpr size_t kMessageBytes = 1 << 20;
 
-// The items in messages, in order; none is empty.
+// Distributes the items over messages, in order; no message is empty.
 template <class Item>
 std::vector<std::vector<Item>> InMessages(std::vector<Item> items) {
   std::vector<std::vector<Item>> messages;

@@ -3,11 +3,11 @@
 // the gradient buffer itself; incoming, it is inside the received frame. proto/codec.h says when it
 // is copied. Rules (P...) and invariants (I...) are in docs/protocol.md.
 //
-// The structs and the table PANDO_MESSAGES are generated from pando.capnp. From the table follow
-// the type Message, the codec's union, which core handles a message (dispatch.h), from which
-// senders it is accepted (ViewMember, Scheduler), the client's answers and the channel.
+// The structs and the table PANDO_MESSAGES are generated from pando.capnp. The table yields the
+// type Message and the codec's union. It says which core handles a message (dispatch.h), from which
+// senders it is accepted (ViewMember, Scheduler), what answers a client gets, and the channel.
 // docs/protocol.md has the same messages, with their answers and repeats; the lint suite compares
-// them. To add a message: its struct and its union member in pando.capnp, its line in
+// them. To add a message: write its struct and its union member in pando.capnp, its line in
 // docs/protocol.md, and the handlers in the cores that it names.
 #pragma once
 
@@ -22,8 +22,17 @@ using VariantWithoutFirst = std::variant<Ms...>;
 #define PANDO_AS_ITEM(Name, ...) , Name
 using MessageVariant = VariantWithoutFirst<void PANDO_MESSAGES(PANDO_AS_ITEM)>;
 #undef PANDO_AS_ITEM
+template <class>
+inline constexpr bool kIsMessage = false;
+#define PANDO_AS_ITEM(Name, ...) \
+  template <>                    \
+  inline constexpr bool kIsMessage<Name> = true;
+PANDO_MESSAGES(PANDO_AS_ITEM)
+#undef PANDO_AS_ITEM
+template <class M>
+concept IsMessage = kIsMessage<M>;
 
-// By the message's index in the variant.
+// Indexed by the message's index in the variant.
 inline constexpr auto kMessageRows = [] {
   using enum Core;
   using enum Sender;
@@ -36,11 +45,12 @@ inline constexpr auto kMessageRows = [] {
 #undef PANDO_AS_ROW
 }();
 
-// One message of any type. messages.cc has its special members: compiled in each file that copies
-// or drops messages, they take a third of that file's compilation.
+// One message of any type. messages.cc has its constructors and the other special members, because
+// they would take a third of the compilation of each file that makes, copies or drops messages.
 struct Message : MessageVariant {
-  using MessageVariant::MessageVariant;
   Message();
+  template <IsMessage M>
+  Message(M message);
   Message(const Message& other);
   Message(Message&& other) noexcept;
   Message& operator=(const Message& other);
@@ -48,7 +58,7 @@ struct Message : MessageVariant {
   ~Message();
 };
 
-// Whether a member of that role is one of these senders.
+// Returns whether a member of that role is one of these senders.
 constexpr bool MaySend(Role role, Sender sender) {
   if (sender == Sender::kNodes) return role == Role::kServer || role == Role::kWorker;
   return sender == (role == Role::kServer ? Sender::kServers : Sender::kWorkers);
@@ -56,7 +66,7 @@ constexpr bool MaySend(Role role, Sender sender) {
 
 inline const MessageRow& RowFor(const Message& message) { return kMessageRows[message.index()]; }
 
-// Whether a message is of one of these types. For the rules of message admission.
+// Returns whether a message has one of these types. The rules of message admission use it.
 template <class... Ms>
 bool HoldsAny(const Message& message) {
   return (std::holds_alternative<Ms>(message) || ...);
@@ -64,7 +74,7 @@ bool HoldsAny(const Message& message) {
 
 // The envelope of every message. The codec adds and checks the protocol's version number.
 struct Envelope {
-  JobId job;  // 0 from a node that does not know it
+  JobId job;  // 0 if the sender does not know its job
   uint32_t generation = 0;
   ViewId view;
   PeerId sender;

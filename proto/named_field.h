@@ -9,24 +9,24 @@
 
 namespace pando {
 
-// A reference to the member, or a value below that says how JSON has it.
+// `member` is a reference, or one of the values below that say how JSON has it.
 template <class Member>
 struct NamedField {
   std::string_view name;
   Member member;
 };
 template <class Member>
-NamedField(std::string_view, Member&&) -> NamedField<Member>;  // of a reference stays one
+NamedField(std::string_view, Member&&) -> NamedField<Member>;  // keeps a reference as a reference
 
 // `text`: "m.name" or "m.name, limits".
 constexpr std::string_view MemberName(std::string_view text) {
   return text.substr(2, text.find(',') - 2);
 }
-// A macro because the field's name is the member's.
+// A macro, because the field's name is the member's name.
 #define PANDO_FIELD(member) \
   NamedField { MemberName(#member), member }
 
-// An entry that is left out while there is no value.
+// JSON has no entry while there is no value.
 #define PANDO_OPTIONAL(member)              \
   NamedField {                              \
     MemberName(#member), LeftOut { member } \
@@ -38,16 +38,16 @@ struct LeftOut {
 };
 template <class T>
 LeftOut(std::optional<T>&) -> LeftOut<T>;
-// A text that is null where it is empty.
+// JSON has null for an empty text.
 struct NullIfEmpty {
   std::string& text;
 };
-// A number that is null below 0: a time that is unknown.
+// JSON has null for a number below 0, such as an unknown time.
 struct NullBelowZero {
   double& number;
 };
-// A number that is null if it is not one, and a text ("inf", "-inf") if it is infinite. Other
-// numbers that are not finite are null.
+// JSON has a text ("inf", "-inf") for an infinite number, and null for others that are not
+// finite.
 struct AnyNumber {
   double& number;
 };

@@ -1,4 +1,4 @@
-// How a protocol core sends its messages.
+// The interface through which a protocol core sends its messages.
 #pragma once
 
 #include "common/clock.h"

@@ -1,5 +1,5 @@
-// Whether a message concerns only shards that a view gives to its sender (P46). The column About of
-// the table of messages says which messages. Used by lanes, workers and the scheduler.
+// Says whether a message concerns only shards that a view gives to its sender (P46). The column
+// About of the table of messages says which messages. Lanes, workers and the scheduler use it.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 namespace pando {
 
 bool IsPrimary(const View& view, ShardId shard, const PeerId& peer);
-// As the primary, as a backup, or as a backup that is syncing.
+// Returns whether the peer is the primary, a backup, or a syncing backup.
 bool HasReplica(const View& view, ShardId shard, const PeerId& peer);
-// Whether each shard that the message names is one of these; true if it names none.
+// Returns whether `is_one` holds for each shard that the message names; true if it names none.
 bool AreAllShards(const Message& message, const std::function<bool(ShardId)>& is_one);
 
-// The lanes to which views of a generation gave a replica of each shard. The journal keeps them.
+// The lanes to which views of a generation gave a replica of each shard. The journal has them.
 struct ShardHolders {
   uint32_t generation = 0;
   std::vector<std::set<PeerId>> lanes;  // by shard
 
-  // A view of another generation replaces all.
+  // A view of another generation replaces all entries.
   void Add(const View& view);
   void Forget(Incarnation process);
   bool Has(ShardId shard, const PeerId& lane) const {
@@ -29,7 +29,7 @@ struct ShardHolders {
   }
 };
 
-// The view alone decides this for kPrimary and kReplica. True for all other messages.
+// Decides by the view alone, for kPrimary and kReplica. Returns true for all other messages.
 bool IsAboutOwnShards(const View& view, const Envelope& envelope);
 
 }  // namespace pando

@@ -1,6 +1,6 @@
-// Silence tracks the lanes that owe an answer (P23). A lane may be cut off from this party alone,
-// while the scheduler still receives its heartbeats. So this party must report it. Used by the
-// session, and by lanes for the lanes whose values they need.
+// Silence tracks the lanes that owe an answer (P23). A lane may be cut off from this
+// party alone while the scheduler still receives its heartbeats, so this party must
+// report it. Sessions use it, and so do lanes for the lanes whose values they need.
 // Threads: none.
 #pragma once
 
@@ -17,12 +17,12 @@ class Silence {
   // Reports a lane that has owed an answer for `patience`, and again after each half of it.
   explicit Silence(Micros patience) : patience_(patience) {}
 
-  // The lane was sent a message that it answers at once.
+  // Notes that the lane was sent a message that it answers at once.
   void Expect(Micros now, const PeerId& lane) { debts_.try_emplace(lane, now, now + patience_); }
   void OnHeard(const PeerId& lane) { debts_.erase(lane); }
   void Clear() { debts_.clear(); }
 
-  // The report that is due, if there is one.
+  // Returns a report that is due, if there is one.
   std::optional<PeerSilent> TakeDue(Micros now) {
     for (auto& [lane, debt] : debts_) {
       if (now < debt.report_at) continue;

@@ -25,7 +25,7 @@ bool ViewMember::WillEnter(const Envelope& envelope) const {
          IsGenuine(update->view, update->signature);
 }
 
-// Addressed to this incarnation, from a peer that may send this message.
+// Whether the envelope is for this incarnation and its sender may send this message.
 bool ViewMember::IsHeard(const Envelope& envelope) const {
   const PeerId& to = envelope.receiver;
   if (envelope.job != identity_.job) return false;
@@ -45,9 +45,9 @@ bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
          IsBelievable(id.term, view_.id.term) && IsBelievable(id.number, view_.id.number);
 }
 
-// A scheduler incarnation that is not known yet may send four messages: a view; that it wants ours;
-// that it no longer has this node in a view; and, unless it is an earlier one, that the run is
-// over.
+// A scheduler incarnation that is not known yet may send four messages: a view; a request for our
+// view; the news that this node is in no view any more; and, unless it is an earlier incarnation,
+// the news that the run is over.
 bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
   if (HoldsAny<ViewUpdate, ViewWanted, Refused>(envelope.message)) return true;
   const bool is_end = HoldsAny<Stop>(envelope.message);
@@ -67,7 +67,7 @@ bool ViewMember::IsGenuine(const View& view, const std::string& signature) const
 }
 
 // A view that is not older than ours; or an older one of our view's term, if its scheduler has not
-// shown us a view of that term yet, because a member brought us the view.
+// shown us a view of that term yet and a member brought us our view.
 bool ViewMember::IsByOurScheduler(const View& view) const {
   if (view.id >= view_.id && view.generation >= view_.generation) return true;
   return view.id.term == view_.id.term && scheduler_term_ < view.id.term;

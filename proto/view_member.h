@@ -1,6 +1,6 @@
-// ViewMember: what a lane and a session have in common as members of a view. It knows the current
-// view and scheduler, sends under them, and admits messages only from that view's members and that
-// scheduler.
+// ViewMember: the common part of a lane and a session as members of a
+// view. It knows the current view and scheduler, sends under them, and
+// admits messages only from that view's members and that scheduler.
 // Threads: none.
 #pragma once
 
@@ -19,7 +19,7 @@ class ViewMember {
     PeerId self;
     PeerId scheduler;  // sent the Welcome; later incarnations announce themselves by views (P26)
     JobId job;
-    ViewSeal* seal = nullptr;  // outlives the member; null: the run has no keys, all are believed
+    ViewSeal* seal = nullptr;  // outlives the member; null: without keys all views are believed
   };
   // `outbox` outlives the member.
   ViewMember(const Identity& identity, Outbox& outbox) : identity_(identity), outbox_(outbox) {}
@@ -40,20 +40,20 @@ class ViewMember {
   }
   void SendToScheduler(Message message) { Send(identity_.scheduler, std::move(message)); }
 
-  // Whether to accept this envelope. It must be for this incarnation (P19), of our job and
+  // Returns whether to accept this envelope. It must be for this incarnation (P19), of our job and
   // generation (P21), and not from a stranger, which could only cost memory or push wrong data.
   // Messages that only the scheduler may send are accepted from the scheduler alone. A member that
-  // shows an older view is sent ours (P13). Views of a newer generation and views of any scheduler
-  // incarnation are accepted, and so are the scheduler's messages that this node was given up or
-  // that the run is over, and its question for our view. net checks that a message of the scheduler
-  // came from the endpoint that we dialed.
+  // shows an older view is sent ours (P13). Exceptions: views of a newer generation, views of any
+  // scheduler incarnation, and the scheduler's messages that this node was given up, that the run
+  // is over, or that it wants our view are accepted. net checks that a scheduler's message came
+  // from the endpoint that we dialed.
   bool Admit(Micros now, const Envelope& envelope);
 
-  // Whether it brings a view that Admit accepts and Enter takes.
+  // Returns whether the envelope brings a view that Admit accepts and Enter takes.
   bool WillEnter(const Envelope& envelope) const;
-  // True if the view is newer than ours and genuine. It then replaces ours: the caller discards
-  // what it holds of another generation (P21). A scheduler becomes ours if its view is not older
-  // than ours, or if it is of our view's term and we only know an earlier scheduler. Every
+  // Returns true if the view is genuine and newer than ours. It then replaces ours, and the caller
+  // discards what it holds of another generation (P21). A scheduler becomes ours if its view is not
+  // older than ours, or if it is of our view's term and we only know an earlier scheduler. Every
   // scheduler gets an acknowledgement with our newest view (P26).
   bool Enter(const PeerId& from, const View& view, const std::string& signature = "");
   // Sends a peer our view, rate-limited.
@@ -71,8 +71,8 @@ class ViewMember {
   Identity identity_;
   Outbox& outbox_;
   View view_;
-  std::string signature_;        // over the view
-  uint64_t scheduler_term_ = 0;  // of the newest view that it sent us itself
+  std::string signature_;        // the scheduler's, over the view
+  uint64_t scheduler_term_ = 0;  // of the newest view that the scheduler itself sent us
   std::map<Incarnation, Role> members_;
   std::map<Incarnation, Micros> hint_at_;  // when a member may get the next hint
 };

@@ -1,5 +1,5 @@
-// ViewSeal: how the protocol cores sign views and check their signatures (P44). They hold no
-// cryptography: net/view_guard implements it, and the simulator. Threads: those of the core.
+// ViewSeal: signs views for the protocol cores and checks the signatures (P44). net/view_guard and
+// the simulator implement it, since cores have no cryptography. Threads: those of the core.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace pando {
 class ViewSeal {
  public:
   virtual ~ViewSeal() = default;
-  // By which others check signatures.
+  // The key with which others check signatures.
   virtual const std::string& public_key() const = 0;
-  // The signature of a text, for ViewUpdate.  REQUIRES: this is the scheduler's.
+  // Signs a text, for ViewUpdate. REQUIRES: this is the scheduler's seal.
   virtual std::string Sign(const std::string& text) = 0;
   virtual bool IsGenuine(const std::string& text, const std::string& signature) = 0;
-  // A view of this peer is dropped, as it is not genuine.
+  // Notes that a view from this peer is dropped because it is not genuine.
   virtual void OnForged(const PeerId& from) = 0;
 };
 

@@ -1,6 +1,6 @@
 #include "run/initial_weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

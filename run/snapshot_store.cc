@@ -1,6 +1,6 @@
 #include "run/snapshot_store.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <optional>

@@ -47,8 +47,8 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
   return true;
 }
 
-// What is encoded is decoded into its sibling's sum if that is here; then *node is their parent.
-// a + b and b + a have the same bits; only the brackets matter.
+// Decodes an encoded payload into the sum of its sibling, if that is here; *node then becomes their
+// parent. a + b and b + a have the same bits; only the brackets matter.
 Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   if (*node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(*node));
@@ -64,7 +64,7 @@ Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
 }
 
 bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
-  constexpr TreeNode kRunningSum{0};  // no node's name
+  constexpr TreeNode kRunningSum{0};  // no node has this name
   if (is_complete() || HoldsAncestorOrSelf(node)) return false;
   auto running = sums_.extract(kRunningSum);
   Sum sum{payload, nullptr};
@@ -75,7 +75,7 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
   }
   if (!running.empty()) sum = Merge(running.mapped(), sum);
   DropDescendants(node);
-  sums_.emplace(node, Sum{});  // its name alone, to know duplicates
+  sums_.emplace(node, Sum{});  // the node alone, to recognise duplicates
   size_t leaves_held = 0;
   for (const auto& [held, unused] : sums_) {
     const MicroBatchRange range = tree_.Range(held);

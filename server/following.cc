@@ -20,7 +20,7 @@ void Following::OnRootItem(Micros now, const PeerId& from, const RootItem& item)
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMade(now, shard);
   const Version made = VersionMadeBy(item.step);
-  // What a pin holds up is not silence: the newest version is acknowledged once more.
+  // A version that a pin delays is not silence: the newest version is acknowledged once more.
   const bool is_known =
       followed != Shard::Followed::kHeld && shard.records().KnownHash(made).has_value();
   Acknowledge(*replica, is_known ? made : shard.newest());
@@ -55,7 +55,7 @@ void Following::OnChunk(const Envelope& envelope, const Chunk& chunk) {
   member_.Send(envelope.sender, incoming.Ack());
 }
 
-// Acknowledgements that are not sent are of the old view. An image lasts as long as its pair.
+// Drops unsent acknowledgements, which belong to the old view. An image lasts as long as its pair.
 void Following::EnterView(const Replicas::Changes& changes) {
   acks_out_.clear();
   for (ShardId id : changes.emptied) incoming_.erase(id);

@@ -1,7 +1,7 @@
-// Following: a backup's side of replication. Makes versions from its primaries' roots (P8, P22),
-// takes images (P20, P24), and acknowledges both. Part of the lane; server/replication.h is the
-// primary's side.
-// Threads: none. Owns: incoming images, and the acknowledgements that are not sent yet.
+// Following: a backup's side of replication. It makes versions from its primaries' roots (P8, P22),
+// takes images (P20, P24), and acknowledges both. It is a part of the lane; server/replication.h is
+// the primary's side. Threads: none. Owns: incoming images, and the acknowledgements that are not
+// sent yet.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@ namespace pando {
 
 class Following : LanePart {
  public:
-  // All outlive it; `probe` may be null.
+  // All arguments outlive it; `probe` may be null.
   Following(const LanePart& part, ShardSnapshots& snapshots, ProgressReport& progress,
             LaneProbe* probe)
       : LanePart(part), snapshots_(snapshots), progress_(progress), probe_(probe) {}
 
   void OnRoot(Micros now, const Envelope& envelope, const Root& root);
   void OnChunk(const Envelope& envelope, const Chunk& chunk);
-  // A pin that is released may have held up versions.
+  // The released pin may have delayed versions.
   void OnReleasePin(Micros now);
 
   void EnterView(const Replicas::Changes& changes);

@@ -50,7 +50,7 @@ void Lane::Route(Micros now, const Envelope& from) {
         steps_.AdvanceAll(now);
       },
       [&](const ProgressAck& ack) {
-        // A newcomer may be reported once the scheduler knows the rows before its image.
+        // A newcomer's report may have waited until the scheduler knew the rows before its image.
         if (progress_.OnProgressAck(from, ack)) report_clock_.Hasten(now);
       },
       [&](const ReleasePin& release) {
@@ -73,7 +73,7 @@ void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
 // ---- views -------------------------------------------------------------------------------------
 
 void Lane::OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update) {
-  steps_.MakeSealed();  // under the view that it was sealed in
+  steps_.MakeSealed();  // under the view in which it was sealed
   if (member_.Enter(envelope.sender, update.view, update.signature)) EnterView(now);
 }
 

@@ -1,6 +1,6 @@
-// Lane is the server's protocol core: one thread's worth of shards, nothing shared with other
-// lanes. It routes each message to the part that handles it and merges their deadlines; the parts
-// own all state. Run by net/event_loop, and by the simulator.
+// Lane is the server's protocol core: it has the shards of one thread and shares nothing with other
+// lanes. It routes each message to the part that handles it and merges the parts' deadlines; the
+// parts own all state. net/event_loop runs it, and so does the simulator.
 //
 // clang-format off
 //   message            | part           | answer
@@ -54,18 +54,18 @@ class Lane : public ProtocolCore {
  public:
   struct Options {
     ViewMember::Identity identity;
-    std::string kind;  // of the Ready that lane 0 sends for its process
+    std::string kind;  // for the Ready that lane 0 sends for its process
     Micros lease = std::chrono::seconds(1);
     LaneProbe* probe = nullptr;  // outlives the lane; null: no timeline is kept
-    BufferSource buffers = {};   // of what travels: sums and parameters
+    BufferSource buffers = {};   // for sums and parameters, which are sent
   };
   // `plan`, `snapshots` and `outbox` outlive the lane.
   Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox);
 
   void OnMessage(Micros now, const Envelope& envelope) override;
-  // What the SnapshotPort answers.
+  // Gets the answers of the SnapshotPort.
   void OnSnapshotEvent(Micros now, SnapshotEvent event);
-  // The process was asked to leave: sends Leave until Stop. One lane of the process is enough.
+  // The process was asked to leave: sends Leave until Stop. One lane per process is enough.
   void StartLeaving(Micros now) { reports_.StartLeaving(now); }
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
@@ -79,7 +79,7 @@ class Lane : public ProtocolCore {
   const PeerId& scheduler() const { return member_.scheduler(); }
   bool has_view() const { return member_.has_view(); }
   const View& view() const { return member_.view(); }
-  // Whether this message brings a view that the lane will enter: its members are dialed first.
+  // Whether this message brings a view that the lane will enter. Its members are dialed first.
   bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
@@ -95,7 +95,7 @@ class Lane : public ProtocolCore {
 
   ViewMember member_;
   const VersionMaker maker_;
-  uint32_t generation_ = 0;  // of all that is held
+  uint32_t generation_ = 0;  // of everything that is held
   Replicas replicas_;
   EarlyMessages early_;
   ReportClock report_clock_;

@@ -1,4 +1,4 @@
-// Intervals and bounds of the lane (I6), and how its small messages are gathered.
+// Intervals and bounds of the lane (I6), and the rule by which its small messages are gathered.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,22 @@ namespace pando {
 
 inline constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
 inline constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
-// Roots and chunks are repeated less often: large ones may take long on the wire.
+// Roots and chunks are repeated less often, because large ones may take long on the wire.
 inline constexpr Micros kRootRetryFirst = std::chrono::milliseconds(200);
 inline constexpr Micros kRootRetryMax = std::chrono::seconds(1);
 inline constexpr size_t kRowsPerProgressMax = 4096;
-// How many versions a newcomer may be behind before its primary stops committing (P20).
+// The most versions that a newcomer may be behind before its primary stops committing (P20).
 inline constexpr uint64_t kUnackedRootsMax = 2;
-// Of one shard. A snapshot that is due beyond them fails, except that of the last version.
+// The bound per shard. Beyond it a due snapshot fails, except that of the last version.
 inline constexpr uint32_t kStoresInFlightMax = 2;
 inline constexpr size_t kUnackedSnapshotsMax = 64;  // of each shard
 inline constexpr size_t kAskedSnapshotsMax = 16;
 
-// A step's small shards are answered, and replicated, together. A message with few bytes waits
-// while other shards of the lane are about to make the same version, at most kHoldMax.
-// Large messages leave at once.
+// The small shards of a step are answered, and replicated, together. A message with few bytes waits
+// for at most kHoldMax while other shards of the lane are about to make the same version. Large
+// messages leave at once.
 inline constexpr size_t kFullMessageBytes = 64
-                                            << 10;  // for one peer: worth a message by themselves
+                                            << 10;  // for one peer: enough for a message
 inline constexpr Micros kHoldMax = std::chrono::milliseconds(2);
 
 template <class Gathered>  // map from peer to a message of items with payloads
@@ -37,7 +37,7 @@ bool HasFullMessage(const Gathered& gathered) {
   });
 }
 
-// Whether a gathered message keeps waiting. `held_until`: when it leaves at the latest.
+// Whether a gathered message keeps waiting. At `held_until` it leaves at the latest.
 inline bool IsHeld(Micros now, bool is_worth_it, std::optional<Micros>* held_until) {
   if (is_worth_it && !*held_until) *held_until = now + kHoldMax;
   if (is_worth_it && now < **held_until) return true;

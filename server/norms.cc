@@ -72,8 +72,8 @@ void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
   }
 }
 
-// A replica of any role answers: the asker's view may be ahead of ours. An answer without values
-// says that we live.
+// A replica of any role answers, because the sender's view may be ahead of ours. An answer without
+// values shows that we live.
 void Norms::OnPartialsPull(const Envelope& envelope, const PartialsPull& pull) {
   Partials partials;
   for (const PartialsPullItem& item : pull.items) {

@@ -1,6 +1,6 @@
-// Norms: values over several shards (P14 to P16). What this lane's shards contribute to a step goes
-// to the lanes that need it, and what others contribute is pulled until it is here. A value is
-// named by (shard, step) and has the same bits on every replica, so any replica may answer. Part of
+// Norms: values over several shards (P14 to P16). It sends the values of this lane's shards to the
+// lanes that need them, and pulls the values of others until they arrive. A value is named by
+// (shard, step) and has the same bits on every replica, so any replica may answer. It is a part of
 // the lane. Threads: none. Owns: other lanes' partial values, of two steps at most.
 #pragma once
 
@@ -28,7 +28,7 @@ class Norms : LanePart {
   // None while other shards' are missing: they are pulled then.  REQUIRES: shard.is_ready().
   std::optional<std::vector<float>> CollectFactors(Micros now, Shard& shard,
                                                    const StepScalars& scalars);
-  // Whether there are new values, so that shards that wait for some may advance. Once.
+  // Returns once whether there are new values, so that shards that wait for some may advance.
   bool TakeNews() { return std::exchange(has_news_, false); }
 
   void EnterView(Micros now);
@@ -46,7 +46,7 @@ class Norms : LanePart {
 
  private:
   std::span<const float> Find(ShardId shard, Step step) const;
-  // Calls visit(shard, primary) for the shards whose updates this one shares values with and whose
+  // Calls visit(shard, primary) for the shards that share values with this shard's update and whose
   // primary is another lane.
   template <class Visit>
   void VisitOthers(ShardId shard, Visit visit) const;
@@ -60,10 +60,10 @@ class Norms : LanePart {
   std::map<PeerId, Partials> out_;  // until Tick, or a little longer
   std::optional<Micros> held_until_;
   bool awaits_others_ = false;
-  // The primaries of a new view may have sent their values before: they are asked at once.
+  // The primaries of a new view may have sent their values before, so they are asked at once.
   bool is_view_fresh_ = false;
   Micros pull_at_{0};
-  Silence silence_;  // of the lanes that were asked
+  Silence silence_;  // tracks the lanes that were asked
 };
 
 }  // namespace pando

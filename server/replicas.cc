@@ -50,7 +50,7 @@ void Replicas::AssumeBackup(Replica& replica, const PeerId& primary) {
   if (!replica.shard.has_data()) StartAtZero(replica);
 }
 
-// P24: a new primary or a new `since` is a new pair, and starts over.
+// P24: a new primary or a new `since` makes a new pair, which starts over.
 void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId since,
                              Changes* changes) {
   const bool is_same = replica.role_ == ReplicaRole::kSyncing && replica.primary_ == primary &&
@@ -61,7 +61,7 @@ void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId sin
   changes->emptied.push_back(replica.shard.id());
 }
 
-// Where the generation begins with version 0.
+// Fills the replica if the generation begins with version 0.
 void Replicas::StartAtZero(Replica& replica) {
   if (member_.view().restore.version != Version(0)) return;
   replica.shard.records().StartAtZero();
@@ -93,7 +93,7 @@ Step Replicas::lowest_step() const {
   return StepReading(lowest);
 }
 
-// A backup is a version behind in what it knows to be committed.
+// A backup knows of commits one version later, so its newest version counts.
 Step Replicas::highest_step() const {
   Version highest;
   for (const auto& [id, replica] : replicas_) {

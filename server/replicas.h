@@ -1,4 +1,4 @@
-// Replicas: the shards that one lane holds, and its role for each, as the lane's view says. The
+// Replicas: the shards that one lane holds, and its role for each according to the lane's view. The
 // lane's parts read roles here and work on the shards.
 //
 // clang-format off
@@ -39,9 +39,9 @@ class Replica {
 
   ReplicaRole role() const { return role_; }
   bool is_primary() const { return role_ == ReplicaRole::kPrimary; }
-  // The peer whose roots and chunks count.
+  // The peer whose roots and chunks are accepted.
   const PeerId& primary() const { return primary_; }
-  // Syncing: the view that made the pair.
+  // For a syncing replica: the view that made the pair.
   const std::optional<ViewId>& pair() const { return pair_; }
 
  private:
@@ -59,26 +59,26 @@ class Replica {
 
 class Replicas {
  public:
-  // All outlive the replicas. `buffers`: of what travels.
+  // All outlive the replicas. `buffers` gives the memory of what is sent.
   Replicas(const ViewMember& member, const JobPlan& plan, const VersionMaker& maker,
            const BufferSource& buffers)
       : member_(member), plan_(plan), maker_(maker), buffers_(buffers) {}
 
-  // What a new view changes, beyond roles.
+  // The changes of a new view, beyond roles.
   struct Changes {
     std::vector<ShardId> dropped;   // the view does not name the lane any more
-    std::vector<ShardId> emptied;   // syncing, of a new pair: they start over
+    std::vector<ShardId> emptied;   // syncing, in a new pair: they start over
     std::vector<ShardId> promoted;  // primaries that held data and were not primaries before
   };
-  // Takes the roles of the member's view. Replicas of a generation that begins from the seed have
-  // their data at once; other replicas in sync that have none wait for Restored().
+  // Takes the roles of the member's view. If the generation begins from the seed, replicas have
+  // their data at once. Other in-sync replicas without data wait for Restored().
   Changes EnterView();
-  // Drops everything: all of it is of an older generation (P21).
+  // Drops everything, because all of it is of an older generation (P21).
   void Clear() {
     replicas_.clear();
     released_ = Version(0);
   }
-  // A replica in sync has its data now: a primary starts to lead.
+  // An in-sync replica now has its data; a primary starts to lead.
   void Restored(ShardId shard) {
     Replica& replica = replicas_.at(shard);
     if (replica.is_primary()) replica.shard.StartLeading();
@@ -98,7 +98,7 @@ class Replicas {
   Replica* Find(ShardId shard) {
     return const_cast<Replica*>(static_cast<const Replicas*>(this)->Find(shard));
   }
-  // Null unless the lane is the shard's primary.
+  // Returns null unless the lane is the shard's primary.
   Shard* FindPrimary(ShardId shard) {
     Replica* replica = Find(shard);
     return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
@@ -108,22 +108,22 @@ class Replicas {
     return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
   }
 
-  // Every shard whose primary the lane is has committed it; the final version if there is none.
+  // The version that all shards whose primary the lane is have committed; the final one if none.
   Version committed() const;
-  // The lowest and the highest step that any replica is at. Backups count: a promoted one must not
-  // have to wait for a scheduler that is away (P28).
+  // The lowest and the highest step at which any replica is. Backups count, so that a promoted one
+  // need not wait for an absent scheduler (P28).
   Step lowest_step() const;
   Step highest_step() const;
   bool is_primary_of_any() const {
     return std::ranges::any_of(replicas_ | std::views::values, &Replica::is_primary);
   }
-  // Whether a primary is still without data.
+  // Whether a primary still has no data.
   bool is_restoring() const {
     return std::ranges::any_of(replicas_ | std::views::values, [](const Replica& replica) {
       return replica.is_primary() && !replica.shard.has_data();
     });
   }
-  // Whether the lane's primaries differ in this version of theirs.
+  // Whether `version_in` differs between the lane's primaries.
   template <class VersionIn>
   bool VersionsDiffer(VersionIn version_in) const {
     std::optional<Version> first;
@@ -151,14 +151,14 @@ class Replicas {
   Version released_;  // versions up to here need no pin (P31)
 };
 
-// What every part of a lane works on. All of it outlives the part.
+// The objects on which every part of a lane works. All of them outlive the part.
 class LanePart {
  public:
   LanePart(ViewMember& member, Replicas& replicas, const JobPlan& plan)
       : member_(member), replicas_(replicas), plan_(plan) {}
 
  protected:
-  // P13: roots and their acknowledgements count between equal views only.
+  // P13: roots and their acknowledgements count only between equal views.
   bool CountsFor(const Envelope& envelope) const;
 
   ViewMember& member_;

@@ -11,7 +11,7 @@ namespace pando {
 // ---- the view ----------------------------------------------------------------------------------
 
 void Replication::EnterView(Micros now) {
-  roots_out_.clear();  // of the old view; what matters of them is gathered again below
+  roots_out_.clear();  // they are of the old view; those that still count are gathered again below
   clock_.EnterView(now);
   std::erase_if(backups_,
                 [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
@@ -25,13 +25,13 @@ void Replication::EnterView(Micros now) {
     for (Backup& backup : backups) {  // P22
       if (backup.TakesRoots()) GatherRoots(now, shard, backup, backup.acked);
     }
-    committable_.insert(id);  // with fewer backups to wait for it may be committed now
+    committable_.insert(id);  // may be committed now, if it waits for fewer backups
     StartImages(now, shard);
   }
 }
 
-// What the new view leaves of what was known. P13: an acknowledgement of a version that is not
-// committed was of the old view.
+// Returns what is still known of the backups in the new view. P13: an acknowledgement of an
+// uncommitted version belonged to the old view.
 Replication::Backups Replication::InView(const ShardPlacement& placement, Backups known,
                                          Version committed) {
   const auto find = [&](const PeerId& peer) {
@@ -77,7 +77,7 @@ void Replication::GatherRoots(Micros now, const Shard& shard, Backup& backup, Ve
   }
 }
 
-// A sealed step counts as made: its root is among those gathered.
+// A sealed step counts as made, because its root is among those gathered.
 void Replication::SendRoots(Micros now) {
   const auto made = [](const Shard& shard) {
     return shard.is_sealed() ? VersionMadeBy(shard.step()) : shard.newest();
@@ -165,8 +165,8 @@ void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAc
   NoteCaughtUp(now, shard, *backup);
 }
 
-// P24: it has every version made. Its acknowledgements are required from here on, and only then is
-// it reported.
+// P24: the backup has every version that was made. From here on its acknowledgements are required,
+// and only then is it reported.
 void Replication::NoteCaughtUp(Micros now, const Shard& shard, Backup& backup) {
   if (!backup.pair || backup.is_required || backup.acked != shard.newest()) return;
   backup.is_required = !Mutated(Mutation::kReportBeforeAck);
@@ -198,7 +198,7 @@ void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
   SendChunks(now, backup);
 }
 
-// P23. P24: until a view drops it, versions wait for it.
+// P23: reports a silent backup. P24: versions wait for it until a view drops it.
 void Replication::ReportSilent(const PeerId& peer, Micros silence) {
   const auto silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count();
   member_.SendToScheduler(PeerSilent{peer, static_cast<uint64_t>(silent_ms)});
@@ -209,8 +209,8 @@ void Replication::ReportSilent(const PeerId& peer, Micros silence) {
   }
 }
 
-// P24. The metric shard's newcomer has rows only of the versions after its image: it is reported
-// once the scheduler knows the others.
+// P24: the metric shard's newcomer has only the rows of versions after its image. So it is reported
+// once the scheduler knows the other rows.
 bool Replication::AddSynced(std::vector<Message>* reports) const {
   Synced synced;
   bool has_any = false;
@@ -251,7 +251,7 @@ void BackupClock::Expect(Micros now, Debt& debt) {
   next_repeat_at_ = std::min(next_repeat_at_, debt.repeat_at);
 }
 
-// Over a slow link other roots are acknowledged before this one: what is under way is not repeated.
+// Over a slow link other roots are acknowledged first; a root that is under way is not repeated.
 bool BackupClock::IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt) {
   const auto acknowledged = acknowledged_at_.find(backup);
   if (acknowledged != acknowledged_at_.end() && sends_roots)

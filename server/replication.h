@@ -1,6 +1,6 @@
-// Replication: a primary's side of its shards' backups. Sends roots (P8, P13, P22) and images
-// (P20, P24), takes the acknowledgements, says when a version may be committed, and repeats what is
-// unanswered. Part of the lane; server/following.h is the backup's side.
+// Replication: a primary's side of its shards' backups. It sends roots (P8, P13, P22) and images
+// (P20, P24), takes the acknowledgements, says when a version may be committed, and repeats
+// unanswered messages. It is a part of the lane; server/following.h is the backup's side.
 //
 // clang-format off
 //   a primary's backup | acks required | what it is sent
@@ -13,7 +13,7 @@
 //   versions made      |               |
 // clang-format on
 //
-// Threads: none. Owns: what is known of each backup. Invariants I2, I6.
+// Threads: none. Owns: the state of each backup. Invariants I2, I6.
 #pragma once
 
 #include <map>
@@ -27,13 +27,13 @@
 
 namespace pando {
 
-// Says when a primary repeats what a backup has not answered (P10), and which backups are silent
-// (P23). Replication keeps one debt for each backup of each shard.
+// Says when a primary repeats messages that a backup has not answered (P10), and which backups are
+// silent (P23). Replication keeps one debt for each backup of each shard.
 class BackupClock {
  public:
-  // What one backup of one shard owes.
+  // The answers that one backup of one shard owes.
   struct Debt {
-    std::optional<Micros> since;  // it has not answered all that it was sent; none: it has
+    std::optional<Micros> since;  // start of the wait for its answers; none: it owes none
     Micros repeat_at = kNever;
     Micros repeat_interval{0};
   };
@@ -49,28 +49,28 @@ class BackupClock {
   void OnRootAck(const PeerId& backup, Micros now) {
     heard_at_[backup] = acknowledged_at_[backup] = now;
   }
-  // The backup was sent something that it answers.
+  // Notes that the backup was sent a message that it answers.
   void Expect(Micros now, Debt& debt);
 
   bool IsDue(Micros now) const { return now >= next_repeat_at_; }
   // A round over all debts: StartRound(), then IsRepeatDue() for each debt.
   void StartRound() { next_repeat_at_ = kNever; }
-  // Whether to repeat now. `sends_roots`: the debt is of roots, not of an image.
+  // Whether to repeat now. `sends_roots`: the debt is for roots, not for an image.
   bool IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt);
-  // How long the backup has been silent, if that is too long.  REQUIRES: debt.since.
+  // Returns the time of the backup's silence, if it is too long. REQUIRES: debt.since.
   std::optional<Micros> SilenceOver(Micros now, const PeerId& backup, const Debt& debt) const;
   Micros NextDeadline() const { return next_repeat_at_; }
 
  private:
   const Micros lease_;
   Micros next_repeat_at_ = kNever;
-  std::map<PeerId, Micros> heard_at_;         // backups: when they last answered
-  std::map<PeerId, Micros> acknowledged_at_;  // a root
+  std::map<PeerId, Micros> heard_at_;         // when a backup last answered
+  std::map<PeerId, Micros> acknowledged_at_;  // when it last acknowledged a root
 };
 
 class Replication : public ReportSource, LanePart {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Replication(const LanePart& part, Micros lease, const ProgressReport& progress,
               ReportClock& report_clock)
       : LanePart(part), progress_(progress), report_clock_(report_clock), clock_(lease) {}
@@ -82,21 +82,21 @@ class Replication : public ReportSource, LanePart {
     const auto it = backups_.find(shard);
     return it != backups_.end() && !it->second.empty();
   }
-  // The root that shard has sealed, to the backups that take roots.
+  // Gathers the root that the shard has sealed, for the backups that take roots.
   void GatherSealedRoot(Micros now, const Shard& shard) {
     for (Backup& backup : backups_[shard.id()]) {
       if (backup.TakesRoots()) GatherRoots(now, shard, backup, shard.newest());
     }
   }
-  // Sends what is gathered, or holds it a little longer. Before the versions are made of it, so
-  // that all replicas make them at the same time.
+  // Sends the gathered roots, or holds them a little longer. It runs before the versions are made,
+  // so that all replicas make them at the same time.
   void SendRoots(Micros now);
   // P8: whether all required backups have acknowledged the newest version.
   bool MayCommit(const Shard& shard) const;
-  // Shards that may be committed now: there is a new version, or one waits for fewer backups.
+  // Takes the shards that may be committed now: they have a new version, or wait for fewer backups.
   std::set<ShardId> TakeCommittable() { return std::exchange(committable_, {}); }
   void NoteMade(ShardId shard) { committable_.insert(shard); }
-  // The newest version is committed: its root is kept only for newcomers.
+  // The newest version is committed, so its root is kept only for newcomers.
   void DropRoots(Shard& shard) const {
     const auto it = backups_.find(shard.id());
     const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
@@ -104,7 +104,7 @@ class Replication : public ReportSource, LanePart {
   }
   // Starts the image transfers that have not begun, unless a version is uncommitted.
   void StartImages(Micros now, Shard& shard);
-  // A primary has its data now.
+  // A primary now has its data.
   void OnRestored(Micros now, Shard& shard) {
     for (Backup& backup : backups_[shard.id()]) backup.acked = shard.committed();
     StartImages(now, shard);
@@ -117,7 +117,7 @@ class Replication : public ReportSource, LanePart {
     committable_.clear();
     divergences_.clear();
   }
-  void Tick(Micros now);  // repeats
+  void Tick(Micros now);  // repeats unanswered messages
   // The backup that has owed an acknowledgement for the longest time, and since when.
   struct Owed {
     PeerId backup;
@@ -137,8 +137,8 @@ class Replication : public ReportSource, LanePart {
   struct Backup {
     PeerId peer;
     std::optional<ViewId> pair = {};                // SyncingBackup::since; none: in sync
-    bool is_required = true;                        // versions commit with its acknowledgement only
-    Version acked = {};                             // the newest that it has, by hash or by image
+    bool is_required = true;                        // versions commit only with its acknowledgement
+    Version acked = {};                             // the newest version it has, by hash or image
     std::optional<OutgoingTransfer> transfer = {};  // syncing, once the image is frozen
     BackupClock::Debt debt = {};
     bool TakesRoots() const { return !pair || (transfer && transfer->is_complete()); }
@@ -158,7 +158,7 @@ class Replication : public ReportSource, LanePart {
   const ProgressReport& progress_;
   ReportClock& report_clock_;
   BackupClock clock_;
-  std::map<ShardId, Backups> backups_;  // of primaries
+  std::map<ShardId, Backups> backups_;  // of shards whose primary the lane is
   std::map<PeerId, Root> roots_out_;    // until SendRoots, or a little longer
   std::optional<Micros> roots_held_until_;
   std::set<ShardId> committable_;

@@ -1,7 +1,7 @@
-// Replies: what a lane answers to workers (P6, P9, P10). Committed versions and reasons why there
-// is none are gathered per worker until Tick, or a little longer. Part of the lane; ShardSteps
-// calls it when a push is taken or a version is committed. Threads: none. Owns: the workers that
-// wait for a version, and what is not sent yet.
+// Replies: a lane's answers to workers (P6, P9, P10). Committed versions, and reasons why there is
+// none, are gathered per worker until Tick, or a little longer. It is a part of the lane;
+// ShardSteps calls it when a push is taken or a version is committed. Threads: none. Owns: the
+// workers that wait for a version, and unsent replies.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace pando {
 
-// Keeps messages of views that the lane has not entered yet, and gives them back once it has. The
-// lane decides which ones; Replies adds what workers ask of a primary. Owns: at most kEarlyMax
+// Keeps messages of views that the lane has not entered yet, and gives them back after it has. The
+// lane decides which messages; Replies adds workers' requests to a primary. Owns: at most kEarlyMax
 // messages.
 class EarlyMessages {
  public:
@@ -22,13 +22,13 @@ class EarlyMessages {
 
   explicit EarlyMessages(const ViewMember& member) : member_(member) {}
 
-  // What replicas say, and questions. Pushes and pulls of a newer view are early only where the
-  // lane is not the primary (Replies).
+  // True for messages between replicas, and for questions. Pushes and pulls of a newer view are
+  // early only if the lane is not the primary (Replies).
   bool IsEarly(const Envelope& envelope) const;
   void Keep(Envelope envelope) {  // NOLINT: moved
     if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
   }
-  // All that is kept, except what the view has passed. Some of it may still be early.
+  // Takes all kept messages, except those of passed views. Some may still be early.
   std::vector<Envelope> Take();
 
  private:
@@ -42,17 +42,17 @@ class Replies : LanePart {
   Replies(const LanePart& part, EarlyMessages& early) : LanePart(part), early_(early) {}
 
   void OnPull(const Envelope& envelope, const Pull& pull);
-  // Shards that are being restored are left out of the answer.
+  // The answer leaves out shards that are being restored.
   void OnQuestion(Micros now, const Envelope& envelope, const Question& question);
-  // The version that a taken push makes, now or once it is committed.
+  // Answers with the version that a taken push makes, now or once it is committed.
   void AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item, bool says_pending) {
     Answer(peer, shard, {item.node, VersionMadeBy(item.step), plan_.training_form()}, says_pending);
   }
-  // Of shards whose primary is another lane: NotPrimary, unless the sender's view is newer than
-  // ours. Then the message waits for that view.
+  // For shards whose primary is another lane: answers NotPrimary, unless the sender's view is newer
+  // than ours. The message then waits for that view.
   template <class M>  // Push or Pull
   void AnswerNotPrimary(const Envelope& envelope, M others);
-  // The shard has a version more to show.
+  // The shard has one more version to show.
   void ReplyToWaiting(Shard& shard);
 
   void EnterView() {
@@ -70,7 +70,7 @@ class Replies : LanePart {
 
  private:
   struct Wanted {
-    TreeNode node;  // of the push that asks; of none for a pull
+    TreeNode node;  // the push's node; none for a pull
     Version version;
     ParamsForm form;
   };

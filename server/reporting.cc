@@ -33,7 +33,7 @@ bool ScalarBlocks::LacksAny() const {
   return IsWanted(current) || IsWanted(current + 1);
 }
 
-// A block that ends early ends where the scheduler decides (P32): there is no more before that.
+// A block that ends early ends where the scheduler has yet to decide (P32).
 bool ScalarBlocks::IsWanted(uint64_t block) const {
   const uint64_t first = block * kScalarsPerBlock;
   if (first >= plan_.steps.step_count()) return false;
@@ -79,7 +79,7 @@ void ProgressReport::NoteMetrics(const Shard& shard) {
   rows_.push_back({step, LoggedMean(metrics[kMetricLoss]), LoggedMean(metrics[kMetricCorrect])});
 }
 
-// Progress counts for its view only.
+// Progress counts only for its view.
 void ProgressReport::EnterView(Micros now, const Replicas::Changes& changes) {
   reported_.reset();
   sent_.reset();
@@ -89,7 +89,7 @@ void ProgressReport::EnterView(Micros now, const Replicas::Changes& changes) {
   }
 }
 
-// P9: of committed versions only, by the primary.
+// P9: the primary reports rows of committed versions only.
 size_t ProgressReport::ReportableRows() const {
   const Shard* shard = rows_.empty() ? nullptr : replicas_.FindPrimary(plan_.metric_shard());
   if (shard == nullptr) return 0;

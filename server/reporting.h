@@ -1,6 +1,6 @@
-// What a lane asks and tells the scheduler: LaneLife, ScalarBlocks, ProgressReport, and Reports,
-// which repeats what other parts have to say. Parts of the lane.
-// Threads: none.
+// A lane's requests and reports to the scheduler: LaneLife, ScalarBlocks, ProgressReport, and
+// Reports, which repeats the reports of other parts. All are parts of the lane. Threads:
+// none.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace pando {
 
-// How a lane begins and ends. Lane 0 tells the scheduler that its process is ready, until a view
-// names it; the scheduler ends the job, or this life of the lane.
+// LaneLife: the begin and end of a lane. Lane 0 tells the scheduler that its process is ready,
+// until a view names it. The scheduler ends the job, or this life of the lane.
 class LaneLife {
  public:
-  // `kind`: of the Ready. `member` outlives the part.
+  // `kind` is for the Ready. `member` outlives the part.
   LaneLife(ViewMember& member, std::string kind) : member_(member), kind_(std::move(kind)) {}
 
   void OnStop(const Envelope& envelope, const Stop& stop) {
@@ -53,20 +53,20 @@ class LaneLife {
   std::optional<RefusalKind> refusal_;
 };
 
-// The optimizer's scalars, which only the scheduler computes (P36), in blocks of kScalarsPerBlock
-// steps. A lane asks for the block in use and for the next one, so that steps go on for a while
-// without a scheduler (P28). Owns: at most two blocks.
+// ScalarBlocks: the optimizer's scalars, which only the scheduler computes (P36), in blocks of
+// kScalarsPerBlock steps. A lane asks for the current and the next block, so that steps go on for a
+// while without a scheduler (P28). Owns: at most two blocks.
 class ScalarBlocks : LanePart {
  public:
   using LanePart::LanePart;
 
   void OnScalars(const Scalars& scalars);
-  // Null while they are not known.
+  // Returns null while they are not known.
   const StepScalars* Find(Step step) const;
 
-  // A new generation begins.
-  // Scalars are the same in every generation, but those of steps after an early stop may have to be
-  // decided again (P32).
+  // A new generation begins. Scalars are the same in every generation. But after an early stop the
+  // scheduler may have to decide the scalars of the steps behind it again (P32), so those blocks
+  // are then dropped.
   void Clear() {
     if (plan_.job.early_stop_patience != 0) blocks_.clear();
   }
@@ -81,18 +81,18 @@ class ScalarBlocks : LanePart {
   Micros ask_at_{0};
 };
 
-// The committed version and the metrics of each step, told to the scheduler until it knows them.
-// Owns: the metric rows that the scheduler may not know.
+// ProgressReport sends the committed version and the metrics of each step until the scheduler knows
+// them. Owns: the metric rows that the scheduler may not know.
 class ProgressReport : LanePart {
  public:
   using LanePart::LanePart;
 
-  // Whether the scheduler knows more rows than this lane knew of.
+  // Returns whether the scheduler knows more rows than this lane knew of.
   bool OnProgressAck(const Envelope& envelope, const ProgressAck& ack);
-  // The newest version of a shard was made. Backups note the metric shard's rows as well, so that
-  // no row is lost with a primary.
+  // The newest version of a shard was made. Backups also note the metric shard's rows, so that no
+  // row is lost with a primary.
   void NoteMetrics(const Shard& shard);
-  // The scheduler knows them. Primaries tell it to their backups (Root::first_row).
+  // The scheduler knows these rows. Primaries tell their backups (Root::first_row).
   void ForgetRowsBelow(Step step) {
     known_row_ = std::max(known_row_, step);
     std::erase_if(rows_, [&](const StepMetrics& row) { return row.step < known_row_; });
@@ -122,12 +122,12 @@ class ProgressReport : LanePart {
   Micros report_at_{0};
 };
 
-// Says when the next reports are due. The sources share it.
+// ReportClock says when the next reports are due. The sources share it.
 class ReportClock {
  public:
-  // There is news: as soon as the last reports are kProgressInterval old.
+  // There is news: reports are due as soon as the last ones are kProgressInterval old.
   void SpeakSoon(Micros now) { speak_at_ = std::min(speak_at_, std::max(now, silent_until_)); }
-  // A report may have waited for this: if anything is to be repeated, soon.
+  // An unanswered report may have waited for this event, so it is repeated soon.
   void Hasten(Micros now) {
     if (speak_at_ != kNever) SpeakSoon(now);
   }
@@ -146,16 +146,16 @@ class ReportClock {
 class ReportSource {
  public:
   virtual ~ReportSource() = default;
-  // Appends what the scheduler has not answered. Returns whether anything is unanswered, even if
-  // it is for a later report.
+  // Appends the reports that the scheduler has not answered. Returns whether any are unanswered,
+  // even if they wait for a later report.
   virtual bool AddReports(std::vector<Message>* reports) const = 0;
 };
 
-// Repeats to the scheduler what a lane's parts have to say, until it is answered. Each part keeps
-// its own facts and offers them as a ReportSource. Owns: whether the process was asked to leave.
+// Reports repeats the reports of a lane's parts to the scheduler until they are answered. Each part
+// keeps its facts and offers them as a ReportSource. Owns: whether the process was asked to leave.
 class Reports {
  public:
-  // All outlive the part. Reports are sent in the sources' order.
+  // All arguments outlive the part. Reports are sent in the sources' order.
   Reports(ViewMember& member, ReportClock& clock, std::vector<const ReportSource*> sources)
       : member_(member), clock_(clock), sources_(std::move(sources)) {}
 

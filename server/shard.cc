@@ -20,7 +20,7 @@ Shard::Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
 
 // ---- the next version --------------------------------------------------------------------------
 
-// What the next version is made of. `gradient` outlives the result.
+// Collects the inputs of the next version. `gradient` outlives the result.
 VersionMaker::Inputs Shard::InputsFor(const Blob& gradient, const StepScalars& scalars) const {
   return {.shard = id_,
           .step = step(),
@@ -30,7 +30,7 @@ VersionMaker::Inputs Shard::InputsFor(const Blob& gradient, const StepScalars& s
           .gradient = gradient.floats()};
 }
 
-// `right_half`: of a gradient that is not added up yet.
+// `right_half` belongs to a gradient whose halves are not added yet.
 void Shard::Make(const StepRoot& root, const Blob& right_half) {
   PANDO_CHECK(root.step == step());
   VersionMaker::Inputs inputs = InputsFor(root.gradient, root.scalars);
@@ -47,7 +47,7 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
 
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
-  StopLeading();  // nothing of an earlier lead is left
+  StopLeading();  // so that nothing of an earlier lead remains
   if (Mutated(Mutation::kNoRootResend)) {
     records_.Commit();
     ForgetRoots();
@@ -55,8 +55,8 @@ void Shard::StartLeading() {
   BeginStep();
 }
 
-// P4: a contribution to a step proves that the version it reads is committed. A promoted replica
-// may not know that yet; it holds the contribution all the same.
+// P4: a contribution to a step proves that the version that it reads is committed. A promoted
+// replica may not know that yet, but it takes the contribution.
 Shard::Taken Shard::Add(const PushItem& item) {
   if (item.step < step()) return Taken::kDuplicate;
   if (item.step > step() || newest() == plan_.steps.final_version()) return Taken::kRefused;
@@ -116,7 +116,7 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
     held_root_ = root;
     return Followed::kHeld;
   }
-  records_.Commit();  // P4: this root is made of contributions to the step that reads it
+  records_.Commit();  // P4: this root sums contributions to the step that reads the version
   Make(root);
   records_.HashNewest();
   newest_root_ = root;
@@ -153,7 +153,7 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
   if (newest_.state == nullptr) newest_.state = state_pool_.Take();
   PANDO_CHECK(newest_.parameters->size() == parameter_floats());
   PANDO_CHECK(newest_.state->size() == state_floats());
-  is_state_shared_ = true;  // its giver may still read it
+  is_state_shared_ = true;  // the giver may still read it
   HashNewest();
   Commit();
   for (VersionRecord& record : records) {
@@ -209,15 +209,15 @@ std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
 // ---- the next version --------------------------------------------------------------------------
 
 // P4: the contributions to step t prove that version t is committed everywhere, so no worker will
-// ask for t − 1 again. It goes first, and its memory is the next version's.
+// ask for t − 1 again. It is dropped first, so that the next version gets its memory.
 void ShardRecords::DropPrevious() {
   const bool is_due = previous_ && plan_.IsEvaluationDue(previous_->version);
   if (is_due && previous_->version > released_) pinned_ = std::move(previous_);
   previous_.reset();
 }
 
-// An older record needs no optimizer state: unless another reader holds it, the next one takes it
-// over.
+// An older record needs no optimizer state. Unless another reader holds the state, the next record
+// takes it over.
 VersionRecord ShardRecords::StartNext() {
   PANDO_CHECK(!PinIsInTheWay());
   DropPrevious();

@@ -1,6 +1,6 @@
-// Shard is the server's core for one replica of one shard: its version records, a primary's pending
-// contributions, and how the next record is made, from these or from the primary's root. Called by
-// the lane's parts, which know the replica's role. It sends no messages.
+// Shard is the server's core for one replica of one shard. It has the version records and a
+// primary's pending contributions, and makes the next record from these or from the primary's root.
+// The lane's parts call it, since they know the replica's role. It sends no messages.
 //
 // clang-format off
 //   state           | event                         | what happens
@@ -36,7 +36,7 @@
 #include <span>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "optim/version_maker.h"
 #include "plan/job_plan.h"
 #include "proto/messages.h"
@@ -44,22 +44,22 @@
 
 namespace pando {
 
-// P7. Its parameters are immutable once made; the one unit of reply, transfer, snapshot and check.
+// P7. Its parameters never change. It is the one unit of reply, transfer, snapshot and check.
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
   SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
                                  // tail are the partial values of the step before (P16)
-  std::optional<uint64_t> hash;  // known where there are replicas to compare with
-  mutable SharedBuffer encoded = nullptr;  // for workers (P34), once one has asked
+  std::optional<uint64_t> hash;  // known if there are replicas to compare with
+  mutable SharedBuffer encoded = nullptr;  // encoded for workers (P34), after the first request
 };
 
 // ShardRecords holds the version records of one shard: the newest, the one before it, and a pinned
-// one (P7, section 12). Owned by the shard, which says when the next record is made and committed.
+// one (P7, section 12). The shard owns it, and says when the next record is made and committed.
 // Threads: none. Owns: the records and their buffers. Invariant I4.
 class ShardRecords {
  public:
-  // `plan` outlives the records. `buffers`: of what travels.
+  // `plan` outlives the records. `buffers` gives the memory of what is sent.
   ShardRecords(ShardId id, const JobPlan& plan, size_t state_floats, const BufferSource& buffers);
 
   size_t parameter_floats() const { return range_.size(); }
@@ -68,38 +68,38 @@ class ShardRecords {
   // ---- data ------------------------------------------------------------------------------------
   bool has_data() const { return newest_.parameters != nullptr; }
   void StartAtZero();  // version 0
-  // Records of committed versions, ascending: the newest with state, the one before it, a pinned
-  // one.  REQUIRES: sizes as above; there is no data.
+  // Takes records of committed versions, ascending: a pinned one, the previous one, and the newest
+  // with its state. REQUIRES: sizes as above; there is no data.
   void Install(std::vector<VersionRecord> records);
   void Clear();
 
   Version newest_version() const { return newest_.version; }
   const VersionRecord& newest() const { return newest_; }
-  // Known to be committed: a backup's is one behind while it keeps its newest version's root.
+  // The committed version as far as known: a backup is one behind while it keeps its newest root.
   Version committed() const { return committed_; }
   void Commit() { committed_ = newest_.version; }
-  // The newest record, to keep and to read on any thread: for a snapshot.
+  // Returns the newest record, to keep and to read on any thread: for a snapshot.
   const VersionRecord& ShareNewest() {
     is_state_shared_ = true;
     return newest_;
   }
-  // All records kept, ascending: a transfer's image (P20).  REQUIRES: the newest is committed.
+  // Returns all kept records, ascending: a transfer's image (P20). REQUIRES: newest is committed.
   std::vector<VersionRecord> ShareKept();
 
-  // Of the newest record, computed if need be.  REQUIRES: has_data().
+  // Returns the newest record's hash; computes it if needed. REQUIRES: has_data().
   uint64_t NewestHash() const;
   void HashNewest() { newest_.hash = NewestHash(); }
-  // Of a record that is kept, if it is known.
+  // Returns the hash of a kept record, if it is known.
   std::optional<uint64_t> KnownHash(Version version) const {
     if (version == newest_.version) return newest_.hash;
     if (previous_ && version == previous_->version) return previous_->hash;
     return std::nullopt;
   }
-  // The record of exactly this version (I4), if it is kept and committed.
+  // Returns the record of exactly this version (I4), if it is kept and committed.
   const VersionRecord* Find(Version version) const;
-  // Its parameters, as a worker is shown them.
+  // Returns its parameters in the form in which a worker gets them.
   std::optional<Blob> Show(Version version, ParamsForm form);
-  // Whether this version is gone for good: the caller answers Behind.
+  // Whether this version will never be available again; the caller answers Behind.
   bool IsGone(Version version) const { return version < committed_ && Find(version) == nullptr; }
 
   // ---- the next version ------------------------------------------------------------------------
@@ -108,16 +108,16 @@ class ShardRecords {
     released_ = std::max(released_, version);
     if (pinned_ && pinned_->version <= released_) pinned_.reset();
   }
-  // Whether the next record has to wait for a ReleasePin: it drops the previous version, which is
-  // due for evaluation and would have to be pinned, and there is one pin (section 12).
+  // Whether the next record must wait for a ReleasePin. It drops the previous version. If an
+  // evaluation is due on that one, it would need the only pin, which may be taken (section 12).
   bool PinIsInTheWay() const {
     return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
            previous_->version > released_;
   }
-  // A record for the next version, whose floats are the caller's to write. Its state may be that of
-  // the newest record, to be updated in place. Drops the previous version, or pins it.
+  // Returns a record for the next version, whose floats the caller writes. Its state may be the
+  // newest record's, to be updated in place. Drops or pins the previous version.
   VersionRecord StartNext();
-  // The next version is made: it is the newest from now on.
+  // The next version is made, and becomes the newest one.
   void FinishNext(VersionRecord next) {
     newest_.state.reset();
     is_state_shared_ = false;
@@ -142,17 +142,17 @@ class ShardRecords {
   Version released_;  // versions up to here need no pin
 };
 
-// What every replica makes the next record from (P8).
+// The values from which every replica makes the next record (P8).
 struct StepRoot {
   Step step;
   StepScalars scalars;
   Blob gradient;                    // the tree's root: a sum over the step's samples, unscaled
-  std::vector<float> factors = {};  // P16; empty where the update needs none
+  std::vector<float> factors = {};  // P16; empty if the update needs none
 };
 
 class Shard {
  public:
-  // `plan` and `maker` outlive the shard. Holds no data yet. `buffers`: of what travels.
+  // `plan` and `maker` outlive the shard. It starts without data. `buffers` as for ShardRecords.
   Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
         const BufferSource& buffers = {});
 
@@ -164,7 +164,7 @@ class Shard {
   bool has_data() const { return records_.has_data(); }
   Version newest() const { return records_.newest_version(); }
   Version committed() const { return records_.committed(); }
-  // As ShardRecords::Install, in place of all that is held.
+  // Replaces everything that is held, like ShardRecords::Install.
   void Install(std::vector<VersionRecord> records) {
     Clear();
     records_.Install(std::move(records));
@@ -176,7 +176,7 @@ class Shard {
   }
 
   // ---- primary ---------------------------------------------------------------------------------
-  // From now on contributions are collected here, or not here any more.  REQUIRES: has_data().
+  // From now on the shard collects contributions, or no longer does. REQUIRES: has_data().
   void StartLeading();
   void StopLeading() {
     partials_.clear();
@@ -186,20 +186,20 @@ class Shard {
   }
   // The step whose contributions are being collected.
   Step step() const { return StepReading(newest()); }
-  // Nodes held of the step that reads committed().
-  // If the newest version is not committed yet, that step is complete: the root is held.
+  // The nodes that are held for the step that reads committed(). If the newest version is not
+  // committed yet, that step is complete: its root is held.
   std::vector<TreeNode> held_nodes() const {
     if (newest() > committed()) return {MicroBatchTree::kRoot};
     return aggregator_.held_nodes();
   }
 
   enum class Taken : uint8_t {
-    kNew,        // held now
+    kNew,        // held from now on
     kDuplicate,  // was held already, or its step is past
-    kRefused,    // no such node, wrong size, or a step that cannot be yet: a peer's mistake
+    kRefused,    // an unknown node, a wrong size, or a future step: a peer's mistake
   };
   Taken Add(const PushItem& item);
-  // Whether the next version lacks nothing except its scalars.
+  // Whether the next version lacks only its scalars.
   bool is_ready() const {
     return has_data() && !is_sealed() && committed() == newest() && aggregator_.is_complete() &&
            !records_.PinIsInTheWay();
@@ -208,11 +208,11 @@ class Shard {
   // Makes the partial values of step().  REQUIRES: is_ready().
   void MakePartials(const StepScalars& scalars);
   bool has_partials() const { return !partials_.empty(); }  // of step()
-  // P16. The partial values of this step: from MakePartials on, and of the step that made the
-  // newest record, on a replica of any role. Empty: they are not there.
+  // P16. Returns the partial values of this step: after MakePartials, or, on a replica of any role,
+  // those of the step that made the newest record. Empty if they are not known.
   std::span<const float> FindPartials(Step step) const;
-  // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready();
-  // factors are what the optimizer wants.
+  // Returns the step's root, which goes to backups before the record is made. REQUIRES: is_ready();
+  // `factors` are those that the optimizer needs.
   const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
   // REQUIRES: is_sealed()
   void MakeSealed() {
@@ -221,9 +221,9 @@ class Shard {
     previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
     BeginStep();
   }
-  // Seals and makes at once, where there are no backups: root and hash are not needed afterwards.
+  // Seals and makes at once if there are no backups: then root and hash are not needed later.
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
-  // Roots that make versions after this one, ascending.
+  // Returns the roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
   void ForgetRoots() {
     newest_root_.reset();
@@ -234,11 +234,11 @@ class Shard {
   enum class Followed : uint8_t {
     kMade,     // the root's version is the newest now
     kHas,      // was made before
-    kHeld,     // a pin is in the way: it is made after ReleasePin, by FollowHeld
+    kHeld,     // a pin delays it: FollowHeld makes it after ReleasePin
     kRefused,  // a version between is missing, or a size is wrong
   };
   Followed Follow(const StepRoot& root);
-  // Makes what was held, if it can be made now; whether it was.
+  // Makes the held version, if that is possible now. Returns whether it did.
   bool FollowHeld() {
     if (!held_root_) return false;
     const StepRoot root = *held_root_;
@@ -257,15 +257,15 @@ class Shard {
   const JobPlan& plan_;
   const VersionMaker& maker_;
   ShardRecords records_;
-  // Primary.
+  // Used by a primary.
   Aggregator aggregator_;
   std::vector<float> partials_;     // of step(); empty until they are made
-  bool was_followed_ = false;       // the newest record was made of a primary's root
+  bool was_followed_ = false;       // the newest record was made from a primary's root
   std::optional<StepRoot> sealed_;  // of step()
   // Roots of the newest and the previous record, while a backup may need them.
   std::optional<StepRoot> newest_root_;
   std::optional<StepRoot> previous_root_;
-  // Backup.
+  // Used by a backup.
   std::optional<StepRoot> held_root_;
 };
 

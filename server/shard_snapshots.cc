@@ -57,13 +57,13 @@ void ShardSnapshots::OnStored(Micros now, const RecordStored& stored) {
 
 void ShardSnapshots::ReportStored(Micros now, SnapshotStoredItem item) {
   stored_[{item.version, item.shard}] = std::move(item);
-  // The scheduler has been away for long: the oldest reports are given up.
+  // The scheduler has been away for long, so the oldest reports are dropped.
   if (stored_.size() > kUnackedSnapshotsMax * plan_.shards.shard_count())
     stored_.erase(stored_.begin());
   clock_.SpeakSoon(now);
 }
 
-// The scheduler asks for ascending versions, so an older one is a duplicate.
+// The scheduler asks for ascending versions, so an older version is a duplicate.
 void ShardSnapshots::OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at) {
   member_.Send(envelope.sender, SnapshotAtAck{at.version});
   if (asked_.contains(at.version) || at.version > plan_.steps.final_version()) return;

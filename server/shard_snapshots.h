@@ -1,6 +1,6 @@
-// ShardSnapshots stores what is due of a lane's shards, tells the scheduler until it knows, and
-// restores shards (P29). Part of the lane.
-// Threads: none. Owns: the requests to the SnapshotPort that are unanswered, and the reports.
+// ShardSnapshots stores a lane's shards when a snapshot is due, reports them to the scheduler until
+// it knows, and restores shards (P29). It is a part of the lane. Threads: none. Owns: the
+// unanswered requests to the SnapshotPort, and the reports.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace pando {
 
 class ShardSnapshots : public ReportSource, LanePart {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   ShardSnapshots(const LanePart& part, SnapshotPort& port, ReportClock& clock)
       : LanePart(part), port_(port), clock_(clock) {}
 
@@ -26,7 +26,7 @@ class ShardSnapshots : public ReportSource, LanePart {
   void OnSnapshotAck(const SnapshotAck& ack) {
     for (const SnapshotAckItem& item : ack.items) stored_.erase({item.version, item.shard});
   }
-  // What the port answers. Returns the shard that has its data from now on, if there is one.
+  // Takes an answer of the port. Returns the shard that has its data from now on, if there is one.
   std::optional<ShardId> OnEvent(Micros now, SnapshotEvent event) {
     if (auto* loaded = std::get_if<RecordLoaded>(&event)) return OnLoaded(now, std::move(*loaded));
     OnStored(now, std::get<RecordStored>(event));
@@ -34,13 +34,13 @@ class ShardSnapshots : public ReportSource, LanePart {
   }
   // Stores the newest version if it is committed and due.
   void StoreIfDue(Micros now, Shard& shard);
-  // A backup's hash of the newest version, if that is due: the scheduler compares it with the
-  // primary's.
+  // Reports a backup's hash of the newest version, if that is due. The scheduler compares it with
+  // the primary's.
   void ReportHashIfDue(Micros now, const Shard& shard);
   bool IsLoading(ShardId shard) const { return loading_.contains(shard); }
 
-  // Restores replicas in sync that have no data. Stores what is due of those promoted: their old
-  // primary may not have stored it.
+  // Restores in-sync replicas that have no data. Stores due versions of promoted replicas, because
+  // their old primary may not have stored them.
   void EnterView(Micros now, const Replicas::Changes& changes);
   void Clear();  // a new generation begins
   bool AddReports(std::vector<Message>* reports) const override;
@@ -56,10 +56,10 @@ class ShardSnapshots : public ReportSource, LanePart {
   ReportClock& clock_;
   std::set<ShardId> loading_;
   std::map<ShardId, uint32_t> stores_in_flight_;
-  std::set<Version> asked_;  // to be stored beside the due ones
-  // Repeated to the scheduler until answered.
+  std::set<Version> asked_;  // versions to store beside the due ones
+  // Repeated to the scheduler until it answers.
   std::map<std::pair<Version, ShardId>, SnapshotStoredItem> stored_;
-  std::optional<RestoreFailed> restore_failed_;  // the first of the generation, or a damage
+  std::optional<RestoreFailed> restore_failed_;  // the generation's first, or a damage
 };
 
 }  // namespace pando

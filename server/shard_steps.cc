@@ -15,15 +15,15 @@ void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) 
     const Shard::Taken taken = Add(*shard, item);
     if (taken == Shard::Taken::kRefused) continue;
     TryAdvance(now, *shard);
-    // Of a worker's many leaves the last may be computed long after the first.
+    // A worker may compute the last of its many leaves long after the first.
     const bool says_pending = taken == Shard::Taken::kDuplicate || !plan_.pushes.is_exact();
     parts_.replies.AnswerPush(envelope.sender, *shard, item, says_pending);
   }
   parts_.replies.AnswerNotPrimary(envelope, std::move(others));
 }
 
-// Without backups the record is made and committed on the spot. With them the root goes out first,
-// so that all replicas make the record at the same time: ours is made in Tick, behind SendRoots.
+// Without backups the record is made and committed at once. With backups the root goes out first,
+// so that all replicas make the record at the same time: ours is made in Tick, after SendRoots.
 void ShardSteps::TryAdvance(Micros now, Shard& shard) {
   const StepScalars* scalars = shard.is_ready() ? parts_.scalars.Find(shard.step()) : nullptr;
   if (scalars == nullptr) return;
@@ -65,10 +65,10 @@ void ShardSteps::Tick(Micros now) {
   }
 }
 
-// P9: from now on the version is shown.
+// P9: from now on workers get the version.
 void ShardSteps::Commit(Micros now, Shard& shard) {
   Show(now, shard);
-  TryAdvance(now, shard);  // a promoted one may hold the next step's contributions
+  TryAdvance(now, shard);  // a promoted replica may hold the next step's contributions
 }
 
 void ShardSteps::Show(Micros now, Shard& shard) {

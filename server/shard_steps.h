@@ -1,12 +1,12 @@
-// ShardSteps leads a primary's shards from step to step: takes contributions, makes the next
-// version once all that it needs is known, and commits it (P8, P9). Part of the lane.
+// ShardSteps leads a primary's shards from step to step: it takes contributions, makes the next
+// version once all its inputs are known, and commits it (P8, P9). It is a part of the lane.
 //
 //   tree complete, scalars and factors known | without backups: made and committed at once
 //                                            | with backups: sealed; its root goes out, it is made
 //                                            | in Tick, and committed once all required ones have
 //                                            | acknowledged it
 //
-// Threads: none. Owns: which shards are sealed.
+// Threads: none. Owns: the set of sealed shards.
 #pragma once
 
 #include <set>
@@ -21,7 +21,7 @@ namespace pando {
 
 class ShardSteps {
  public:
-  // The parts that know what a version needs, and those that use it. All outlive this one.
+  // The parts that know the inputs of a version, and those that use it. All outlive this one.
   struct Parts {
     Replicas& replicas;
     const ScalarBlocks& scalars;
@@ -35,7 +35,7 @@ class ShardSteps {
   ShardSteps(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
 
   void OnPush(Micros now, const Envelope& envelope, const Push& push);
-  // New scalars are known, or a pin is released: each may have held up a version.
+  // New scalars are known, or a pin is released. Either may have delayed a version.
   void AdvanceAll(Micros now) {
     for (auto& [id, replica] : parts_.replicas.all()) {
       if (replica.is_primary()) TryAdvance(now, replica.shard);
@@ -48,10 +48,10 @@ class ShardSteps {
       if (replica.is_primary() && replica.shard.has_partials()) TryAdvance(now, replica.shard);
     }
   }
-  // A replica has its data now.
+  // A replica now has its data.
   void OnRestored(Micros now, ShardId shard);
-  // Makes what is sealed. A view that replaces ours has to wait for this: the versions are of the
-  // view that they were sealed in.
+  // Makes the sealed versions. A view that replaces ours must wait for this, because the versions
+  // belong to the view in which they were sealed.
   void MakeSealed();
   void Tick(Micros now);
   Micros NextDeadline() const { return sealed_.empty() ? kNever : Micros(0); }

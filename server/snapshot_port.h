@@ -1,6 +1,6 @@
-// SnapshotPort: where a lane's records are stored and restored from, off the data path (P29).
-// run/snapshot_store implements it with a thread and files; the simulator with a virtual disk.
-// The lane is a pure core: it makes requests here and gets the outcome as an event.
+// SnapshotPort: stores and restores a lane's records, off the data path (P29). run/snapshot_store
+// implements it with a thread and files; the simulator has a virtual disk. The lane is a pure core:
+// it makes requests here and gets each outcome as an event.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace pando {
 struct RecordStored {
   SnapshotRef snapshot;
   ShardId shard;
-  uint64_t hash = 0;  // of the record, as the request had it
+  uint64_t hash = 0;  // the record's hash, copied from the request
   std::string file;   // within the snapshot folder
   Status status;
 };
 struct RecordLoaded {
   SnapshotRef snapshot;
   ShardId shard;
-  Status status;  // names the file and what is wrong with it
+  Status status;  // an error names the file and its fault
   SharedBuffer parameters;
   SharedBuffer state;
 };
@@ -38,7 +38,7 @@ using SnapshotEvent = std::variant<RecordStored, RecordLoaded>;
 struct StoreRequest {
   SnapshotRef snapshot;
   ShardId shard;
-  uint64_t hash = 0;        // of the record
+  uint64_t hash = 0;        // the record's hash
   SharedBuffer parameters;  // immutable; held until the event
   SharedBuffer state;
 };

@@ -1,6 +1,6 @@
-// A shard's image on its way to a new backup (P20): the source's side and the newcomer's. The image
-// is the kept versions' parameters, ascending, then the newest one's optimizer state; it is frozen
-// by reference, since records are immutable. Called by the lane's parts.
+// Both sides of the transfer of a shard's image to a new backup (P20). The image is the parameters
+// of the kept versions, ascending, then the newest one's optimizer state. It is frozen by
+// reference, since records are immutable. The lane's parts call them.
 //
 // clang-format off
 //   source                                         | newcomer
@@ -29,15 +29,15 @@ inline constexpr size_t kChunkWindowFloats = (1 << 20) / sizeof(float);
 
 class OutgoingTransfer {
  public:
-  // `records` as ShardRecords::ShareKept gives them.
+  // `records` come from ShardRecords::ShareKept.
   OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records);
 
   Version newest() const { return versions_.back(); }
-  // The next piece, if the window has room for it.
+  // Returns the next piece, if the window has room for it.
   std::optional<Chunk> Next();
-  // Whether this acknowledges more than was known.
+  // Returns whether it acknowledges more than was known.
   bool OnAck(const ChunkAck& ack);
-  // What is unacknowledged is sent again.
+  // All unacknowledged chunks are sent again.
   void Rewind() { sent_floats_ = acked_floats_; }
   bool is_complete() const { return acked_floats_ == image_floats_; }
 
@@ -53,18 +53,18 @@ class OutgoingTransfer {
 
 class IncomingTransfer {
  public:
-  // What the newcomer knows the image must be made of.
+  // The sizes that the newcomer knows the image must have.
   struct Sizes {
-    size_t parameter_floats = 0;  // of each version
+    size_t parameter_floats = 0;  // per version
     size_t state_floats = 0;
   };
-  // Whether a chunk can be a piece of an image of such a shard at all: it came by wire.
+  // Whether a chunk can be a piece of an image of such a shard. It came over the network.
   static bool IsSound(const Chunk& chunk, const Sizes& sizes);
 
-  // REQUIRES: IsSound(first, sizes).  Takes nothing of it yet.
+  // REQUIRES: IsSound(first, sizes). It takes no floats of `first` yet.
   IncomingTransfer(const Chunk& first, const Sizes& sizes);
 
-  // Whether the chunk is of this image.
+  // Whether the chunk belongs to this image.
   bool Includes(const Chunk& chunk) const {
     return chunk.shard == shard_ && chunk.pair == pair_ && chunk.versions == versions_ &&
            chunk.image_floats == image_floats_;
@@ -73,7 +73,7 @@ class IncomingTransfer {
   void Take(const Chunk& chunk);
   ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
   bool is_complete() const { return taken_floats_ == image_floats_; }
-  // REQUIRES: is_complete(); once.  Chunks are still acknowledged afterwards.
+  // Call once. REQUIRES: is_complete(). Later chunks are still acknowledged.
   std::vector<VersionRecord> TakeRecords();
 
  private:
@@ -81,7 +81,7 @@ class IncomingTransfer {
   ViewId pair_;
   std::vector<Version> versions_;
   std::vector<VersionRecord> records_;
-  std::vector<std::span<float>> pieces_;  // of the image, in its order; over the records
+  std::vector<std::span<float>> pieces_;  // of the image, in its order; they point into the records
   size_t image_floats_ = 0;
   size_t taken_floats_ = 0;
 };

@@ -1,7 +1,7 @@
 // A run's status as the page gets it. Used by RunWatch.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "scheduler/run_status.h"
 

@@ -1,6 +1,6 @@
 // pando-bench: what `pando bench` measures in C++. bench/python/pando_bench has the flags for
 // people, the turns and the tables; it starts this program for each sample.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>

@@ -1,5 +1,5 @@
 // `pando top`: a run in a terminal, asked for twice a second. cli/top_screen says what is shown.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

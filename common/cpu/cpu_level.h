@@ -1,15 +1,15 @@
-// CpuLevel: the levels of x86-64 that one program serves (the psABI's x86-64-v2, v3 and v4). Loops
-// that wider registers make faster are compiled once for each; the processor decides at the start
-// which are run. Programs that are built for one instruction set (-Dcpu_arch) have one copy.
-//
-// A source of such loops offers them as a table, a struct whose members' defaults are its
-// functions:
+// CpuLevel: the levels of x86-64 that one program supports (the psABI's x86-64-v2, v3 and v4).
+// Loops that wider registers make faster are compiled once per level. The processor decides at the
+// start which copy runs. Programs that are built for one instruction set (-Dcpu_arch) have one
+// copy.
+// A source with such loops offers them as a table: a struct whose members have the functions as
+// their default values.
 //
 //   struct Loops { void (*add)(float* out, ...) = Add; };
 //   PANDO_AT_EACH_CPU_LEVEL(Loops, AddLoops)       // AddLoops().add(...)
 //
-// The folder's meson.build compiles it for each of cpu_levels. The copies are linked apart
-// (tools/isolate.sh): no inline function of one level then serves the program. Threads: any.
+// The folder's meson.build compiles the source for each of cpu_levels. The copies are linked apart
+// (tools/isolate.sh), so that no inline function of one level serves another. Threads: any.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@
 
 namespace pando {
 
-// The names are what --cpu-level and PANDO_CPU_LEVEL take.
+// --cpu-level and PANDO_CPU_LEVEL take these names.
 enum class CpuLevel : uint8_t { kV2, kV3, kV4 };
 template <>
 inline constexpr auto kEnumNames<CpuLevel> = std::to_array({"v2", "v3", "v4"});
 
-// The highest level of this processor.
+// Returns the highest level that this processor supports.
 CpuLevel BestCpuLevel();
-// What is run: the best one where none was chosen.
+// Returns the level that runs: the chosen one, or the best one if none was chosen.
 CpuLevel ChosenCpuLevel();
-// kInvalidArgument: not a level's name, or this processor or program has not got it.
+// kInvalidArgument: the name is unknown, or this processor or program lacks the level.
 Status ChooseCpuLevel(const std::string& name);
 
-// What a source is compiled for.
+// The level that this source file is compiled for.
 #ifndef PANDO_CPU_LEVEL
 #define PANDO_CPU_LEVEL v2
 #endif
@@ -48,7 +48,7 @@ inline constexpr bool kHasCpuLevels = false;
 #define PANDO_JOIN(name, level) name##_##level
 #define PANDO_AT_LEVEL(name, level) PANDO_JOIN(name, level)
 
-// Defines this level's table, and name(), which is the chosen level's.
+// Defines this level's table, and the function name(), which returns the chosen level's table.
 #define PANDO_AT_EACH_CPU_LEVEL(Table, name)                     \
   extern const Table name##_v2, name##_v3, name##_v4;            \
   constinit const Table PANDO_AT_LEVEL(name, PANDO_CPU_LEVEL){}; \

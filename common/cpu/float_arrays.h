@@ -1,5 +1,5 @@
-// Spans of floats as Eigen's arrays, whose expressions work element by element. Used where servers
-// and workers update and add (P36). Not for sums over elements: Eigen chooses their order (P35).
+// Views of float spans as Eigen arrays, with element-wise expressions. Servers and workers update
+// and add with them (P36). Never sum elements with them, since Eigen chooses the order (P35).
 #pragma once
 
 #include <Eigen/Core>
@@ -19,7 +19,7 @@ inline ConstFloats ToArray(std::span<const float> floats) {
   return {floats.data(), static_cast<Eigen::Index>(floats.size())};
 }
 
-// The gradient sums of servers and relays (P2): out = left + right. All spans have the same size;
+// Adds gradient sums on servers and relays (P2): out = left + right. All spans have the same size;
 // `out` may be one of the others. Computing has its own version (kernels/ops.h).
 void AddSpans(float* out, std::span<const float> left, std::span<const float> right);
 

@@ -1,8 +1,8 @@
-// LinkProof: how both ends of a shared-memory link prove which processes they are (P44). Used by
-// net/shm/shared_link alone.
+// LinkProof: proves to each end of a shared-memory link which process the other end is (P44). Only
+// net/shm/shared_link uses it.
 //
-// The accepting end is first, and a token is made of both ends' random numbers. So a process that
-// listens under a false name learns no token that it could use elsewhere. Threads: the link's.
+// The accepting end proves itself first, and a token depends on both random numbers. So a process
+// that listens under a false name learns no token to use elsewhere. Threads: the link's.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ namespace pando {
 class LinkProof {
  public:
   using Bytes = std::array<char, 16>;
-  // The token of a text, which only this process and the peer can make. Empty: there are no keys.
-  // nullopt: the peer's key is not known yet. Null: as empty.
+  // Returns the token of a text, which only this process and the peer can make. Empty: there are no
+  // keys. nullopt: the peer's key is not known yet. A null function counts as "empty".
   using Sign = std::function<std::optional<std::string>(Incarnation peer, const std::string& text)>;
 
-  // `peer`: to which this end connects; none: it accepts.
+  // `peer` is the process to which this end connects; nullopt if this end accepts.
   LinkProof(Sign sign, std::optional<Incarnation> peer);
 
-  // This end's, for its hello or proof.
+  // This end's random number, for its hello or proof.
   const Bytes& number() const { return is_connecting_ ? connecting_ : accepting_; }
-  // The accepting end has got this hello.
+  // The accepting end calls it with the hello that it got.
   void OnHello(Incarnation peer, const Bytes& number);
-  // This end's token, once, when it is due and the peer's key is known.
+  // Returns this end's token, once, when it is due and the peer's key is known.
   std::optional<Bytes> TakeToken();
-  // Whether this proof of the peer is right and in turn.
+  // Returns whether this proof of the peer is right and comes in turn.
   bool OnProof(const Bytes& number, const Bytes& token);
   bool is_proven() const { return is_proven_; }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x6773'6d50;  // "Pmsg"
 
-// Magic, count and a 32-bit size for each frame, in whole words.
+// The magic number, the count and a 32-bit size for each frame, in whole words.
 constexpr size_t HeaderBytes(size_t frame_count) {
   return ((2 + frame_count) * sizeof(uint32_t) + kWordBytes - 1) / kWordBytes * kWordBytes;
 }

@@ -1,8 +1,8 @@
-// Packets: a message's frames as one packet of a Unix connection (net/shm/shared_link.h). Sizes are
-// in the host's byte order.
+// Packets: one packet of a Unix connection holds all frames of a message (net/shm/shared_link.h).
+// Sizes are in the host's byte order.
 //
 //   bytes 0-3  "Pmsg"
-//   bytes 4-7  how many frames
+//   bytes 4-7 the number of frames
 //   then       each frame's size, of 32 bits, and zeros up to a multiple of 8 bytes
 //   then       the frames, each a multiple of 8 bytes
 #pragma once
@@ -21,7 +21,7 @@ inline constexpr size_t kPacketFramesMax = 64;
 // or cannot be sent now.
 bool SendPacket(int fd, const Frames& frames);
 
-// nullopt: it is not a packet, or its sizes do not match.  REQUIRES: aligned to 8.
+// Returns nullopt if it is not a packet or its sizes do not match. REQUIRES: aligned to 8.
 std::optional<Frames> ParsePacket(const Blob& packet);
 
 }  // namespace pando

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "net/shm/packet.h"
 
@@ -19,16 +19,16 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kMagic = 0x6d68'7350;  // "Pshm"
-constexpr uint64_t kLayoutVersion = 3;    // one more when segments, references or packets change
+constexpr uint64_t kLayoutVersion = 3;    // add one when segments, references or packets change
 constexpr int kBacklog = 256;             // a whole job may dial at once
 constexpr size_t kPacketsReadMax = 16;    // at a time, before the other links' turn
 
-// The first word of a message that names shared memory. Its low bits are those of a capability; no
-// Cap'n Proto message begins with one.
+// The first word of a message that names shared memory. Its low bits are those of a capability,
+// with which no Cap'n Proto message begins.
 constexpr uint64_t kTableMagic = 0x656d'616e'6d68'7303;
 constexpr size_t kReferenceWords = 5;  // frame, segment << 32 | slot, sequence, offset, size
 
-// Shuts down our half of a connection when nothing reads through it any more.
+// Shuts down our half of a connection when no reader needs it any more.
 struct ReadingEnds {
   std::shared_ptr<UniqueFd> fd;
   explicit ReadingEnds(std::shared_ptr<UniqueFd> connection) : fd(std::move(connection)) {}
@@ -56,7 +56,7 @@ UniqueFd UnixSocket() {
   return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Any process may bind the name.
+// Any process may bind the name, so check the user.
 bool IsOfOurUser(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -105,7 +105,7 @@ SharedLink::SharedLink(UniqueFd fd, const End& end, std::optional<LinkPeer> peer
       proof_(end.sign, peer ? std::optional(peer->first) : std::nullopt),
       reader_(std::make_unique<SharedReader>(std::make_shared<ReadingEnds>(fd_), end.on_mapped)) {}
 
-// A peer that has not closed the link may still read. Then its reader index is not used again.
+// A peer that has not closed the link may still read. Its reader index is then not used again.
 SharedLink::~SharedLink() {
   if (our_reader_ && is_closed_) pool_->RemoveReader(*our_reader_);
 }
@@ -183,10 +183,10 @@ void SharedLink::Receive() {
     TellRetired();
 }
 
-// Returns false if nothing more is available.
+// Returns false if no more messages are available.
 bool SharedLink::ReceiveOne() {
   const ssize_t size = recv(fd(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-  // The peer ended before it read everything. Its earlier messages are still readable.
+  // The peer ended before it had read everything. Its earlier messages are still readable.
   if (size < 0 && (errno == EINTR || errno == ECONNRESET)) return true;
   if (size < 0 && errno == EAGAIN) return false;
   if (size <= 0) {
@@ -270,7 +270,7 @@ void SharedLink::OnSegment(const Control& control, UniqueFd descriptor) {
   const Status mapped =
       reader_->Map(static_cast<uint32_t>(control.first), std::move(descriptor), control.second,
                    static_cast<uint32_t>(std::min<uint64_t>(control.third, UINT32_MAX)));
-  // The peer names nothing in a segment before this end has reported that it is mapped.
+  // The peer may use the segment only after this end has reported that it is mapped.
   if (!mapped.ok()) return Break(mapped.message());
   TellMapped();
 }
@@ -291,7 +291,7 @@ void SharedLink::Retire() {
   TellRetired();
 }
 
-// A broken link is not used any more, and is kept until the other end has closed it.
+// Stops using a link. It is kept until the other end has closed it.
 void SharedLink::Break(std::string complaint) {
   if (complaint_.empty()) complaint_ = std::move(complaint);
   Retire();
@@ -368,7 +368,7 @@ SharedLink::Restored SharedLink::Restore(Frames* frames) {
   const size_t frame_count = frames->size() - 1 + reference_count;
   if (frame_count > kFramesPerMessageMax) return Restored::kCorrupt;
   Frames whole;
-  size_t next = 1;  // of the received frames
+  size_t next = 1;  // index into the received frames
   for (size_t word = 1; word < words; word += kReferenceWords) {
     const uint64_t at = WordAt(table, word);
     // Frame 0 is read repeatedly while the message is decoded, and its sender could change it.

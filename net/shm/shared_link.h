@@ -1,8 +1,8 @@
 // SharedLink: the Unix connection between two transports of one host that read each other's shared
-// memory (P42). It carries descriptors and, once both ends may name memory, messages. Its end tells
-// that the peer is gone. A packet wakes the peer's thread directly; a ZeroMQ message wakes two I/O
-// threads first. Long messages, and messages for which there is no room now, use ZeroMQ. Used by
-// net/shm/shared_links alone.
+// memory (P42). It carries descriptors and, once both ends may name memory, messages. If it ends,
+// the peer is gone. A packet wakes the peer's thread directly; a ZeroMQ message wakes two I/O
+// threads first. Long messages, and messages for which there is no room now, use ZeroMQ. Only
+// net/shm/shared_links uses it.
 //
 //   message  | from            | content
 //   ---------+-----------------+------------------------------------------------------------------
@@ -15,9 +15,9 @@
 //
 // Other messages come after both proofs (net/shm/link_proof.h).
 //
-// Each end shuts down its half when it reads nothing any more: after the link is retired and the
-// last blob is released, or by the kernel when the process ends. Only then does the other end reuse
-// the reader's index.
+// Each end shuts down its half when it reads no more: after the link is retired and the last blob
+// is released. If the process ends, the kernel does it. Only then does the other end reuse the
+// reader's index.
 // Threads: one.
 #pragma once
 
@@ -40,52 +40,52 @@ namespace pando {
 using LinkPeer = std::pair<Incarnation, uint16_t>;
 inline LinkPeer MakeLinkPeer(const PeerId& peer) { return {peer.incarnation, peer.lane}; }
 
-// Whether a received message names shared memory and so needs Restore.
+// Returns whether a received message names shared memory, so that it needs Restore.
 bool NamesSharedMemory(const Frames& frames);
 
 class SharedLink {
  public:
-  struct End {                         // of a link
-    std::shared_ptr<SharedPool> pool;  // what it shares; null: nothing
+  struct End {                         // one end of a link
+    std::shared_ptr<SharedPool> pool;  // the memory that it shares; null: none
     OnMapped on_mapped = {};
     LinkProof::Sign sign = {};
   };
-  // Listens on a name in the abstract namespace. Only this network namespace sees it, and it ends
-  // with the process.
+  // Listens on a name in the abstract namespace. Only this network namespace sees the name, and the
+  // name ends with the process.
   static Result<UniqueFd> Listen(const LinkPeer& self);
   // kInterrupted: a retry may succeed.
   static Result<std::unique_ptr<SharedLink>> Connect(const LinkPeer& self, const LinkPeer& peer,
                                                      const End& end);
-  // The next process that connects to the listening socket. Null: there is none, or it is a
+  // Accepts the next process that connects to the listening socket. Null: there is none, or it is a
   // stranger. kUnavailable: this process cannot get another descriptor.
   static Result<std::unique_ptr<SharedLink>> Accept(int listening_fd, const End& end);
   ~SharedLink();
 
   int fd() const { return fd_->get(); }
-  // Empty until an accepted peer has sent its hello. A claim, until it is proven.
+  // Empty until an accepted peer has sent its hello. It is only a claim until it is proven.
   const std::optional<LinkPeer>& peer() const { return peer_; }
-  // Sends this end's proof if it is due and the peer's key is known by now.
+  // Sends this end's proof if it is due and the peer's key is known.
   void Prove();
 
   // Reads the available messages, at most a bounded number at a time.
   void Receive();
-  // The other end reads nothing any more. Its earlier messages may still be waiting here.
+  // The other end reads no more. Its earlier messages may still be waiting here.
   bool is_closed() const { return is_closed_; }
   bool is_over() const { return is_closed_ || reader_ == nullptr; }
   bool is_usable() const { return proof_.is_proven() && !is_over(); }
-  // Why it is not used any more, if the peer caused that.
+  // The reason why the link is not used any more, if the peer caused it.
   const std::string& complaint() const { return complaint_; }
-  // From now on nothing is sent or received on it.
+  // After it, nothing is sent or received on the link.
   void Retire();
-  bool shares() const { return mapped_count_ > 0; }  // payloads are shared on it
+  bool shares() const { return mapped_count_ > 0; }  // payloads are shared on this link
 
-  // Never blocks. False: the message must use ZeroMQ, perhaps only this time.
+  // Never blocks. If it returns false, the message must use ZeroMQ, perhaps only this time.
   bool Send(const Frames& message);
-  // The next message that was read; false: there is none.
+  // Takes the next message that was read; returns false if there is none.
   bool Take(Frames* message);
   bool has_message() const { return !messages_.empty(); }
 
-  // Replaces frames that the peer can read in place by their names.
+  // Replaces each frame that the peer can read in place by a reference to it.
   void Share(Frames* frames);
   enum class Restored { kWhole, kOvertaken, kCorrupt };
   // REQUIRES: NamesSharedMemory(*frames).
@@ -113,7 +113,7 @@ class SharedLink {
   std::optional<uint32_t> our_reader_;    // the peer's index in our pool
   uint32_t announced_count_ = 0;          // our segments
   uint32_t mapped_count_ = 0;             // segments that the peer has mapped
-  uint32_t told_count_ = 0;               // the peer's segments that it knows to be mapped
+  uint32_t told_count_ = 0;               // the peer's segments that it knows are mapped
   bool has_told_retired_ = false;
   std::deque<Frames> messages_;
   bool is_closed_ = false;

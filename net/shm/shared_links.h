@@ -1,9 +1,9 @@
-// SharedLinks: the peers with which a transport shares memory (P42). Used by net/transport alone.
+// SharedLinks: the links of a transport that shares memory (P42). Only net/transport uses it.
 //
-// A party that is dialed listens on a Unix socket named after its incarnation and lane. A party
-// that dials connects to it. If this fails, payloads travel as bytes. A link that this end closes
-// is kept until the peer has closed it, because the peer may still read.
-// Threads: one.
+// A party that is dialed listens on a Unix socket named after its incarnation and lane. A
+// party that dials connects to it. If this fails, payloads travel as bytes. A link that this
+// end closes is kept until the peer has closed it, because the peer may still read. Threads:
+// one.
 #pragma once
 
 #include <poll.h>
@@ -21,7 +21,7 @@ namespace pando {
 
 class SharedLinks {
  public:
-  static constexpr size_t kLinksMax = 2 * kSharedReadersMax;  // further ones get bytes
+  static constexpr size_t kLinksMax = 2 * kSharedReadersMax;  // further peers get bytes
 
   explicit SharedLinks(SharedLink::End end) : end_(std::move(end)) {}
 
@@ -35,28 +35,28 @@ class SharedLinks {
   void HangUpAccepted();  // the links that peers have dialed
   void HangUpAll();
 
-  // A line is the peer, and whether this end dialed it: two lanes may dial each other.
+  // A line is a peer, and whether this end dialed it, since two lanes may dial each other.
   struct Line {
     LinkPeer peer;
     bool is_dialed = false;
     auto operator<=>(const Line&) const = default;
   };
-  SharedLink* Find(const Line& line) const;  // null: there is none
-  // The next message and its line; false: there is none.
+  SharedLink* Find(const Line& line) const;  // null if there is none
+  // Takes the next message and its line; returns false if there is none.
   bool Take(Line* line, Frames* message);
   bool has_message() const;
 
   std::vector<LinkPeer> connected() const;
 
-  // Proves this process to the peers whose keys are known by now.
+  // Proves this process to the peers whose keys are now known.
   void Prove();
 
-  // AppendFds appends the descriptors to poll for reading. The function below is called with them
-  // afterwards and reads what is available. It returns false if there was nothing.
+  // AppendFds appends the descriptors to poll for reading. Receive gets them back after the poll
+  // and reads what is available. It returns false if nothing was available.
   void AppendFds(std::vector<pollfd>* polled) const;
   bool Receive(std::span<const pollfd> polled);
 
-  // A link that ended before it shared memory, and why.
+  // A link that ended before it shared memory, and the reason.
   struct Refusal {
     Line line;
     std::string why;
@@ -78,10 +78,10 @@ class SharedLinks {
   std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and still without a proof
   std::vector<std::unique_ptr<SharedLink>> retired_;  // until the peer has closed them
   std::vector<Refusal> refusals_;
-  Line taken_;  // of the last message taken
+  Line taken_;  // the line of the last message taken
 };
 
-// Null also where memory is not shared at all.
+// Returns null if there is no such link, or if memory is not shared at all.
 inline SharedLink* FindLink(const std::unique_ptr<SharedLinks>& links,
                             const SharedLinks::Line& line) {
   return links == nullptr ? nullptr : links->Find(line);

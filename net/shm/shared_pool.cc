@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/check.h"
 #include "common/mutation.h"
@@ -26,7 +26,7 @@ Status NoSegment(const char* what) {
   return Unavailable(fmt::format("no shared memory: {}: {}", what, std::strerror(errno)));
 }
 
-// A slot begins at a page, so that no two slots share a page. It has room for a buffer's padding.
+// A slot begins at a page, so that no two slots share one. It has room for a buffer's padding.
 constexpr size_t kPageBytes = 4096;
 
 size_t CapacityFor(size_t float_count) {
@@ -71,7 +71,7 @@ Result<SharedSegment> SharedSegment::Map(UniqueFd fd, uint64_t size_bytes) {
 // Readers write words, so the mapping is writable.
 SharedSegment::Mapping SharedSegment::MapWhole(int fd, size_t size_bytes) {
   void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  // A child that a program forks (embed/) does not outlive it with a segment.
+  // With MADV_DONTFORK, a child that a program forks (embed/) keeps no segment alive.
   if (base != MAP_FAILED) madvise(base, size_bytes, MADV_DONTFORK);
   return Mapping(base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base), {size_bytes});
 }
@@ -142,7 +142,7 @@ SharedPool::Slots::iterator SharedPool::AddSlot(size_t capacity_bytes) {
   return slots_.emplace(SlotAddress(slot), slot).first;
 }
 
-// Null: there is none, and another one cannot be made.
+// Returns null if no segment has room and no other one can be created.
 SharedPool::Segment* SharedPool::SegmentWithRoom(size_t capacity_bytes) {
   const auto room = std::ranges::find_if(
       segments_, [&](const Segment& s) { return s.room_bytes() >= capacity_bytes; });
@@ -154,15 +154,15 @@ SharedPool::Segment* SharedPool::SegmentWithRoom(size_t capacity_bytes) {
   return &segments_.emplace_back(Segment{*std::move(memory)});
 }
 
-// Returns the buffer that the pool had before, or another one that no reader holds.
+// Returns true if the pool still has the buffer and no reader holds it.
 bool SharedPool::Renew(const FloatBuffer& buffer) {
   std::lock_guard lock(mutex_);
   const auto slot = slots_.find(reinterpret_cast<const std::byte*>(buffer.data()));
   return slot == slots_.end() || RenewSlot(slot->second);
 }
 
-// Withdraws what a message names and no reader holds yet. Those messages count as lost: nothing
-// here needs them any more, or its buffer would still be referenced.
+// Withdraws references that a message carries and no reader has taken yet. Those messages count as
+// lost: if this process still needed them, it would still hold the buffer.
 bool SharedPool::RenewSlot(Slot& slot) {
   const SharedSegment& memory = segments_[slot.segment].memory;
   for (size_t reader = 0; reader < kSharedReadersMax; ++reader) {
@@ -240,7 +240,7 @@ bool SharedPool::Offer(const SharedReference& reference, uint32_t reader) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// One segment. Two blobs of one slot share its word; the last one to go gives it back.
+// One mapped segment. Two blobs of one slot share its word; the last one gives it back.
 class SharedReader::Mapping {
  public:
   Mapping(SharedSegment memory, uint32_t reader, std::shared_ptr<const void> while_reading,
@@ -259,7 +259,7 @@ class SharedReader::Mapping {
   std::span<const std::byte> NamedBytes(const SharedReference& r) const {
     return {memory_.base() + r.offset_bytes, r.size_bytes};
   }
-  // Whole pages, which no other slot shares; the rest of a segment may not exist yet.
+  // Reports whole pages, which no other slot shares. The rest of a segment may not exist yet.
   void Report(const SharedReference& r) {
     if (!on_mapped_ || r.offset_bytes % kPageBytes != 0 || reported_.contains(r.slot)) return;
     const size_t pages = (r.size_bytes + kPageBytes - 1) / kPageBytes;
@@ -300,7 +300,7 @@ class SharedReader::Mapping {
   const uint32_t reader_;
   const std::shared_ptr<const void> while_reading_;
   const OnMapped on_mapped_;
-  std::map<uint32_t, std::shared_ptr<const void>> reported_;  // by slot; goes before memory_
+  std::map<uint32_t, std::shared_ptr<const void>> reported_;  // by slot; destroyed before memory_
   std::mutex mutex_;                                          // guards holds_
   std::map<uint32_t, Held> holds_;
 };
@@ -317,7 +317,7 @@ Status SharedReader::Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uin
 }
 
 Result<Blob> SharedReader::Open(const SharedReference& reference) {
-  // Named by a link that existed before this one.
+  // A link that existed before this one named the segment.
   if (reference.segment >= mappings_.size()) return Unavailable("overtaken");
   if (!mappings_[reference.segment]->Has(reference)) {
     return Corrupt(fmt::format("{} bytes at {} of segment {}, which has no such bytes",

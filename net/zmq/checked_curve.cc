@@ -11,13 +11,13 @@
 namespace pando {
 namespace {
 
-std::atomic<bool> has_refused = false;  // functions in C get no object
+std::atomic<bool> has_refused = false;  // static, because C functions get no object
 
-// Where the connections of this thread keep their keys, from WELCOME to READY. One stays on the
-// I/O thread where it began.
+// The addresses of the keys of this thread's connections, from WELCOME to READY. A connection stays
+// on the I/O thread where it began.
 thread_local std::set<const uint8_t*> set_keys;
-constexpr size_t kSetKeysMax = 1 << 16;  // further ones begin again: servers' stay
-// A connection's key lies at most so far before its short-term key.
+constexpr size_t kSetKeysMax = 1 << 16;  // further keys clear the set; servers keep theirs
+// The most bytes between a connection's key and the short-term key behind it.
 constexpr size_t kConnectionBytes = 512;
 
 int Refuse() {
@@ -29,7 +29,7 @@ bool BeginsWith(const uint8_t* nonce, std::string_view prefix) {
   return std::memcmp(nonce, prefix.data(), prefix.size()) == 0;
 }
 
-// A shared secret with it would be known to all, and libsodium returns none.
+// All would know a shared secret with such a key; libsodium then returns none.
 bool IsOfLowOrder(const uint8_t* public_key) {
   uint8_t shared[crypto_scalarmult_BYTES];
   constexpr uint8_t kAnySecret[crypto_scalarmult_SCALARBYTES] = {1};
@@ -46,7 +46,7 @@ bool TakeForgedHandshake() {
 
 extern "C" {
 
-// Begins a connection: what an earlier one left in its memory counts no more.
+// Begins a connection: keys that an earlier one left in its memory do not count.
 int crypto_box_keypair(unsigned char* public_key, unsigned char* secret_key) {
   using namespace pando;
   set_keys.erase(set_keys.lower_bound(public_key - kConnectionBytes),

@@ -1,7 +1,7 @@
 #include "net/zmq/handshake_watch.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,10 +22,10 @@ namespace {
 
 constexpr Micros kInterval = std::chrono::milliseconds(5);
 constexpr uint64_t kHandshakeBytesMax = 64 << 10;
-// With more connections those that are older than kCrowdedFor end. A whole job may dial at once.
+// If there are more, those older than kCrowdedFor end. A whole job may dial at once.
 constexpr size_t kHandshakesMax = 64;
 constexpr Micros kCrowdedFor = std::chrono::milliseconds(500);
-// By then ZeroMQ has ended a connection without a handshake.
+// After this time ZeroMQ has ended a connection without a handshake.
 constexpr Micros kWatchedFor = std::chrono::milliseconds(2 * kHandshakeMs);
 // Kept free for files and for connections that we dial. A new descriptor is the lowest free one.
 constexpr uint64_t kDescriptorsKept = 16;
@@ -35,8 +35,8 @@ uint64_t DescriptorsMax() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
-// A ROUTER of ZMTP 3.1 sends this much before it has accepted the peer's key, greeting and frames'
-// headers included: 64 bytes, and CURVE's WELCOME or PLAIN's.
+// Returns the bytes that a ROUTER of ZMTP 3.1 sends before it has accepted the peer's key, greeting
+// and frame headers included: 64 bytes, and the WELCOME of CURVE or PLAIN.
 uint64_t BytesSentFirst(LineSecurity::Kind security) {
   using Kind = LineSecurity::Kind;
   if (security == Kind::kCurveServer) return 64 + 170;
@@ -44,24 +44,24 @@ uint64_t BytesSentFirst(LineSecurity::Kind security) {
 }
 
 struct Traffic {
-  uint64_t taken_bytes = 0;  // by ZeroMQ
+  uint64_t taken_bytes = 0;  // taken by ZeroMQ
   uint64_t acknowledged_bytes = 0;
 };
 
-// None: it is no TCP connection.
+// Returns none if it is not a TCP connection.
 std::optional<Traffic> FindTraffic(int fd) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-  int waiting_bytes = 0;  // asked later: at most too many
+  int waiting_bytes = 0;  // asked later, so it is at most too high
   if (ioctl(fd, FIONREAD, &waiting_bytes) != 0) return std::nullopt;
   const uint64_t waiting = static_cast<uint64_t>(std::max(waiting_bytes, 0));
   return Traffic{info.tcpi_bytes_received - std::min<uint64_t>(waiting, info.tcpi_bytes_received),
                  info.tcpi_bytes_acked};
 }
 
-// Ends a TCP connection and drops what waits in the kernel. After a shutdown ZeroMQ would take
-// that.
+// Ends a TCP connection and drops the bytes that wait in the kernel. After a shutdown ZeroMQ would
+// read them.
 void Reset(int fd) {
   sockaddr nowhere{};
   nowhere.sa_family = AF_UNSPEC;
@@ -86,7 +86,7 @@ std::deque<HandshakeWatch::News> HandshakeWatch::TakeNews() {
   {
     const std::lock_guard lock(mutex_);
     const bool was_idle = connections_.empty();
-    ReadEvents();  // which the thread then gets no notification of
+    ReadEvents();  // the thread gets no notification of these events
     if (was_idle && !connections_.empty()) wake_.Raise();
   }
   return news_.Drain();
@@ -121,12 +121,12 @@ void HandshakeWatch::ReadEvents() {
 }
 
 // ZeroMQ reports the end of a connection before it closes the descriptor. So the copy is the
-// connection's, or the next event removes it. Without any descriptor the system would report those
-// that wait to ZeroMQ's thread without a pause.
+// connection's, or the next event removes it. Without a free descriptor the system would wake
+// ZeroMQ's thread for waiting connections without a pause.
 void HandshakeWatch::OnAccepted(int connection_fd) {
   const uint64_t descriptors_max = DescriptorsMax();
   if (static_cast<uint64_t>(connection_fd) + kDescriptorsKept >= descriptors_max) {
-    shutdown(connection_fd, SHUT_RDWR);  // should it be another file by now, this does nothing
+    shutdown(connection_fd, SHUT_RDWR);  // does nothing if it is another file by now
     return NoteTurnedAway(
         fmt::format("{} files may be open; raise the limit (ulimit -n)", descriptors_max));
   }
@@ -141,7 +141,7 @@ void HandshakeWatch::NoteTurnedAway(const std::string& why) {
     std::ignore = news_.Push({.warning = "further connections are turned away: " + why});
 }
 
-// Bytes that ZeroMQ took before its event of a finished handshake came belong to the handshake.
+// Bytes that ZeroMQ took before it reported the finished handshake belong to the handshake.
 void HandshakeWatch::EndExcessive() {
   const std::vector<int> excessive = FindExcessive(SteadyNow());
   if (!excessive.empty()) ReadEvents();
@@ -153,7 +153,7 @@ void HandshakeWatch::EndExcessive() {
   }
 }
 
-// Forgets connections that have finished.
+// Also forgets connections that have finished their handshake.
 std::vector<int> HandshakeWatch::FindExcessive(Micros now) {
   const uint64_t sent_first = BytesSentFirst(security_);
   std::vector<int> excessive;

@@ -1,18 +1,18 @@
 // HandshakeWatch ends connections to a ROUTER before they cost much: ZeroMQ takes a frame of up to
-// kFrameBytesMax from each stranger whose handshake is not finished. It reports the connections
-// that end. Used by net/connection_watch alone.
+// kFrameBytesMax from each stranger whose handshake is not finished. It also reports connections
+// that end. Only net/connection_watch uses it.
 //
-// A connection ends if it has sent 64 KiB without a finished handshake, of which one needs less
-// than 1 KiB; if it is the oldest of more than 64 such; and if few descriptors are free. Its peer
-// may dial again. ZeroMQ ends those whose handshake takes kHandshakeMs.
+// It ends a connection that has sent 64 KiB without a finished handshake, which needs less than 1
+// KiB; the oldest of more than 64 unfinished ones; and one that comes when few descriptors are
+// free. Its peer may dial again. ZeroMQ ends connections whose handshake takes kHandshakeMs.
 //
-// ZeroMQ's event of a finished handshake does not name the connection. With keys the kernel knows
-// it: the last command of a handshake is ours, after the peer's key was accepted, and the kernel
-// counts the bytes that the peer has acknowledged. Without keys the event clears all connections
-// that are watched: a stranger may then finish its handshake anyway.
+// ZeroMQ's event of a finished handshake does not name the connection. With keys the kernel can
+// tell: the last command of a handshake is ours, sent after the peer's key was accepted, and the
+// kernel counts the bytes that the peer has acknowledged. Without keys the event clears all watched
+// connections, since a stranger may then finish its handshake anyway.
 //
-// Threads: one at a time calls it; a separate one looks every 5 ms, in which a loopback brings some
-// megabytes. The first may be busy for longer.
+// Threads: one at a time calls it, which may be busy for long. A separate thread looks every 5 ms,
+// in which a loopback brings some megabytes.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ namespace pando {
 
 class HandshakeWatch {
  public:
-  // `monitor`: of a ROUTER that is not bound yet and is secured so.
+  // `monitor` watches a ROUTER that is not bound yet and has this security.
   HandshakeWatch(std::unique_ptr<ZmqMonitor> monitor, LineSecurity::Kind security);
   ~HandshakeWatch();
   HandshakeWatch(const HandshakeWatch&) = delete;
@@ -44,17 +44,17 @@ class HandshakeWatch {
     int ended_fd = -1;  // the descriptor of a connection that has ended
     std::string warning = {};
   };
-  // The end of a connection is reported before the first message of another one with the same
+  // Reports the end of a connection before the first message of another one with the same
   // descriptor.
   std::deque<News> TakeNews();
-  // Readable when there are news.
+  // Readable when there is news.
   int fd() const { return news_.fd(); }
 
   uint64_t turned_away() const { return turned_away_; }  // connections that were ended so far
 
  private:
   struct Connection {
-    UniqueFd copy;  // names the connection also after ZeroMQ has closed its own descriptor
+    UniqueFd copy;  // names the connection even after ZeroMQ has closed its own descriptor
     Micros accepted_at{0};
   };
   void Run();
@@ -68,12 +68,12 @@ class HandshakeWatch {
   const LineSecurity::Kind security_;
   Mailbox<News> news_;
   std::atomic<uint64_t> turned_away_ = 0;
-  EventFd wake_;                           // the thread
+  EventFd wake_;                           // wakes the thread
   std::mutex mutex_;                       // guards the monitor and all below
-  std::map<int, Connection> connections_;  // whose handshake may be unfinished, by descriptor
-  std::set<std::string> warned_;           // of these reasons
+  std::map<int, Connection> connections_;  // with handshakes that may be unfinished, by descriptor
+  std::set<std::string> warned_;           // the reasons that were warned of
   bool is_over_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace pando

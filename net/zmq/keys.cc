@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/atomic_file.h"
 #include "common/descriptor.h"
@@ -34,7 +34,7 @@ using SignatureBytes = std::array<uint8_t, crypto_sign_BYTES>;
 template <class Bytes = KeyBytes>
 std::optional<Bytes> Decode(const std::string& letters) {
   Bytes bytes;
-  // The decoder ends at a zero byte.
+  // The decoder stops at a zero byte.
   if (letters.size() != bytes.size() / 4 * 5 || letters.find('\0') != std::string::npos)
     return std::nullopt;
   if (zmq_z85_decode(bytes.data(), letters.c_str()) == nullptr) return std::nullopt;
@@ -48,7 +48,7 @@ std::string Encode(const auto& bytes) {
   return letters;
 }
 
-// Under `key`, which may be empty.
+// Hashes under `key`, which may be empty.
 std::array<uint8_t, kKeyBytes> HashText(const std::string& text, std::span<const uint8_t> key) {
   std::array<uint8_t, kKeyBytes> hash;
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
@@ -71,7 +71,7 @@ Status WriteNew(const std::string& path, const std::string& letters) {
   return fsync(fd.get()) == 0 ? Status() : FileError("write", path, errno);
 }
 
-// Other users could change what belongs to them.
+// Other users could change the files that belong to them.
 Status CheckOwner(const std::string& path, const struct stat& info) {
   if (info.st_uid == geteuid() || info.st_uid == 0) return Status();
   return InvalidArgument(fmt::format(
@@ -98,7 +98,7 @@ Status CheckSecret(const std::string& path, const struct stat& info) {
       path, info.st_mode & 0777));
 }
 
-// The letters in the file; empty where there is no file.
+// Returns the letters in the file, or "" if there is no file.
 Result<std::string> ReadKey(const std::string& path, bool is_secret) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open() && errno == ENOENT) return std::string();
@@ -107,7 +107,7 @@ Result<std::string> ReadKey(const std::string& path, bool is_secret) {
   if (fstat(fd.get(), &info) != 0) return FileError("read", path, errno);
   PANDO_RETURN_IF_ERROR(CheckOwner(path, info));
   if (is_secret) PANDO_RETURN_IF_ERROR(CheckSecret(path, info));
-  std::array<char, kKeyLetters + 2> bytes;  // a longer file is no key
+  std::array<char, kKeyLetters + 2> bytes;  // a longer file is not a key
   const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
   if (count < 0) return FileError("read", path, errno);
   std::string letters(bytes.data(), static_cast<size_t>(count));
@@ -165,7 +165,7 @@ KeyRole Keys::role() const {
   return kRoles[static_cast<size_t>(pairs.rend() - strongest) - 1];
 }
 
-// In a folder beside it first, so that there are all keys or none.
+// Writes to a folder beside the target first, so that there are all keys or none.
 Status MakeKeys(const std::string& folder) {
   std::string path = folder;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
@@ -198,7 +198,7 @@ Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
         fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
   }
   PANDO_RETURN_IF_ERROR(CheckFolder(folder));
-  // All of the process: libzmq copies secrets, too. A debugger may still read the memory.
+  // This covers the whole process, as libzmq copies secrets too. A debugger may still read memory.
   rlimit core{};
   getrlimit(RLIMIT_CORE, &core);
   core.rlim_cur = 0;
@@ -257,7 +257,7 @@ std::string SharedSecret(const KeyPair& own, const std::string& peer_public_key)
   const std::optional<KeyBytes> peer = Decode(peer_public_key);
   KeyBytes shared;
   if (!secret || !peer) return "";
-  // crypto_box_beforenm without the checks for libzmq (checked_curve.h).
+  // This is crypto_box_beforenm without the checks for libzmq (checked_curve.h).
   if (crypto_box_curve25519xsalsa20poly1305_beforenm(shared.data(), peer->data(), secret->data()) !=
       0)
     return "";
@@ -310,7 +310,7 @@ bool AreEqualSecrets(const std::string& a, const std::string& b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-// The secret that the members' pair shares with itself.
+// Returns the secret that the members' pair shares with itself.
 std::string MemberPassword(const Keys& keys, const std::string& lane_public_key) {
   const KeyPair& member = keys.Of(KeyRole::kMember);
   const std::string token = LineToken(member, member.public_key, "pando member " + lane_public_key);

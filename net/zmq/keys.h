@@ -1,10 +1,10 @@
-// Keys: what each process may do in a run (P44; docs/security.md says what they protect against). A
-// folder has a pair for each role: ROLE.key is the secret, which only its owner may read, ROLE.pub
-// the public part. Pairs are CURVE's, X25519, in Z85: 40 letters each. Threads: any.
+// Keys: decide what each process may do in a run (P44; docs/security.md says what they protect
+// from). A folder has a pair for each role: ROLE.key is the secret, which only its owner may read,
+// ROLE.pub the public part. Pairs are CURVE's, X25519, in Z85: 40 letters each. Threads: any.
 //
-// The role keys prove what a process may do, not which one it is, as members share theirs. So each
-// process life draws a pair: its server's sockets show it, and a LineToken proves it to those that
-// it dials.
+// The role keys prove what a process may do, but not which process it is, since members share
+// theirs. So each process life also draws a pair: its server sockets show it, and a LineToken
+// proves it to the peers that it dials.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@
 
 namespace pando {
 
-inline constexpr const char* kKeysVariable = "PANDO_KEYS";  // of the environment: a folder
+inline constexpr const char* kKeysVariable = "PANDO_KEYS";  // an environment variable: a folder
 
-// Each may do what those before it may: see the status; train; stop, drain and snapshot.
+// Each role may do what the earlier ones may: read the status; train; stop, drain and snapshot.
 enum class KeyRole : uint8_t { kReader, kMember, kAdmin };
 template <>
 inline constexpr auto kEnumNames<KeyRole> = std::to_array({"reader", "member", "admin"});
@@ -28,68 +28,68 @@ inline constexpr size_t kKeyRoles = 3;
 
 struct KeyPair {
   std::string public_key;
-  std::string secret_key;  // empty: it is not here
+  std::string secret_key;  // empty if it is not known
 };
 KeyPair DrawKeyPair();
-// 40 letters that may be a public key.
+// Whether the text has the 40 letters of a possible public key.
 bool IsPublicKey(const std::string& text);
 
-// What a keys folder holds.
+// The content of a keys folder.
 struct Keys {
-  std::string folder;                    // empty: no keys, and every peer is believed
-  std::array<KeyPair, kKeyRoles> pairs;  // by role; those that are not there are empty
+  std::string folder;                    // empty: no keys, so every peer is believed
+  std::array<KeyPair, kKeyRoles> pairs;  // by role; missing ones are empty
 
   bool are_none() const { return folder.empty(); }
   const KeyPair& Of(KeyRole role) const { return pairs[static_cast<size_t>(role)]; }
   KeyPair& Of(KeyRole role) { return pairs[static_cast<size_t>(role)]; }
-  // The strongest role whose secret is here.  REQUIRES: there is one.
+  // The strongest role whose secret is known. REQUIRES: there is one.
   KeyRole role() const;
 };
 
-// Makes the folder, for its owner alone, with a new pair of each role.  kAlreadyExists if it holds
-// anything.
+// Creates the folder, for its owner alone, with a new pair for each role. kAlreadyExists: the
+// folder holds something.
 Status MakeKeys(const std::string& folder);
 
-// Reads what the folder has. An error if a file is not a key, if others may read a secret, or if
-// the secret of `purpose` is missing (kReader: any secret). From then on a crash of this process
+// Reads the folder's keys. It is an error if a file is not a key, if others may read a secret, or
+// if the secret of `purpose` is missing (kReader: any secret). From then on a crash of this process
 // leaves no core file, which would hold the secrets.
 Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose);
-// The same for a scheduler: it shows the admin's pair and must know the members' public key. No
-// other secret stays in its memory.
+// Does the same for a scheduler, which shows the admin's pair and must know the members' public
+// key. No other secret stays in its memory.
 Result<Keys> ReadSchedulerKeys(const std::string& folder);
-// Whether other users could read the open file, or have written it or its folder: then it is an
-// error, as it holds a secret.
+// Returns an error if other users could read the open file, or could have written it or its folder.
+// Such a file must not hold a secret.
 Status CheckSecretFile(const std::string& path, int fd);
-// "PANDO_KEYS=FOLDER", for the environment of a child in any folder; nothing without keys.
+// "PANDO_KEYS=FOLDER", for the environment of a child in any folder; empty without keys.
 std::vector<std::string> KeysVariables(const Keys& keys);
-// `folder`, or if that is empty the one in PANDO_KEYS; none: no keys.
+// Returns `folder`, or the folder in PANDO_KEYS if it is empty; "" means no keys.
 std::string KeysFolder(const std::string& folder);
-// The keys there; no keys without a folder.
+// Reads the keys in that folder; no keys without a folder.
 Result<Keys> FindKeys(const std::string& folder, KeyRole purpose);
 
-// Proves to `peer` that its holder has the secret of `own`, for a connection that `text` describes:
-// a MAC of the text, under the secret that the two pairs share, as 16 bytes. Both ends compute the
-// same, each from its own secret and the other's public key. Empty if a key is none.
-// Source: crypto_box's shared key (X25519, HSalsa20) and HMAC-SHA-512-256 of libsodium.
+// Returns 16 bytes that prove to `peer` that the sender has the secret of `own`, for a connection
+// that `text` describes: a MAC of the text under the secret that the two pairs share. Both ends
+// compute the same, each from its own secret and the other's public key. Returns "" if a key is not
+// valid. Source: crypto_box's shared key (X25519, HSalsa20) and HMAC-SHA-512-256 of libsodium.
 std::string LineToken(const KeyPair& own, const std::string& peer_public_key,
                       const std::string& text);
-// Its two parts. The first takes 50 us, and is the same for each text.
+// The two parts of LineToken. The first takes 50 us, and is the same for each text.
 std::string SharedSecret(const KeyPair& own, const std::string& peer_public_key);
 std::string TokenFor(const std::string& shared_secret, const std::string& text);
 
-// The pair by which the scheduler signs views: each of its lives makes the same from the admin's
-// secret. Ed25519, in Z85; the secret is the seed. Empty without that secret.
+// Returns the pair with which the scheduler signs views. Each of its lives derives the same one
+// from the admin's secret. Ed25519, in Z85; the secret is the seed. Empty without that secret.
 KeyPair ViewKeyPair(const Keys& keys);
 // Signs the text's BLAKE2b hash: 80 letters of Z85.  REQUIRES: the pair is a ViewKeyPair.
 std::string SignText(const KeyPair& pair, const std::string& text);
 bool IsSignature(const std::string& public_key, const std::string& text,
                  const std::string& signature);
 
-// Whether they are equal, in a time that does not depend on where they differ.
+// Compares them in a time that does not depend on where they differ.
 bool AreEqualSecrets(const std::string& a, const std::string& b);
 
-// What members show to each other where data connections are in clear text (run.encrypt =
-// "control"): only those with the members' key can make it. For the lane with this public key.
+// Returns the password that members show to each other if data connections are in clear text
+// (run.encrypt = "control"), for the lane with this public key. Only members' keys make it.
 std::string MemberPassword(const Keys& keys, const std::string& lane_public_key);
 
 }  // namespace pando

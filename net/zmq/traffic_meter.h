@@ -1,5 +1,5 @@
-// TrafficMeter counts the bytes of the messages that a process exchanges, by what carries them.
-// Payloads in shared memory count as bytes of shm: the peer reads them. Threads: any.
+// TrafficMeter counts the bytes of the messages that a process exchanges, by kind of connection.
+// Payloads in shared memory count as bytes of shm, because the peer reads them. Threads: any.
 #pragma once
 
 #include <array>

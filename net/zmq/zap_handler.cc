@@ -1,6 +1,6 @@
 #include "net/zmq/zap_handler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zmq.h>
 
 #include <array>
@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kEndpoint = "inproc://zeromq.zap.01";
 constexpr Micros kWarningInterval = std::chrono::minutes(1);
-// Frames of a request before its credentials: version, request id, domain, address, routing id,
+// The frames of a request before its credentials: version, request id, domain, address, routing id,
 // mechanism.
 constexpr size_t kFramesBeforeCredentials = 6;
 constexpr size_t kFramesMax = kFramesBeforeCredentials + 2;
 
-// False once the context is closed.
+// Returns false once the context is closed.
 bool ReceiveFrame(zmq::socket_t& socket, std::string* frame, bool* is_last) {
   zmq_msg_t part;
   PANDO_CHECK(zmq_msg_init(&part) == 0);
@@ -50,7 +50,7 @@ bool SendFrame(zmq::socket_t& socket, const std::string& frame, bool is_last) {
 
 struct ZapHandler::Request {
   std::vector<std::string> frames;
-  // An empty text where the frame is missing.
+  // Returns "" if the frame is missing.
   std::string At(size_t index) const { return index < frames.size() ? frames[index] : ""; }
   std::string version() const { return At(0); }
   std::string id() const { return At(1); }
@@ -68,7 +68,7 @@ ZapHandler::ZapHandler(zmq::context_t& context, const Keys& keys, const KeyPair&
       socket_(context, zmq::socket_type::rep) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.bind(kEndpoint);
-  // Signals are for the threads that wait for them.
+  // Blocks all signals, which are for the threads that wait for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -114,7 +114,7 @@ bool ZapHandler::ReadRequest(Request* request) {
   return true;
 }
 
-// Empty: it is not let in.
+// Returns "" if the connection is refused.
 std::string ZapHandler::RoleFor(const Request& request) const {
   const bool is_lane = request.domain() == kLaneDomain;
   if (request.mechanism() == "PLAIN") {

@@ -1,10 +1,10 @@
-// ZapHandler decides which connections a context's ROUTERs accept (P44), as ZeroMQ's authentication
-// protocol asks (RFC 27/ZAP). Used by ZmqContext.
+// ZapHandler decides which connections a context's ROUTERs accept (P44), by ZeroMQ's authentication
+// protocol (RFC 27/ZAP). ZmqContext uses it.
 //
-// CURVE has proved which key the peer holds: a role's key is let in, and messages of its connection
-// bear the role's name as their user id. A lane takes no reader. PLAIN has a password, which a
-// member can make (MemberPassword). Others are refused for now (300): ZeroMQ then dials again, and
-// never after a refusal for good.
+// CURVE has proved which key the peer holds. A role's key is accepted, and messages of its
+// connection bear the role's name as their user id. A lane accepts no reader. PLAIN has a password,
+// which a member can make (MemberPassword). Other connections are refused for now (300): ZeroMQ
+// then dials again, which it never does after a final refusal.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@
 
 namespace pando {
 
-// What a socket is bound for, told to the handler as its ZAP domain.
+// The purpose of a bound socket, which the handler gets as the ZAP domain.
 inline constexpr const char* kSchedulerDomain = "scheduler";
 inline constexpr const char* kLaneDomain = "lane";
 
 class ZapHandler {
  public:
-  // Returns when it listens.  Its thread ends when `context` is closed, before the destructor.
+  // Returns when it listens. Its thread ends when `context` is closed, before the destructor.
   ZapHandler(zmq::context_t& context, const Keys& keys, const KeyPair& own,
              std::function<void(const std::string& text)> on_warning);
   ~ZapHandler();

@@ -1,6 +1,6 @@
 #include "net/zmq/zmq_context.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <csignal>
@@ -20,7 +20,7 @@ std::atomic<ZmqContext*> isolated_context = nullptr;
 static_assert(std::atomic<ZmqContext*>::is_always_lock_free);
 static_assert(std::atomic<Micros>::is_always_lock_free);
 
-// Async-signal-safe: atomics and clock_gettime.
+// Async-signal-safe: it uses atomics and clock_gettime.
 void Isolate(int, siginfo_t* info, void*) {
   ZmqContext* context = isolated_context;
   if (context == nullptr || info->si_code != SI_QUEUE) return;
@@ -30,7 +30,7 @@ void Isolate(int, siginfo_t* info, void*) {
 
 }  // namespace
 
-// noexcept: an error is a bug, whose exception ends the process here.
+// noexcept: an error here is a bug, whose exception ends the process.
 ZmqContext::ZmqContext(Keys keys, std::function<void(const std::string& text)> on_warning) noexcept
     : keys_(std::move(keys)),
       own_keys_(keys_.are_none() ? KeyPair() : DrawKeyPair()),

@@ -1,5 +1,5 @@
-// ZmqContext: ZeroMQ's I/O threads, the keys of this process, and whether it is isolated.
-// IsolationSignal isolates it for fault injection.
+// ZmqContext: owns ZeroMQ's I/O threads and the keys of this process, and knows whether it is
+// isolated. IsolationSignal isolates it for fault injection.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ namespace pando {
 
 class ZapHandler;
 
-// One per process, made by main; it outlives every transport. Its end waits until sent messages
-// have left, at most for the transports' linger.
+// There is one per process; main makes it, and it outlives every transport. Its destructor waits
+// until sent messages have left, at most for the transports' linger.
 // Threads: any may make sockets from it.
 class ZmqContext {
  public:
@@ -33,17 +33,17 @@ class ZmqContext {
   bool has_keys() const { return !keys_.are_none(); }
   // The pair of this process life; empty without keys.
   const KeyPair& own_keys() const { return own_keys_; }
-  // From now on connections to this context's sockets are let in by their keys (zap_handler.h).
-  // Called before such a socket is bound.  Threads: one at a time.
+  // From now on the keys decide which connections this context's sockets accept (zap_handler.h).
+  // Call it before such a socket is bound. Threads: one at a time.
   Status StartLettingIn();
 
-  // A partition, for tests and fault injection: until then (common/clock.h) this context's
-  // transports drop what they would send and receive. A time in the past ends it. Any thread, and
-  // signal handlers.
+  // A partition, for tests and fault injection: until `until` (common/clock.h) this context's
+  // transports drop all that they would send and receive. A time in the past ends it. Any thread,
+  // and signal handlers.
   void IsolateUntil(Micros until) { isolated_until_ = until; }
   bool is_isolated() const;
 
-  // Of all of this context's transports.
+  // Counts the traffic of all of this context's transports.
   TrafficMeter& traffic() { return traffic_; }
 
  private:
@@ -57,12 +57,12 @@ class ZmqContext {
 };
 
 // SIGUSR2, sent by sigqueue(2) with a number of milliseconds (0 ends it), isolates the context for
-// that time. Made by the scheduler, server and worker processes. One at a time in a process,
+// that time. The scheduler, server and worker processes make one. There is at most one per process,
 // because signal handlers belong to the process.
 class IsolationSignal {
  public:
   explicit IsolationSignal(ZmqContext& context);  // outlives the signal
-  ~IsolationSignal();                             // SIGUSR2 is ignored from then on
+  ~IsolationSignal();                             // after it SIGUSR2 is ignored
   IsolationSignal(const IsolationSignal&) = delete;
   IsolationSignal& operator=(const IsolationSignal&) = delete;
 };

@@ -1,6 +1,6 @@
 #include "net/zmq/zmq_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -21,22 +21,22 @@ namespace {
 constexpr int kReconnectMs = 10;
 constexpr int kReconnectMaxMs = 50;
 // These bound how long the ends of a partition need to reconnect after it. The kernel's own waits
-// double each time and may be as long as the partition was. The first is for an answer to a dial;
-// the second is for an acknowledgement of sent bytes, after which the connection is closed and
-// dialed again.
+// double each time and may become as long as the partition was. The first one bounds the wait for
+// an answer to a dial. The second one bounds the wait for an acknowledgement of sent bytes; then
+// the connection is closed and dialed again.
 constexpr int kDialMs = 500;
 constexpr int kUnacknowledgedMs = 3000;
-// The kernel's probes find connections that died silently: with kUnacknowledgedMs below, one
+// The kernel's probes find connections that died silently: with kUnacknowledgedMs, one probe
 // without an answer ends the connection. ZeroMQ's own pings must stay off: their timer aborts the
 // process if the connection ended while its input was held back ("!_io_error", libzmq #4841).
 constexpr int kProbeAfterS = 5;
 constexpr int kProbeIntervalS = 1;
 constexpr int kBacklog = 1024;  // a whole job may dial at once
-// A peer that announces more is dropped. CURVE adds 33 bytes.
+// A peer that announces a longer message is dropped. CURVE adds 33 bytes.
 constexpr int64_t kMessageBytesMax = kFrameBytesMax + 64;
 
-// Makes a call of cppzmq, whose exceptions end here. Returns the error's number, 0 without one. A
-// signal may end any call, in the middle of a message too; then it is repeated.
+// Makes a call of cppzmq and catches its exceptions. Returns the error's number, or 0. A signal may
+// end any call, even in the middle of a message; the call is then repeated.
 template <class Call>
 int ErrorFrom(Call call) {
   while (true) {
@@ -49,7 +49,7 @@ int ErrorFrom(Call call) {
   }
 }
 
-// noexcept: an error is a bug, whose exception ends the process here.
+// noexcept: an error here is a bug, whose exception ends the process.
 void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexcept {
   const bool is_router = options.kind == ZmqSocket::Kind::kRouter;
   socket->set(zmq::sockopt::linger, options.linger_ms);
@@ -74,10 +74,10 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
   }
 }
 
-// noexcept: as above; keys have been checked.
+// noexcept: as above; the keys have been checked.
 void SetSecurity(const LineSecurity& security, zmq::socket_t* socket) noexcept {
   using Kind = LineSecurity::Kind;
-  // Without its handler ZeroMQ would let in any key; that ends with the context alone.
+  // Without its handler ZeroMQ would accept any key. The handler ends only with the context.
   if (security.is_server()) socket->set(zmq::sockopt::zap_domain, security.domain);
   switch (security.kind) {
     case Kind::kNone:
@@ -104,7 +104,7 @@ auto Get(const zmq::socket_t& socket, Option option) {
   return value;
 }
 
-// In C: message_t::gets() throws if there is none.
+// Uses the C function, because message_t::gets() throws if there is no such property.
 std::string Property(zmq::message_t& part, const char* name) {
   const char* value = zmq_msg_gets(part.handle(), name);
   return value == nullptr ? "" : value;
@@ -161,16 +161,16 @@ void ReleaseFrame(void*, void* hint) {
   const std::unique_ptr<QueuedFrame> owner(static_cast<QueuedFrame*>(hint));
 }
 
-// A message part that refers to the frame's bytes. noexcept: an error means no memory.
+// Makes a message part that refers to the frame's bytes. noexcept: an error means no memory.
 zmq::message_t Refer(const Blob& frame, const QueuedBytes& queued) noexcept {
   if (frame.size_bytes() == 0) return {};
   auto owner = std::make_unique<QueuedFrame>(frame, queued);
-  // ZeroMQ takes a mutable pointer but only reads. The owner is ReleaseFrame's from now on.
+  // ZeroMQ takes a mutable pointer but only reads. From here on ReleaseFrame owns the owner.
   void* bytes = const_cast<std::byte*>(frame.bytes().data());
   return {bytes, frame.size_bytes(), ReleaseFrame, owner.release()};
 }
 
-// Returns the error's number, 0 without one. Never blocks.
+// Returns the error's number, or 0. Never blocks.
 int SendPart(zmq::message_t part, bool is_last, zmq::socket_t* socket) {
   const auto more = is_last ? zmq::send_flags::none : zmq::send_flags::sndmore;
   bool is_sent = false;
@@ -181,7 +181,7 @@ int SendPart(zmq::message_t part, bool is_last, zmq::socket_t* socket) {
   return error == 0 && !is_sent ? EAGAIN : error;
 }
 
-// False if there is none. Never blocks.
+// Returns false if there is none. Never blocks.
 bool ReceivePart(zmq::socket_t& socket, zmq::message_t* part) {
   bool is_received = false;
   const auto receive = [&] {
@@ -244,7 +244,7 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
   return ZmqSocket(std::move(socket), options, fd);
 }
 
-// For endpoints of that family alone: with the option, peers of IPv4 would have addresses of IPv6.
+// Sets the option only for IPv6 endpoints: with it, peers of IPv4 would have IPv6 addresses.
 void ZmqSocket::ChooseFamily(const std::string& endpoint) {
   const bool is_ipv6 = endpoint.starts_with("tcp://[");
   PANDO_CHECK(ErrorFrom([&] { socket_.set(zmq::sockopt::ipv6, is_ipv6); }) == 0);
@@ -274,7 +274,7 @@ bool ZmqSocket::has_message() const {
   return (Get(socket_, zmq::sockopt::events) & ZMQ_POLLIN) != 0;
 }
 
-// Entries of peers that have read everything go, once they may be half of all.
+// Also removes entries of peers that have read everything, once they may be half of all.
 const QueuedBytes& ZmqSocket::QueuedTo(const std::string& routing_id) {
   constexpr size_t kSweptMin = 64;
   if (queued_.size() > 2 * std::max(swept_count_, kSweptMin)) {
@@ -294,7 +294,7 @@ ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& fra
     if (error != 0) return error == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
   }
   for (size_t i = 0; i < frames.size(); ++i) {
-    // Either this is the first part, or the connection ended in between: ZeroMQ then discards the
+    // Either this is the first part, or the connection ended in between and ZeroMQ discards the
     // message.
     if (SendPart(Refer(frames[i], queued), i + 1 == frames.size(), &socket_) != 0)
       return Sent::kQueueFull;
@@ -309,12 +309,12 @@ bool ZmqSocket::Receive(Received* received) {
   received->user_id.clear();
   bool expects_routing_id = kind_ == Kind::kRouter;
   while (true) {
-    // Stays where it is: short parts lie within it.
+    // The part is on the heap and never moves, because short parts hold their bytes inside.
     auto part = std::make_shared<zmq::message_t>();
     // Only the first part can be missing: ZeroMQ delivers messages whole.
     if (!ReceivePart(socket_, part.get())) return false;
     const bool is_last = !part->more();
-    // In C: message_t::get() throws if there is no descriptor (−1).
+    // Uses the C function, because message_t::get() throws if there is no descriptor (−1).
     if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(part->handle(), ZMQ_SRCFD);
     if (is_last && is_secured_) {
       received->user_id = Property(*part, "User-Id");
@@ -332,7 +332,7 @@ bool ZmqSocket::Receive(Received* received) {
 }
 
 Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqSocket& socket) {
-  // A pair of sockets within the process, named after the socket that lives longer.
+  // A pair of sockets in this process, named after the socket that lives longer.
   const std::string name = fmt::format("inproc://monitor-{}", socket.socket_.handle());
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t events, Open(context, zmq::socket_type::pair));
   const int fd = Get(events, zmq::sockopt::fd);
@@ -344,7 +344,7 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   }
   const auto connect = [&] {
     monitor->events_.set(zmq::sockopt::linger, 0);
-    // Otherwise ZeroMQ's thread would wait for us to read.
+    // Without this, ZeroMQ's thread would wait for us to read.
     monitor->events_.set(zmq::sockopt::rcvhwm, 0);
     monitor->events_.connect(name);
   };
@@ -371,7 +371,7 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   return Event{number == ZMQ_EVENT_ACCEPTED ? Event::Kind::kAccepted : Event::Kind::kEnded, value};
 }
 
-// Only the handshake shows it: a server that refuses a key ends the connection.
+// Only the handshake tells: a server that refuses a key ends the connection.
 std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys) {
   constexpr int kPatienceMs = 2000;
   constexpr const char* kEvents = "inproc://handshakes";

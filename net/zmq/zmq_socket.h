@@ -1,6 +1,6 @@
 // ZmqSocket: one ROUTER or DEALER with the options that the protocol needs. It moves frames without
-// copying them. ZmqMonitor: reports its connections' beginnings, handshakes and ends. Used by
-// net/transport and net/zmq/handshake_watch alone.
+// copying them. ZmqMonitor reports when its connections begin, finish their handshake and end. Only
+// net/transport and net/zmq/handshake_watch use them.
 //
 // On the wire a message is its frames, frame 0 first. A ROUTER adds the peer's routing id in front
 // of received messages, and removes it from sent ones. Threads: one at a time.
@@ -21,12 +21,12 @@
 
 namespace pando {
 
-// Messages queued to a peer that does not take them; further ones are dropped. A peer that sends
-// faster than we read is held back by its TCP window. The protocol's own bounds (I6) stay far
-// below: a worker has one reply per shard in flight, gathered into few messages.
+// The most messages queued for a peer that does not take them; further ones are dropped. A peer
+// that sends faster than we read is held back by its TCP window. The protocol's own bounds (I6)
+// stay far below: a worker has one reply per shard in flight, gathered into few messages.
 inline constexpr int kQueuedPerPeerMax = 1000;
 
-// Bytes queued to such a peer, beside the message that exceeds them. ZeroMQ counts messages only.
+// The most bytes queued for such a peer, beside the last message. ZeroMQ only counts messages.
 inline constexpr int64_t kQueuedBytesMax = int64_t{1} << 30;
 
 // A peer whose handshake takes longer is dropped.
@@ -35,15 +35,15 @@ inline constexpr int kHandshakeMs = 5000;
 // A routing id is the name under which a ROUTER knows a connection that was dialed to it. It names
 // the dialer, so that the ROUTER can answer an envelope's sender without a table:
 //
-//   byte 0       the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ keeps for itself
+//   byte 0 the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ reserves
 //   bytes 1-8    the dialer's incarnation, little-endian
 //   bytes 9-10   the dialer's lane, little-endian
 //   bytes 11-18  the incarnation dialed, little-endian (the scheduler: 0)
 //   bytes 19-34  with keys: the LineToken of the bytes before
 //
-// Of two connections with one routing id ZeroMQ keeps the newer and leaves the other open and
-// silent. A connection to an earlier incarnation lingers and dials the endpoint again. The last
-// field keeps it from replacing the connection to this incarnation.
+// If two connections have one routing id, ZeroMQ keeps the newer one and leaves the other open and
+// silent. A connection to an earlier incarnation remains for a while and dials the endpoint again.
+// The last field keeps it from replacing the connection to this incarnation.
 struct Dialer {
   Channel channel = Channel::kData;
   Incarnation incarnation;
@@ -51,26 +51,26 @@ struct Dialer {
   bool operator==(const Dialer&) const = default;
 };
 
-// The scheduler is dialed at its endpoint, in any incarnation. Without a token.
+// Makes it without a token. The scheduler is dialed at its endpoint, in any incarnation.
 std::string RoutingId(const Dialer& dialer, const PeerId& dialed);
 
-// nullopt: it is not one of ours. `token`, if not null: empty where there is none.
+// Returns nullopt if it is not one of ours. `token` may be null; it becomes empty without one.
 std::optional<Dialer> ParseRoutingId(std::string_view routing_id, std::string* token = nullptr);
-// What the token of a routing id is made of: all before it.
+// Returns the part of a routing id from which its token is made: all before the token.
 std::string WithoutToken(const std::string& routing_id);
 
 // How a socket's TCP connections are secured (P44).
 struct LineSecurity {
   enum class Kind : uint8_t { kNone, kCurveServer, kCurveClient, kPlainServer, kPlainClient };
   Kind kind = Kind::kNone;
-  std::string domain = {};      // servers: of zap_handler.h
-  KeyPair pair = {};            // kCurve...: what is shown
-  std::string server_key = {};  // kCurveClient: what the server must show
+  std::string domain = {};      // servers: one of zap_handler.h
+  KeyPair pair = {};            // kCurve...: the pair that is shown
+  std::string server_key = {};  // kCurveClient: the key that the server must show
   std::string password = {};    // kPlainClient
   bool is_server() const { return kind == Kind::kCurveServer || kind == Kind::kPlainServer; }
 };
 
-// Of messages that are not sent yet. ZeroMQ's threads count down.
+// The bytes of messages that are not sent yet. ZeroMQ's threads count it down.
 using QueuedBytes = std::shared_ptr<std::atomic<int64_t>>;
 
 class ZmqSocket {
@@ -78,34 +78,34 @@ class ZmqSocket {
   enum class Kind { kRouter, kDealer };
   struct Options {
     Kind kind = Kind::kDealer;
-    std::string routing_id;                       // kDealer: the peer's ROUTER knows us by it
+    std::string routing_id;                       // kDealer: its name at the peer's ROUTER
     int linger_ms = 0;                            // how long sent messages outlive the socket
-    int queued_messages_max = kQueuedPerPeerMax;  // to a peer; further ones are dropped
-    int64_t queued_bytes_max = kQueuedBytesMax;   // the same
+    int queued_messages_max = kQueuedPerPeerMax;  // per peer; further ones are dropped
+    int64_t queued_bytes_max = kQueuedBytesMax;   // the same in bytes
     LineSecurity security = {};
   };
   static Result<ZmqSocket> Create(ZmqContext& context, const Options& options);
 
-  // The endpoint with what the system chose filled in. On ipc only processes of this user are
-  // accepted.
+  // Returns the endpoint with what the system chose filled in. On ipc only processes of this user
+  // are accepted.
   Result<std::string> Bind(const std::string& endpoint);
-  Status Connect(const std::string& endpoint);  // tcp: an address, as names are looked up elsewhere
+  Status Connect(const std::string& endpoint);  // tcp: an address; names are looked up elsewhere
   void Disconnect(const std::string& connected);
 
   enum class Sent { kYes, kUnroutable, kQueueFull };
-  // `routing_id`: the peer's; kRouter only. Never blocks. The frames' owners are released on one of
-  // ZeroMQ's threads once the bytes have left.
+  // `routing_id` is the peer's; only for kRouter. Never blocks. The frames' owners are released on
+  // one of ZeroMQ's threads once the bytes have left.
   Sent Send(const std::string& routing_id, const Frames& frames);
 
   struct Received {
     std::string routing_id;   // kRouter: the sender's
     Frames frames;            // too many frames are cut to kFramesPerMessageMax + 1
-    int connection_fd = -1;   // of its connection; may be reused after the end of that connection
-    std::string user_id;      // of a secured server's: the role whose key let it in
-    std::string address;      // the same: where it comes from
+    int connection_fd = -1;   // the connection's; may be reused after its end
+    std::string user_id;      // secured server: the role whose key was accepted
+    std::string address;      // secured server: the address of the sender
     bool is_of_user = false;  // it came by memory that a process of this user shares
   };
-  // False if there is none. Never blocks.
+  // Returns false if there is none. Never blocks.
   bool Receive(Received* received);
 
   // Becomes readable when a message has come since Receive, or has_message, last returned false. A
@@ -135,13 +135,13 @@ class ZmqSocket {
   bool is_monitored_ = false;
 };
 
-// Whether a scheduler at this tcp address lets a process with these keys in; none: it has not
-// answered within two seconds.  Threads: any.
+// Returns whether a scheduler at this tcp address accepts a process with these keys; none if it has
+// not answered within two seconds. Threads: any.
 std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys);
 
-// Starts and ends the events in C. cppzmq's monitor_t hides the socket that receives them: it has
-// no descriptor to wait for, its queue stays bounded, and a signal ends the process. Threads: made
-// and ended on the socket's; one at a time receives.
+// Reports a socket's events; uses ZeroMQ's C functions. cppzmq's monitor_t hides the socket that
+// receives them: it has no descriptor to wait for, its queue stays bounded, and a signal ends the
+// process. Threads: made and destroyed on the socket's; one at a time receives.
 class ZmqMonitor {
  public:
   // `socket` outlives the monitor.
@@ -153,10 +153,10 @@ class ZmqMonitor {
   struct Event {
     enum class Kind : uint8_t { kAccepted, kFinishedHandshake, kEnded };
     Kind kind = Kind::kEnded;
-    int connection_fd = -1;  // not of kFinishedHandshake
+    int connection_fd = -1;  // not set for kFinishedHandshake
   };
-  // The next event; none now: nullopt. The end of a connection is reported before the first message
-  // of another one with the same descriptor. Never blocks.
+  // Returns the next event, or nullopt if there is none now. The end of a connection is reported
+  // before the first message of another one with the same descriptor. Never blocks.
   std::optional<Event> Receive();
 
   // Becomes readable when an event has come since Receive last returned none. REQUIRES: it has

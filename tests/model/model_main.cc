@@ -3,7 +3,7 @@
 //   model --configuration=kills        visits every state: neither a loss nor a hang may be found
 //   model --mutation=no-barrier        the same without a rule: what it is there for must be found
 // Exit status 0 where that is so, 1 where it is not.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>

@@ -4,7 +4,7 @@
 // A view is persisted and announced in one step (P25), so the views of the state are the journal.
 // While the scheduler is away it does nothing; as each of its steps may wait for ever anyway, that
 // needs no separate state.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>

@@ -10,7 +10,7 @@
 
 #include "bench/cpp/push_pull/load.h"
 #include "bench/cpp/push_pull/shared_counters.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "proto/protocol_core.h"
 #include "proto/view_member.h"
 

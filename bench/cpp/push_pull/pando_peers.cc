@@ -1,7 +1,7 @@
 // A server and a worker as in the product, without a real scheduler, model and data set: the plan
 // is that of the load. With keys (PANDO_KEYS) connections are secured as in the product; with
 // PANDO_BENCH_CLEAR as run.encrypt = "control" has it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #include "bench/cpp/push_pull/trial.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <time.h>
 
 #include <algorithm>

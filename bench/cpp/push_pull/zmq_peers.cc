@@ -1,5 +1,5 @@
 // Raw ZeroMQ: what libzmq itself moves, with sockets and options as net/ has them, and no protocol.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zmq.h>
 
 #include <cerrno>
