@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/picture_file.h"
-#include "data/resample.h"
+#include "data/resampler.h"
 
 namespace pando {
 namespace {

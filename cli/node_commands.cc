@@ -20,7 +20,7 @@
 #include "common/system.h"
 #include "job/device_choice.h"
 #include "net/address.h"
-#include "net/client.h"
+#include "net/scheduler_client.h"
 #include "net/transport.h"
 #include "node/log.h"
 #include "node/processes.h"

@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/hash.h"
 #include "common/philox.h"
-#include "data/augment.h"
+#include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/picture_set.h"
 

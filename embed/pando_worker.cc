@@ -27,7 +27,7 @@
 #include "job/job_file.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 
 using pando::InvalidArgument;
 using pando::ProgramComputer;

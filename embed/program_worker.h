@@ -21,12 +21,12 @@
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"
 #include "files/temporary_folder.h"
-#include "net/heartbeat.h"
+#include "net/heartbeat_sender.h"
 #include "net/zmq/zmq_context.h"
 #include "node/node_join.h"
 #include "node/session_worker.h"
-#include "node/shutdown.h"
-#include "proto/join.h"
+#include "node/shutdown_signal.h"
+#include "proto/join_core.h"
 
 namespace pando {
 

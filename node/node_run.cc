@@ -17,7 +17,7 @@
 #include "job/device_choice.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 namespace pando {
 namespace {

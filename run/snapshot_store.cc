@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/system.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/snapshot_file.h"
 
 namespace pando {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bench/cpp/commit.h"
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 #include "bench/cpp/push_pull/peers.h"
 #include "bench/cpp/push_pull/trial.h"
 #include "common/exit_codes.h"

@@ -13,8 +13,8 @@
 #include "cli/watch/top_screen.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
-#include "net/client.h"
-#include "node/shutdown.h"
+#include "net/scheduler_client.h"
+#include "node/shutdown_signal.h"
 // Included last, since its macros have short names; as functions, if it has them.
 #define NCURSES_NOMACROS
 #include <ncurses.h>

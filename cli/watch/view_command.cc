@@ -29,10 +29,10 @@
 #include "common/system.h"
 #include "common/text.h"
 #include "node/log.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "view/run_names.h"
 #include "view/run_watch.h"
-#include "view/stack_size.h"
+#include "view/scoped_stack_size.h"
 #include "view/web_server.h"
 
 namespace pando {

@@ -21,7 +21,7 @@
 #include "plan/external_model.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "scheduler/declaration_intake.h"
 
 namespace pando {

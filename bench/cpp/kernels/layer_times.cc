@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "bench/cpp/kernels/fma_peak.h"
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 #include "common/check.h"
 #include "common/system.h"
 #include "kernels/ops.h"

@@ -12,8 +12,8 @@
 #include "bench/cpp/push_pull/peers.h"
 #include "common/system.h"
 #include "net/event_loop.h"
-#include "net/heartbeat.h"
-#include "proto/join.h"
+#include "net/heartbeat_sender.h"
+#include "proto/join_core.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
 

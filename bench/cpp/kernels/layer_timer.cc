@@ -1,4 +1,4 @@
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "bench/cpp/push_pull/counters.h"
+#include "bench/cpp/push_pull/shared_counters.h"
 
 #include <fmt/core.h>
 #include <sys/mman.h>
