@@ -1,4 +1,4 @@
-// The function of the plan that has a mutation point: headers have none, since the simulator's
+// Has the one function of the plan with a mutation point. Headers have none, since the simulator's
 // sources are compiled without mutations.
 #include "plan/job_plan.h"
 
