@@ -99,7 +99,7 @@ function redraw() {
   renderNow();
 }
 
-// ---- the user's choices ---------------------------------------------------------------------------
+// ---- the user's choices -------------------------------------------------------------------------
 function select(run) {
   selected = run;
   view.zoom = null;

@@ -144,7 +144,7 @@ export class Run {
     if (faults.length) ++this.version;
   }
 
-  // ---- the shown values --------------------------------------------------------------------------
+  // ---- the shown values -------------------------------------------------------------------------
   get id() { return this.info.run; }
   get name() { return String(this.info.name || this.info.folder || `run ${this.id}`); }
   get model() { return this.status?.model ?? this.summary?.model ?? this.info.model ?? ""; }
