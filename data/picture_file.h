@@ -1,5 +1,5 @@
 // Pictures in files: JPEG by libjpeg-turbo, with the exact integer DCT (P38), and PNG by libpng.
-// Called by image_folder.cc. Grayscale becomes three equal channels, an alpha channel is dropped.
+// image_folder.cc calls it. Grayscale gives three equal channels; an alpha channel is dropped.
 #pragma once
 
 #include <cstdint>

@@ -110,7 +110,7 @@ struct PlanRequest {
 // again.
 NetworkPlan PlanTraining(const PlanRequest& request, std::span<const StageRun> segments);
 // Chooses the segments that need the least memory, with cuts only where a single activation passes.
-// Of equal choices it takes the one that recomputes least. Memory below evaluation_bytes is no
+// If choices are equal, it takes the one that recomputes least. Memory below evaluation_bytes is no
 // gain, because evaluation needs it anyway.
 NetworkPlan PlanCheckpointed(const PlanRequest& request, uint64_t evaluation_bytes);
 NetworkPlan PlanEvaluation(const PlanRequest& request);
