@@ -24,7 +24,7 @@ struct PictureSize {
   uint32_t width = 0;
 };
 
-// The limits of one picture, whatever its header says: 192 MiB of pixels, and twice that in
+// The limits of one picture, also if its header claims more: 192 MiB of pixels, and twice that in
 // libjpeg-turbo while it gathers the scans of a progressive picture.
 inline constexpr uint32_t kPictureSideMax = 32768;
 inline constexpr uint64_t kPicturePixelsMax = uint64_t{1} << 26;

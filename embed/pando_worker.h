@@ -192,7 +192,7 @@ typedef enum pando_ending {
   PANDO_INTERRUPTED = 3,
   PANDO_DRAINED = 4 /* this process has left; the run goes on */
 } pando_ending;
-/* Returns how the run ended here. If `text` is not NULL, *text says so until pando_close. */
+/* Returns how the run ended here. If `text` is not NULL, *text tells it until pando_close. */
 PANDO_API pando_ending pando_end(pando_worker* worker, const char** text);
 
 /* Returns the last PANDO_ERROR's text, with what to do; "" if there was none. Valid until the next
