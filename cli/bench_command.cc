@@ -1,5 +1,5 @@
 // pando bench: runs the scripts of bench/python/pando_bench with Python.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "cli/bind_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/endpoint.h"
 #include "net/socket_address.h"

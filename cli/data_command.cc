@@ -1,5 +1,5 @@
 // `pando data`: inspects, checks and fetches data sets.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

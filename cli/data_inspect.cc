@@ -1,13 +1,13 @@
 #include "cli/data_inspect.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "data/picture_file.h"
-#include "data/resample.h"
+#include "data/resampler.h"
 
 namespace pando {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/resource.h>

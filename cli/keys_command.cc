@@ -1,5 +1,5 @@
 // `pando keys`: makes the keys of a cluster.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 

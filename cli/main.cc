@@ -1,5 +1,5 @@
 // pando: the command line. Parses the subcommand and its options, and runs it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

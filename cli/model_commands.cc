@@ -1,5 +1,5 @@
 // The subcommands that show models: models, model.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <charconv>

@@ -1,6 +1,6 @@
 // The subcommands that start a run's processes by hand, show them, or send them requests:
 // scheduler, server, worker, node, status, drain, snapshot, stop.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@
 #include "common/system.h"
 #include "job/device_choice.h"
 #include "net/address.h"
-#include "net/client.h"
+#include "net/scheduler_client.h"
 #include "net/transport.h"
 #include "node/log.h"
 #include "node/processes.h"

@@ -1,5 +1,5 @@
 // pando plan: predicts the time of a step on machines that do not exist yet.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

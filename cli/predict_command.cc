@@ -1,5 +1,5 @@
 // The subcommand predict: labels and probabilities for samples without labels.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

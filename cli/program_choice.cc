@@ -1,6 +1,6 @@
 #include "cli/program_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdlib>

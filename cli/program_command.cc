@@ -1,5 +1,5 @@
 // `pando run`: trains a program's model, with processes of this machine.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <memory>

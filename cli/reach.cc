@@ -1,7 +1,7 @@
 #include "cli/reach.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "common/text.h"
 #include "net/address.h"
-#include "net/client.h"
+#include "net/scheduler_client.h"
 #include "net/socket_address.h"
 #include "scheduler/run_status.h"
 

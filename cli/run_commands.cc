@@ -1,5 +1,5 @@
 // The subcommands that run a job with processes of this machine: train, resume.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

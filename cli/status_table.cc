@@ -1,6 +1,6 @@
 #include "cli/status_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

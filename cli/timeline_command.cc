@@ -1,5 +1,5 @@
 // `pando timeline`, and the trace that a run makes at its end.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

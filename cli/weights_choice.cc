@@ -1,6 +1,6 @@
 #include "cli/weights_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cfloat>
@@ -11,7 +11,7 @@
 
 #include "common/output.h"
 #include "common/text.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/safetensors_shards.h"
 #include "run/summary.h"
 

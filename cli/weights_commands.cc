@@ -1,5 +1,5 @@
 // The subcommands that read a run's results: export, evaluate, verify.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -16,12 +16,12 @@
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/log.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "optim/optimizer.h"
 #include "plan/external_model.h"
 #include "run/initial_weights.h"
 #include "run/run_weights.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/serial_trainer.h"
 #include "run/snapshot_file.h"
 

@@ -1,7 +1,7 @@
 #include "common/endpoint.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/un.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@ using NodeId = StrongId<struct NodeTag, uint32_t>;  // given by the scheduler; 0
 using Incarnation = StrongId<struct IncarnationTag, uint64_t>;  // random, one per process life
 using JobId = StrongId<struct JobTag, uint64_t>;
 using MicroBatch = StrongId<struct MicroBatchTag, uint32_t>;  // index within its step
-using TreeNode = StrongId<struct TreeNodeTag, uint32_t>;      // see tree.h
+using TreeNode = StrongId<struct TreeNodeTag, uint32_t>;      // plan/micro_batch_tree
 using Step = StrongId<struct StepTag, uint64_t>;
 using Version = StrongId<struct VersionTag, uint64_t>;
 

@@ -3,7 +3,7 @@
 // written is an error at the end of the command. Threads: any.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 #include <utility>

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "common/text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <numeric>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "common/timeline_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

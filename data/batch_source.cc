@@ -1,6 +1,6 @@
 #include "data/batch_source.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 // and CSV files call it.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <cerrno>

@@ -7,7 +7,7 @@
 //              record: coarse label, fine label (the class), then pixels as above
 //
 // Source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "data/class_folder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

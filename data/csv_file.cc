@@ -1,6 +1,6 @@
 #include "data/csv_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,7 +15,7 @@
 #include "common/text.h"
 #include "data/ascii_form.h"
 #include "data/csv_suspects.h"
-#include "data/csv_units.h"
+#include "data/unit_counter.h"
 #include "files/file_kind.h"
 
 namespace pando {

@@ -1,6 +1,6 @@
 #include "data/csv_suspects.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

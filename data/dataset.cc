@@ -1,6 +1,6 @@
 #include "data/dataset.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
-#include "data/augment.h"
+#include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
 #include "data/table_files.h"

@@ -3,7 +3,7 @@
 //   byte 0  magic, big-endian: 0x00000803 pictures (3 sizes), 0x00000801 labels (1 size)
 //   byte 4  record count, big-endian; for pictures then height and width
 //   then    the records, one unsigned byte per pixel or label, row by row
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // in the same way, unless data.augment has "crop": then a part of random size and place is drawn
 // for each epoch.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "common/text.h"
-#include "data/augment.h"
+#include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/picture_file.h"
 #include "data/picture_list.h"
@@ -41,7 +41,7 @@ constexpr uint32_t kSideDefault = 224;
 // So few that opening all of them at the start takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
 constexpr uint64_t kFingerprintFilesMax = 32;  // files of each split read whole, evenly spaced
-// Add one with every change here or in resample.cc that makes other pixels from a file.
+// Add one with every change here or in resampler.cc that makes other pixels from a file.
 constexpr uint32_t kPictureFormat = 1;
 
 const Normalisation& ImageNetNormalisation() {

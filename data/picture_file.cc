@@ -1,6 +1,6 @@
 #include "data/picture_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <png.h>
 
 #include <cstdio>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "data/resample.h"
+#include "data/resampler.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "data/picture_list.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/augment.h"
+#include "data/augmenter.h"
 #include "data/dataset.h"
 
 namespace pando {

@@ -2,7 +2,7 @@
 // can run the main job. A picture is a pure function of (split, index): strokes like handwriting
 // for each digit, a random affine map, stroke width and noise. All of it comes from Philox with one
 // fixed seed and uses only + − × ÷ √, so every machine draws the same bytes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/hash.h"
 #include "common/philox.h"
-#include "data/augment.h"
+#include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/picture_set.h"
 

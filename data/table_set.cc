@@ -6,7 +6,7 @@
 // classes, the categories, and the mean and deviation that standardise numbers in double. A
 // category becomes one input per value, 0 or 1. A missing value is an error, the column's mean, or
 // a category. Ids in sdss (objid, plate, ...) are omitted: a plate has spectra of one class.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "common/mailbox.h"
 
 namespace pando {

@@ -1,7 +1,7 @@
 // The C interface: checks arguments, turns Status into results, and stops all exceptions.
 #include "embed/pando_worker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@
 #include "job/job_file.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 
 using pando::InvalidArgument;
 using pando::ProgramComputer;

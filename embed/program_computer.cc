@@ -1,6 +1,6 @@
 #include "embed/program_computer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

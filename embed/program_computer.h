@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "common/status.h"
 #include "embed/work_queue.h"
 #include "embed/work_results.h"

@@ -1,6 +1,6 @@
 #include "embed/program_worker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>

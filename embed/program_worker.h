@@ -15,18 +15,18 @@
 #include <string>
 #include <thread>
 
+#include "common/buffer_pool.h"
 #include "common/descriptor.h"
-#include "common/float_buffer.h"
 #include "common/status.h"
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"
 #include "files/temporary_folder.h"
-#include "net/heartbeat.h"
+#include "net/heartbeat_sender.h"
 #include "net/zmq/zmq_context.h"
 #include "node/node_join.h"
 #include "node/session_worker.h"
-#include "node/shutdown.h"
-#include "proto/join.h"
+#include "node/shutdown_signal.h"
+#include "proto/join_core.h"
 
 namespace pando {
 

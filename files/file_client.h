@@ -13,8 +13,8 @@
 
 #include "common/status.h"
 #include "files/run_files.h"
-#include "proto/core.h"
 #include "proto/message_limits.h"
+#include "proto/protocol_core.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "files/file_kind.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

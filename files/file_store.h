@@ -16,8 +16,8 @@
 #include "common/hash.h"
 #include "common/recent_map.h"
 #include "common/status.h"
-#include "proto/core.h"
 #include "proto/message_limits.h"
+#include "proto/protocol_core.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "job/batch_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "common/text.h"
 #include "models/graph.h"
-#include "plan/tree.h"
+#include "plan/micro_batch_tree.h"
 #include "train/evaluation_pass.h"
 #include "train/gpu/device_codec.h"
 

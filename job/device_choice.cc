@@ -1,6 +1,6 @@
 #include "job/device_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

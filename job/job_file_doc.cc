@@ -1,5 +1,5 @@
 // Makes docs/job-file.md from the table of keys. tests/job keeps the file equal to this text.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/text.h"
 #include "job/job_file.h"

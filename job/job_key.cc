@@ -1,6 +1,6 @@
 #include "job/job_key.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

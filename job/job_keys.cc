@@ -1,5 +1,5 @@
 // The table of the job file's keys, and how a row makes a key from a member of Job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,6 @@
 #include "job/run_plan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

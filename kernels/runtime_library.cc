@@ -1,7 +1,7 @@
 #include "kernels/runtime_library.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "models/toml_depth.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

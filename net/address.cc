@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/descriptor.h"
 #include "net/socket_address.h"

@@ -9,7 +9,7 @@
 
 #include "common/descriptor.h"
 #include "net/transport.h"
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "net/line_guard.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "node/file_service.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 

@@ -23,7 +23,7 @@
 
 #include "common/mailbox.h"
 #include "net/event_loop.h"
-#include "net/heartbeat.h"
+#include "net/heartbeat_sender.h"
 #include "node/node_join.h"
 #include "node/remote_files.h"
 #include "node/session_worker.h"

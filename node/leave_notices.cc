@@ -1,6 +1,6 @@
 #include "node/leave_notices.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>

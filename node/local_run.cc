@@ -31,7 +31,7 @@
 #include "node/processes.h"
 #include "node/programs/scripts.h"
 #include "node/scheduler_link.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "plan/external_model.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"

@@ -1,6 +1,6 @@
 #include "node/log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>

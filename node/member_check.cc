@@ -1,5 +1,5 @@
 // Finds out whether members of a run still answer (processes.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

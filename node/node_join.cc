@@ -1,6 +1,6 @@
 #include "node/node_join.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>

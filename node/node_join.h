@@ -10,12 +10,12 @@
 #include <utility>
 #include <variant>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "net/event_loop.h"
-#include "net/heartbeat.h"
-#include "node/shutdown.h"
+#include "net/heartbeat_sender.h"
+#include "node/shutdown_signal.h"
 #include "plan/job_plan.h"
-#include "proto/join.h"
+#include "proto/join_core.h"
 
 namespace pando {
 

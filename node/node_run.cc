@@ -1,6 +1,6 @@
 // `pando node`: the processes of one machine of a cluster.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include "job/device_choice.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 namespace pando {
 namespace {

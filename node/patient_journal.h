@@ -2,7 +2,7 @@
 // node/scheduler_process uses it.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <functional>
@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "run/run_folder.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"

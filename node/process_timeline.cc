@@ -1,6 +1,6 @@
 #include "node/process_timeline.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The entry points of Pando's processes, one file each. The subcommands parse the options and call
 // them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's
 // default logger (node/log.h, set up by the caller), and stops on SIGINT, SIGTERM and SIGHUP
-// (node/shutdown.h). A server or worker that receives Stop from the scheduler returns
+// (node/shutdown_signal.h). A server or worker that receives Stop from the scheduler returns
 // kExitCompleted for every reason. A code of failure makes the process the root cause.
 #pragma once
 

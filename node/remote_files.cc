@@ -1,6 +1,6 @@
 #include "node/remote_files.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 

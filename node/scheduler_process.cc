@@ -1,5 +1,5 @@
 // `pando scheduler`: the scheduler's core, its endpoint, and its run folder.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/programs/declaration.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "plan/external_model.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"

@@ -16,7 +16,7 @@
 #include "node/log.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "run/initial_weights.h"
 #include "run/run_recorder.h"
 #include "run/serial_trainer.h"

@@ -1,6 +1,6 @@
 #include "node/session_worker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

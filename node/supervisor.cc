@@ -1,7 +1,7 @@
 #include "node/supervisor.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -20,7 +20,7 @@
 #include "common/status.h"
 #include "node/chaos.h"
 #include "node/leave_notices.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "proto/messages.h"
 
 namespace pando {

@@ -1,5 +1,5 @@
 // `pando worker`: computing threads behind a mailbox, one protocol thread in the loop, heartbeats.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

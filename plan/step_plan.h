@@ -6,7 +6,7 @@
 
 #include "common/ids.h"
 #include "common/text.h"
-#include "plan/tree.h"
+#include "plan/micro_batch_tree.h"
 
 namespace pando {
 

@@ -5,7 +5,7 @@
 
 #include "common/check.h"
 #include "plan/link_simulation.h"
-#include "plan/tree.h"
+#include "plan/micro_batch_tree.h"
 
 namespace pando {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>

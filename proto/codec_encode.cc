@@ -1,7 +1,7 @@
 #include <capnp/common.h>
 #include <capnp/message.h>
 #include <capnp/orphan.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <string>

@@ -9,7 +9,7 @@
 #include <capnp/schema-loader.h>
 #include <capnp/schema.capnp.h>
 #include <capnp/serialize.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -22,6 +22,15 @@ using VariantWithoutFirst = std::variant<Ms...>;
 #define PANDO_AS_ITEM(Name, ...) , Name
 using MessageVariant = VariantWithoutFirst<void PANDO_MESSAGES(PANDO_AS_ITEM)>;
 #undef PANDO_AS_ITEM
+template <class>
+inline constexpr bool kIsMessage = false;
+#define PANDO_AS_ITEM(Name, ...) \
+  template <>                    \
+  inline constexpr bool kIsMessage<Name> = true;
+PANDO_MESSAGES(PANDO_AS_ITEM)
+#undef PANDO_AS_ITEM
+template <class M>
+concept IsMessage = kIsMessage<M>;
 
 // Indexed by the message's index in the variant.
 inline constexpr auto kMessageRows = [] {
@@ -36,11 +45,12 @@ inline constexpr auto kMessageRows = [] {
 #undef PANDO_AS_ROW
 }();
 
-// One message of any type. messages.cc has its special members, because they would take a third of
-// the compilation of each file that copies or drops messages.
+// One message of any type. messages.cc has its constructors and the other special members, because
+// they would take a third of the compilation of each file that makes, copies or drops messages.
 struct Message : MessageVariant {
-  using MessageVariant::MessageVariant;
   Message();
+  template <IsMessage M>
+  Message(M message);
   Message(const Message& other);
   Message(Message&& other) noexcept;
   Message& operator=(const Message& other);

@@ -1,6 +1,6 @@
 #include "run/initial_weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "plan/tensor_init.h"
 #include "run/run_weights.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 
 namespace pando {
 namespace {

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "files/json_fields.h"
 #include "proto/codec_fields.h"

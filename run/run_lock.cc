@@ -1,6 +1,6 @@
 #include "run/run_lock.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
 

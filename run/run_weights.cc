@@ -1,6 +1,6 @@
 #include "run/run_weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 #include "common/text.h"
 #include "job/job_file.h"
 #include "optim/optimizer.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/snapshot_file.h"
 
 namespace pando {

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/snapshot_folder.h"
 
 namespace pando {

@@ -1,6 +1,6 @@
 #include "run/safetensors_shards.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <filesystem>

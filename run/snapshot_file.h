@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "server/snapshot_port.h"
 
 namespace pando {

@@ -1,13 +1,13 @@
 #include "run/snapshot_store.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "common/system.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/snapshot_file.h"
 
 namespace pando {

@@ -1,6 +1,6 @@
 #include "run/sqlite_journal.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>

@@ -1,6 +1,6 @@
 #include "run/tensorboard_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <bit>

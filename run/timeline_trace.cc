@@ -1,6 +1,6 @@
 #include "run/timeline_trace.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "proto/core.h"
 #include "proto/messages.h"
+#include "proto/protocol_core.h"
 
 namespace pando {
 

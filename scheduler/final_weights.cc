@@ -1,6 +1,6 @@
 #include "scheduler/final_weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 // the scheduler could lose. Threads: none.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

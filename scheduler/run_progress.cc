@@ -1,6 +1,6 @@
 #include "scheduler/run_progress.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -39,7 +39,7 @@
 
 #include <string>
 
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 #include "scheduler/commands.h"
 #include "scheduler/failures.h"
 #include "scheduler/ownership.h"

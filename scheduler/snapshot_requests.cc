@@ -1,6 +1,6 @@
 #include "scheduler/snapshot_requests.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

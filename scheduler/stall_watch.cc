@@ -1,6 +1,6 @@
 #include "scheduler/stall_watch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // The answer to `pando status`: Scheduler::StatusJson.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

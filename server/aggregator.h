@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
+#include "plan/micro_batch_tree.h"
 #include "plan/shard_codec.h"
-#include "plan/tree.h"
 
 namespace pando {
 

@@ -44,7 +44,7 @@
 #include <optional>
 #include <string>
 
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 #include "server/following.h"
 #include "server/shard_steps.h"
 

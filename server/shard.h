@@ -36,7 +36,7 @@
 #include <span>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "optim/version_maker.h"
 #include "plan/job_plan.h"
 #include "proto/messages.h"

@@ -1,6 +1,6 @@
 #include "train/micro_batch_pass.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

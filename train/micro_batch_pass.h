@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "common/ids.h"
 #include "common/status.h"
 #include "data/batch_source.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "common/ids.h"
 #include "common/paged_floats.h"
 #include "common/status.h"

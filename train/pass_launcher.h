@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "common/batch.h"
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "models/network.h"
 #include "plan/job_plan.h"
 #include "train/pass_parameters.h"

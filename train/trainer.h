@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "data/batch_source.h"

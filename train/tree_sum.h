@@ -15,8 +15,8 @@
 #include "common/float_buffer.h"
 #include "common/ids.h"
 #include "kernels/device.h"
+#include "plan/micro_batch_tree.h"
 #include "plan/tensor_layout.h"
-#include "plan/tree.h"
 
 namespace pando {
 

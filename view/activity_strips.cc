@@ -1,6 +1,7 @@
 #include "view/activity_strips.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace pando {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/out_of_memory.h"
-#include "view/stack_size.h"
+#include "view/scoped_stack_size.h"
 
 namespace pando {
 RequestQueue::RequestQueue() {

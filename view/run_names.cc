@@ -1,6 +1,6 @@
 #include "view/run_names.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // A run's status in the form for the page. RunWatch uses it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "scheduler/run_status.h"
 

@@ -1,6 +1,6 @@
 #include "view/run_watch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <algorithm>

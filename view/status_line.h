@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/clock.h"
-#include "net/client.h"
+#include "net/scheduler_client.h"
 #include "net/zmq/keys.h"
 
 namespace pando {

@@ -1,7 +1,8 @@
 #include "view/web_server.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <httplib.h>
+#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "view/bounded_server.h"
 #include "view/page_files.h"
 #include "view/request_queue.h"
+#include "view/run_watch.h"
 
 namespace pando {
 namespace {

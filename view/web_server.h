@@ -3,16 +3,19 @@
 // about a run. It takes commands only by POST, and only from the page itself (docs/viewing.md).
 #pragma once
 
-#include <prometheus/registry.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
-#include "view/run_watch.h"
+
+namespace prometheus {
+class Registry;
+}
 
 namespace pando {
+
+class RunWatch;
 
 struct WebOptions {
   std::string host;

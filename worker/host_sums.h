@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "proto/assignment.h"
 #include "worker/lane_requests.h"
 #include "worker/worker_core.h"

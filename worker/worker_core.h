@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/job_plan.h"
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 #include "proto/view_member.h"
 #include "train/compute_port.h"
 

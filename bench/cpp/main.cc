@@ -1,6 +1,6 @@
 // pando-bench: the C++ part of `pando bench`. bench/python/pando_bench has the flags for people,
 // the turns and the tables; it starts this program for each sample.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bench/cpp/commit.h"
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 #include "bench/cpp/push_pull/peers.h"
 #include "bench/cpp/push_pull/trial.h"
 #include "common/exit_codes.h"

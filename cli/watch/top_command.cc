@@ -1,5 +1,5 @@
 // `pando top`: a run in a terminal, with two status requests per second. top_screen draws it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 #include "cli/watch/top_screen.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
-#include "net/client.h"
-#include "node/shutdown.h"
+#include "net/scheduler_client.h"
+#include "node/shutdown_signal.h"
 // Included last, since its macros have short names; as functions, if it has them.
 #define NCURSES_NOMACROS
 #include <ncurses.h>

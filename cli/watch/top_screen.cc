@@ -1,6 +1,6 @@
 #include "cli/watch/top_screen.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // `pando view`: a page that shows runs, and their metrics for Prometheus.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <prometheus/registry.h>
 #include <sys/resource.h>
@@ -29,9 +29,10 @@
 #include "common/system.h"
 #include "common/text.h"
 #include "node/log.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "view/run_names.h"
-#include "view/stack_size.h"
+#include "view/run_watch.h"
+#include "view/scoped_stack_size.h"
 #include "view/web_server.h"
 
 namespace pando {

@@ -1,7 +1,7 @@
 #include "cli/watch/viewer.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "common/cpu/cpu_level.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <optional>

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

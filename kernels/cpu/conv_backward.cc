@@ -11,7 +11,7 @@
 #include <bit>
 
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

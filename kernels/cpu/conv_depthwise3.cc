@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

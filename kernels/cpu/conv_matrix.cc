@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

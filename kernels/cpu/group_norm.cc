@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cpu {
 namespace {

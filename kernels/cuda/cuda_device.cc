@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_device.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

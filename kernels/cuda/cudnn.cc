@@ -1,6 +1,6 @@
 // Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
 #include <cudnn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

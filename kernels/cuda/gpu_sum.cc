@@ -1,6 +1,6 @@
 #include "kernels/gpu_sum.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nccl.h>
 
 #include <chrono>

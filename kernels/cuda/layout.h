@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/ops.h"
-#include "kernels/scratch.h"
+#include "kernels/scratch_carver.h"
 
 namespace pando::cuda {
 

@@ -2,7 +2,7 @@
 #include "kernels/cuda/libraries.h"
 
 #include <cublasLt.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <map>

@@ -1,6 +1,6 @@
 // Batch norm, with the residual addition and the activation after it; and group norm, which
 // normalises each sample's groups of channels separately, in training and evaluation.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "models/stage_builder.h"
 

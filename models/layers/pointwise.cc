@@ -1,6 +1,6 @@
 // Layers that compute each element separately: activations, addition, dropout (of single elements
 // and of whole channels); and flattening, which moves them.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "models/stage_builder.h"
 

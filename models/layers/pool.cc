@@ -1,5 +1,5 @@
 // Pools: the largest or the average value of a window.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "models/stage_builder.h"
 

@@ -1,5 +1,5 @@
 // Convolution and linear layer: products with a weight, and a bias.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "net/shm/packet.h"
 

@@ -35,8 +35,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/buffer_pool.h"
 #include "common/descriptor.h"
-#include "common/float_buffer.h"
 #include "common/status.h"
 
 namespace pando {

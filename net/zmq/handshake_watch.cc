@@ -1,7 +1,7 @@
 #include "net/zmq/handshake_watch.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/atomic_file.h"
 #include "common/descriptor.h"

@@ -1,6 +1,6 @@
 #include "net/zmq/zap_handler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zmq.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "net/zmq/zmq_context.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <csignal>

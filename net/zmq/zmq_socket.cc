@@ -1,6 +1,6 @@
 #include "net/zmq/zmq_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/types.h>
 #include <unistd.h>
 

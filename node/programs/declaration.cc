@@ -1,6 +1,6 @@
 #include "node/programs/declaration.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,7 @@
 #include "plan/external_model.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "scheduler/declaration_intake.h"
 
 namespace pando {

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 #include "node/processes.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 #include "node/programs/program_process.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 
 #include <array>

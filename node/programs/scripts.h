@@ -8,7 +8,7 @@
 #include <string>
 
 #include "node/programs/log_follower.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "node/supervisor.h"
 
 namespace pando {

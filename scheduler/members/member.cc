@@ -1,6 +1,6 @@
 #include "scheduler/members/member.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <ranges>

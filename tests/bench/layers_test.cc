@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cpp/kernels/fma_peak.h"
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 
 namespace pando::bench {
 namespace {

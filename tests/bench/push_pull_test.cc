@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load_generator.h"
+#include "bench/cpp/push_pull/shared_counters.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "bench/cpp/push_pull/trial.h"
 #include "server/lane.h"

@@ -1,6 +1,6 @@
 // The program itself, as a user calls it.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include "cli/watch/top_screen.h"
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>

@@ -16,7 +16,7 @@
 #include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "run/serial_trainer.h"
 #include "run/snapshot_file.h"
 #include "run/snapshot_folder.h"

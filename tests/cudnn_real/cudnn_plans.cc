@@ -2,7 +2,7 @@
 // form prints a table in Markdown, the second the first engine of each problem.
 //   cudnn_plans GPU.json...
 //   cudnn_plans --engines PRECISION GPU.json MODEL...
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "tests/cudnn_real/real_plans.h"
 
 #include <cudnn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cstdio>

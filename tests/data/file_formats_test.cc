@@ -1,6 +1,6 @@
 // Tables and pictures in other formats: gzip is read, and the others are named with what to do.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "data/dataset.h"
 #include "data/picture_file.h"

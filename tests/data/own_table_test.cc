@@ -1,7 +1,7 @@
 // Tables as people have them: numbers beyond floats, columns without information, other notations
 // and encodings, missing values. Bits are checked against formulas in long double.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
-#include "net/client.h"
+#include "net/scheduler_client.h"
 #include "net/zmq/keys.h"
 #include "tests/e2e/key_folders.h"
 #include "tests/e2e/run_files.h"

@@ -1,7 +1,7 @@
 // `pando predict` beside `pando evaluate`: on the test samples without their labels it is right as
 // often, from a run folder, a snapshot and a weights file, and with the training data gone.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
 // P41 through real processes: a worker that computes one gradient wrongly is found, named, drained,
 // and the weights are right all the same. PANDO_PROGRAM is pando_bitflip here (bit_flip.cc).
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 

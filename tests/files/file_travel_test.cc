@@ -1,6 +1,6 @@
 // Files on their way between a node and the scheduler's store (P45), message by message.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <deque>

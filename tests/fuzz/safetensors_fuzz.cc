@@ -3,7 +3,7 @@
 
 #include "common/check.h"
 #include "plan/tensor_layout.h"
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/input_file.h"
 

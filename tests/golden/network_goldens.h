@@ -63,7 +63,7 @@ struct NetworkGolden {
 };
 
 template <class Element>
-Digest DigestOf(size_t size, Element element) {
+Digest DigestFor(size_t size, Element element) {
   constexpr uint32_t kSignSeed = 5;
   Digest digest;
   double squares = 0;

@@ -1,7 +1,7 @@
 // What goes wrong: kills of servers and workers. And processes that start: a server again, as
 // another life at its address (P19), a worker that joins. False suspicion and the scheduler's own
 // death are views, so they stand in rules_scheduler.cc.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/model/model.h"
 

@@ -37,7 +37,7 @@ int CountLiving(const State& state) {
   return count;
 }
 
-int UnrepliedOf(const Worker& worker, int shard, int step) {
+int UnrepliedFor(const Worker& worker, int shard, int step) {
   return worker.unreplied[shard] >> (kMicroBatches * step) & kAllMicroBatches;
 }
 
@@ -134,7 +134,7 @@ std::optional<std::string> Model::Violation(const State& state) const {
       if (!server.is_alive || !Has(latest.shards[shard].in_sync, p)) continue;
       const Replica& replica = server.replicas[shard];
       const bool is_restoring =
-          replica.data == kRestoring || ViewOf(state, server).generation != latest.generation;
+          replica.data == kRestoring || ViewFor(state, server).generation != latest.generation;
       if (replica.data != kComplete && !is_restoring)
         return "I2: in-sync replica " + std::to_string(p) + of_shard + " has no data";
       const int newest = is_restoring ? latest.base : static_cast<int>(replica.newest);
@@ -159,7 +159,7 @@ bool Model::IsFinished(const State& state) const {
   for (int shard = 0; shard < configuration_.shards; ++shard) {
     const int p = latest.shards[shard].primary;
     const Server& server = state.servers[p];
-    const View& view = ViewOf(state, server);
+    const View& view = ViewFor(state, server);
     if (!server.is_alive || view.shards[shard].primary != p ||
         view.generation != latest.generation ||
         static_cast<int>(server.replicas[shard].committed) != configuration_.steps)
@@ -185,7 +185,7 @@ uint16_t Model::Intern(const View& view) {
 
 bool Model::Serves(const State& state, int server, int shard) const {
   const Server& s = state.servers[server];
-  return s.is_alive && ViewOf(state, s).shards[shard].primary == server &&
+  return s.is_alive && ViewFor(state, s).shards[shard].primary == server &&
          s.replicas[shard].data == kComplete;
 }
 
@@ -221,7 +221,7 @@ void Model::Canonicalize(State* state) const {
       if (!Serves(*state, p, shard) || replica.is_frozen) continue;
       // P20: the primary freezes its committed records as soon as it learns of the pair. (A commit
       // in between would only make the frozen copy newer.)
-      if (ViewOf(*state, state->servers[p]).shards[shard].syncing == kNobody) continue;
+      if (ViewFor(*state, state->servers[p]).shards[shard].syncing == kNobody) continue;
       const bool has_two = !configuration_.Mutated(Mutation::kTransferOneVersion);
       replica.is_frozen = 1;
       replica.frozen_newest = replica.committed;
@@ -236,7 +236,7 @@ bool Model::IsGenerationAlive(const State& state, int generation) const {
   const bool counts_all = configuration_.Mutated(Mutation::kNoGeneration);
   if (counts_all || generation == Latest(state).generation) return true;
   for (const Server& server : state.servers)
-    if (server.is_alive && ViewOf(state, server).generation == generation) return true;
+    if (server.is_alive && ViewFor(state, server).generation == generation) return true;
   return false;
 }
 

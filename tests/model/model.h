@@ -58,10 +58,10 @@ class Model {
   // ---- for the rules
   const View& ViewAt(const State& state, int number) const { return views_[state.views[number]]; }
   const View& Latest(const State& state) const { return ViewAt(state, state.view_count - 1); }
-  const View& ViewOf(const State& state, const Server& server) const {
+  const View& ViewFor(const State& state, const Server& server) const {
     return ViewAt(state, server.view);
   }
-  const View& ViewOf(const State& state, const Worker& worker) const {
+  const View& ViewFor(const State& state, const Worker& worker) const {
     return ViewAt(state, worker.view);
   }
   void AppendView(State* state, const View& view);
@@ -99,7 +99,7 @@ int Assigned(const View& view, int step, int worker);
 bool CanBeSpared(const Model& model, const State& state, int server);
 inline int Count(int mask) { return __builtin_popcount(static_cast<unsigned>(mask)); }
 // Gradients of `step` that the worker keeps for the shard (P11), as a mask of micro-batches.
-int UnrepliedOf(const Worker& worker, int shard, int step);
+int UnrepliedFor(const Worker& worker, int shard, int step);
 // The shard is known to be at `version`: gradients of earlier steps are let go.
 void Release(Worker* worker, int shard, int version);
 // The worker asks every primary for (version, nodes held), and drops what it knew to be missing

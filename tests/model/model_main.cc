@@ -3,7 +3,7 @@
 //   model --configuration=kills        visits every state: neither a loss nor a hang may be found
 //   model --mutation=no-barrier        the same without a rule: what it is there for must be found
 // Exit status 0 where that is so, 1 where it is not.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kConfigurationFlag = "--configuration=";
 constexpr std::string_view kMutationFlag = "--mutation=";
 
-std::string_view NameOf(Finding finding) {
+std::string_view FindingName(Finding finding) {
   switch (finding) {
     case Finding::kNone:
       return "no loss, no hang";
@@ -34,8 +34,9 @@ SearchResult Run(std::string_view name, const Configuration& configuration, size
   SearchResult result = Search(configuration, states_max);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   fmt::print("{}: {}, {} states{}, {} steps between them, {} views at most, {:.1f} s\n", name,
-             NameOf(result.finding), result.state_count, result.is_complete ? "" : " (not all)",
-             result.edge_count, result.view_count_max, elapsed.count());
+             FindingName(result.finding), result.state_count,
+             result.is_complete ? "" : " (not all)", result.edge_count, result.view_count_max,
+             elapsed.count());
   if (result.finding != Finding::kNone) fmt::print("  {}\n", result.what);
   int number = 0;
   for (const std::string& step : result.trace) fmt::print("  {:3} {}\n", ++number, step);
@@ -61,7 +62,7 @@ int RunMutation(std::string_view name) {
   const SearchResult result = Run(name, mutation->configuration, mutation->states_max);
   const auto trace_steps = static_cast<int>(result.trace.size());
   if (result.finding == mutation->finding && trace_steps <= mutation->trace_steps_max) return 0;
-  fmt::print("model: wanted a {} within {} steps\n", NameOf(mutation->finding),
+  fmt::print("model: wanted a {} within {} steps\n", FindingName(mutation->finding),
              mutation->trace_steps_max);
   return 1;
 }

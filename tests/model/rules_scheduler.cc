@@ -4,7 +4,7 @@
 // A view is persisted and announced in one step (P25), so the views of the state are the journal.
 // While the scheduler is away it does nothing; as each of its steps may wait for ever anyway, that
 // needs no separate state.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>
@@ -181,7 +181,7 @@ void AddReports(Model& model, const State& state, Steps& steps) {
     place.pair = 0;
     if (!c.may_readd) draft.next.reports[shard] = Report{};
     const Server& primary = state.servers[place.primary];
-    const ShardPlace& own_place = model.ViewOf(state, primary).shards[shard];
+    const ShardPlace& own_place = model.ViewFor(state, primary).shards[shard];
     const bool is_repeated =
         primary.is_alive && own_place.primary == place.primary &&
         own_place.syncing == report.newcomer &&

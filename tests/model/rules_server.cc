@@ -1,6 +1,6 @@
 // What servers do: roots and commits (P7, P8, P13, P22), partial values (P16), transfers to new
 // backups (P20, P24), snapshots (P29), views (P17, P21, P22).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ struct Primary {
 
   const Server& self() const { return state.servers[server]; }
   const Replica& replica() const { return self().replicas[shard]; }
-  const View& view() const { return model.ViewOf(state, self()); }
+  const View& view() const { return model.ViewFor(state, self()); }
   const ShardPlace& place() const { return view().shards[shard]; }
   const Replica& ReplicaAt(int other) const { return state.servers[other].replicas[shard]; }
   bool Mutated(Mutation m) const { return model.configuration().Mutated(m); }
@@ -31,7 +31,7 @@ struct Primary {
     return peer.is_alive && (peer.view == self().view || Mutated(Mutation::kRootsAcrossViews));
   }
   // Whether the newcomer receives, or has received, the copy that this primary has frozen.
-  bool IsTransferOf(const Replica& newcomer) const {
+  bool IsTransferFor(const Replica& newcomer) const {
     return newcomer.data != kNoData && static_cast<int>(newcomer.source) == server &&
            newcomer.source_newest == replica().frozen_newest;
   }
@@ -48,10 +48,10 @@ void AddRoots(const Primary& p, Steps& steps) {
     const int to = p.model.Reached(p.state, named);
     const Replica& other = p.ReplicaAt(to);
     if (!p.MayReplicateTo(to) || other.data != kComplete || other.newest >= own.newest) continue;
-    const ShardPlace& place_there = p.model.ViewOf(p.state, p.state.servers[to]).shards[p.shard];
+    const ShardPlace& place_there = p.model.ViewFor(p.state, p.state.servers[to]).shards[p.shard];
     if (place_there.primary == to) continue;
     if (p.Mutated(Mutation::kForgetRoot) && !own.was_made_here) continue;
-    if (!is_backup && (!p.IsTransferOf(other) || place_there.syncing != named)) continue;
+    if (!is_backup && (!p.IsTransferFor(other) || place_there.syncing != named)) continue;
     State next = p.state;
     Replica& changed = next.servers[to].replicas[p.shard];
     changed.oldest = changed.newest;
@@ -125,11 +125,11 @@ bool NewcomerAllowsCommit(const Primary& p) {
   const Server& server = p.state.servers[peer];
   const Replica& newcomer = p.ReplicaAt(peer);
   const bool has_copy = server.is_alive && newcomer.data == kComplete &&
-                        p.model.ViewOf(p.state, server).shards[p.shard].primary != peer;
+                        p.model.ViewFor(p.state, server).shards[p.shard].primary != peer;
   if (own.needs_newcomer)
     return has_copy && p.MayReplicateTo(peer) && newcomer.newest >= own.newest;
   int acked = static_cast<int>(own.frozen_newest);
-  if (has_copy && p.IsTransferOf(newcomer))
+  if (has_copy && p.IsTransferFor(newcomer))
     acked = std::max(acked, static_cast<int>(newcomer.newest));
   return static_cast<int>(own.newest) - acked < kUnackedRootsMax;
 }
@@ -152,7 +152,7 @@ void AddCommit(const Primary& p, Steps& steps) {
 void AddChunks(const Primary& p, int to, Steps& steps) {
   const Replica& own = p.replica();
   const Replica& newcomer = p.ReplicaAt(to);
-  const bool is_current = p.IsTransferOf(newcomer) && newcomer.source_oldest == own.frozen_oldest;
+  const bool is_current = p.IsTransferFor(newcomer) && newcomer.source_oldest == own.frozen_oldest;
   if (is_current && newcomer.data == kComplete) return;
   const int versions = static_cast<int>(own.frozen_newest - own.frozen_oldest) + 1;
   const int all_chunks = (1 << versions) - 1;
@@ -188,7 +188,7 @@ void AddChunks(const Primary& p, int to, Steps& steps) {
 void AddEndOfTransfer(const Primary& p, int to, Steps& steps) {
   const Replica& own = p.replica();
   const Replica& newcomer = p.ReplicaAt(to);
-  const bool is_current = p.IsTransferOf(newcomer) && newcomer.source_oldest == own.frozen_oldest;
+  const bool is_current = p.IsTransferFor(newcomer) && newcomer.source_oldest == own.frozen_oldest;
   if (!is_current || newcomer.data != kComplete) return;
   const bool counts_committed =
       p.Mutated(Mutation::kReportAtCommitted) || p.Mutated(Mutation::kPromotedCommitsAlone);
@@ -217,7 +217,7 @@ void AddTransfer(const Primary& p, Steps& steps) {
   const int to = p.model.Reached(p.state, p.place().syncing);
   const Server& newcomer = p.state.servers[to];
   if (!newcomer.is_alive) return;
-  const View& view_there = p.model.ViewOf(p.state, newcomer);
+  const View& view_there = p.model.ViewFor(p.state, newcomer);
   if (!p.model.SameGeneration(view_there.generation, p.view().generation) ||
       !p.model.SamePair(view_there.shards[p.shard], p.place()))
     return;
@@ -247,7 +247,7 @@ void AddStore(const Primary& p, Steps& steps) {
 // P21: the file is there while its manifest is the newest; version 0 comes from the seed.
 void AddRestore(const Model& model, const State& state, int server, int shard, Steps& steps) {
   const Server& self = state.servers[server];
-  const View& view = model.ViewOf(state, self);
+  const View& view = model.ViewFor(state, self);
   if (self.replicas[shard].data != kRestoring) return;
   if (view.base != 0 && view.base != state.manifest) return;
   State next = state;
@@ -275,7 +275,7 @@ Replica Promoted(const Model& model, const State& state, const Replica& replica)
 
 void EnterView(const Model& model, State* state, int server, int number, int shard) {
   const Server& self = state->servers[server];
-  const View& before = model.ViewOf(*state, self);
+  const View& before = model.ViewFor(*state, self);
   const View& now = model.ViewAt(*state, number);
   const ShardPlace& old_place = before.shards[shard];
   const ShardPlace& place = now.shards[shard];

@@ -1,6 +1,6 @@
 // What workers do: pushes (P3, P6, P11), the question of a new view (P17, P18), requests and their
 // answers (P4, P9, P10), computing, and computing again (P12).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -17,10 +17,10 @@ namespace {
 bool PushReaches(const Model& model, const State& state, const Worker& worker, int shard,
                  int server) {
   if (!model.Serves(state, server, shard)) return false;
-  const View& view = model.ViewOf(state, state.servers[server]);
+  const View& view = model.ViewFor(state, state.servers[server]);
   if (!model.SameGeneration(worker.generation, view.generation)) return false;
   if (!IsAlive(worker)) return true;
-  return model.Reached(state, model.ViewOf(state, worker).shards[shard].primary) == server;
+  return model.Reached(state, model.ViewFor(state, worker).shards[shard].primary) == server;
 }
 
 // The aggregator takes a micro-batch of the step that reads its newest version, once that version
@@ -57,7 +57,7 @@ void AddPush(const Model& model, const State& state, int w, int shard, int step,
 void AddPushes(const Model& model, const State& state, int w, Steps& steps) {
   for (int shard = 0; shard < model.configuration().shards; ++shard) {
     for (int step = 0; step < model.configuration().steps; ++step) {
-      const int unreplied = UnrepliedOf(state.workers[w], shard, step);
+      const int unreplied = UnrepliedFor(state.workers[w], shard, step);
       for (int m = 0; m < kMicroBatches; ++m)
         if (Has(unreplied, m)) AddPush(model, state, w, shard, step, m, steps);
     }
@@ -77,7 +77,7 @@ int FirstAssigned(const Model& model, const View& view, int step, int w) {
 void Decide(const Model& model, State* state, int w) {
   const Configuration& c = model.configuration();
   Worker& worker = state->workers[w];
-  const View& view = model.ViewOf(*state, worker);
+  const View& view = model.ViewFor(*state, worker);
   const auto answers = worker.answered_version.begin();
   const int lowest = *std::min_element(answers, answers + c.shards);
   if (lowest < c.steps) {
@@ -99,7 +99,7 @@ void Decide(const Model& model, State* state, int w) {
       for (int shard = 0; shard < c.shards; ++shard) {
         if (worker.answered_version[shard] == lowest)
           missing |=
-              assigned & ~worker.answered_leaves[shard] & ~UnrepliedOf(worker, shard, lowest);
+              assigned & ~worker.answered_leaves[shard] & ~UnrepliedFor(worker, shard, lowest);
       }
       worker.missing = static_cast<uint8_t>(missing);
       worker.missing_step = static_cast<uint8_t>(missing == 0 ? 0 : lowest);
@@ -181,7 +181,7 @@ void AddParams(const Model& model, const State& state, int w, int shard, int ver
   State next = state;
   Worker& worker = next.workers[w];
   // P10, mutated: a push whose reply was lost is never answered.
-  const bool is_reply = version > 0 && UnrepliedOf(worker, shard, version - 1) != 0;
+  const bool is_reply = version > 0 && UnrepliedFor(worker, shard, version - 1) != 0;
   const bool is_repeated = !c.Mutated(Mutation::kSilentDuplicate) || !is_reply;
   if (!Has(c.unread_shards, shard)) worker.current[shard] = static_cast<uint8_t>(version);
   worker.known[shard] = static_cast<uint8_t>(std::max<int>(worker.known[shard], version));
@@ -205,13 +205,13 @@ void AddUnawaitedReply(const State& state, int w, int shard, int shown, Steps& s
   });
 }
 
-void AddAnswersOf(const Model& model, const State& state, int w, int shard, Steps& steps) {
+void AddAnswersFor(const Model& model, const State& state, int w, int shard, Steps& steps) {
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
-  const View& view = model.ViewOf(state, worker);
+  const View& view = model.ViewFor(state, worker);
   const int server = model.Reached(state, view.shards[shard].primary);
   if (!model.Serves(state, server, shard)) return;
-  const View& view_there = model.ViewOf(state, state.servers[server]);
+  const View& view_there = model.ViewFor(state, state.servers[server]);
   if (!model.SameGeneration(view.generation, view_there.generation)) return;
   const Replica& replica = state.servers[server].replicas[shard];
   if (Has(worker.unasked, shard)) AddAnswer(model, state, w, shard, replica, steps);
@@ -241,7 +241,7 @@ void AddAnswersOf(const Model& model, const State& state, int w, int shard, Step
 
 // ---- computing
 
-bool HoldsParametersOf(const Configuration& c, const Worker& worker, int version) {
+bool HoldsParametersFor(const Configuration& c, const Worker& worker, int version) {
   for (int shard = 0; shard < c.shards; ++shard)
     if (!Has(c.unread_shards, shard) && worker.current[shard] != version) return false;
   return true;
@@ -265,11 +265,11 @@ void AddCompute(const Model& model, const State& state, int w, Steps& steps) {
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
   const int step = worker.next_step;
-  if (step >= c.steps || !HoldsParametersOf(c, worker, step)) return;
+  if (step >= c.steps || !HoldsParametersFor(c, worker, step)) return;
   if (!KnowsCommitted(c, worker, step) && !c.Mutated(Mutation::kNoBarrier)) return;
   State next = state;
   Worker& changed = next.workers[w];
-  const int assigned = Assigned(model.ViewOf(state, worker), step, w);
+  const int assigned = Assigned(model.ViewFor(state, worker), step, w);
   KeepGradients(c, &changed, step, assigned);
   changed.next_step = static_cast<uint8_t>(step + 1);
   // P4: what it computes from is committed everywhere, so nothing of the step before is missing.
@@ -283,7 +283,7 @@ void AddComputeMissing(const Model& model, const State& state, int w, Steps& ste
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
   const int step = worker.missing_step;
-  if (worker.missing == 0 || !HoldsParametersOf(c, worker, step)) return;
+  if (worker.missing == 0 || !HoldsParametersFor(c, worker, step)) return;
   State next = state;
   Worker& changed = next.workers[w];
   KeepGradients(c, &changed, step, worker.missing);
@@ -343,7 +343,7 @@ void AddWorkerSteps(Model& model, const State& state, Steps& steps) {
     if (!IsAlive(worker)) continue;
     AddWorkerViews(model, state, w, steps);
     for (int shard = 0; shard < model.configuration().shards; ++shard)
-      AddAnswersOf(model, state, w, shard, steps);
+      AddAnswersFor(model, state, w, shard, steps);
     if (worker.phase == kJoining) continue;
     AddCompute(model, state, w, steps);
     AddComputeMissing(model, state, w, steps);

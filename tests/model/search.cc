@@ -23,7 +23,7 @@ class StateSet {
 
   uint32_t Insert(const State& state) {
     if (states_.size() * 2 > slots_.size()) Grow();
-    uint32_t& slot = SlotOf(state);
+    uint32_t& slot = SlotFor(state);
     if (slot == kNoState) {
       slot = size();
       states_.push_back(state);
@@ -32,7 +32,7 @@ class StateSet {
   }
 
  private:
-  uint32_t& SlotOf(const State& state) {
+  uint32_t& SlotFor(const State& state) {
     size_t i = Hash64(std::as_bytes(std::span(&state, 1))) & (slots_.size() - 1);
     while (slots_[i] != kNoState && std::memcmp(&states_[slots_[i]], &state, sizeof state) != 0)
       i = (i + 1) & (slots_.size() - 1);
@@ -41,7 +41,7 @@ class StateSet {
 
   void Grow() {
     slots_.assign(slots_.size() * 2, kNoState);
-    for (uint32_t index = 0; index < size(); ++index) SlotOf(states_[index]) = index;
+    for (uint32_t index = 0; index < size(); ++index) SlotFor(states_[index]) = index;
   }
 
   std::vector<State> states_;

@@ -44,7 +44,7 @@ void CheckGradients(const NetworkGolden& golden, const TensorLayout& layout,
     REQUIRE(tensor.size == layout.specs()[t].size());
     const float* gradient = gradients.data() + layout.offset(t);
     const Digest digest =
-        DigestOf(tensor.size, [&](size_t i) { return static_cast<double>(gradient[i]); });
+        DigestFor(tensor.size, [&](size_t i) { return static_cast<double>(gradient[i]); });
     const double norm = tensor.digest.norm < kZeroNorm ? norm_before : tensor.digest.norm;
     const double error = DigestError(digest, tensor, norm);
     CHECK(error < kNetworkGradientTol);

@@ -7,8 +7,8 @@
 
 #include "common/descriptor.h"
 #include "common/mailbox.h"
-#include "net/client.h"
-#include "net/heartbeat.h"
+#include "net/heartbeat_sender.h"
+#include "net/scheduler_client.h"
 #include "proto/message_limits.h"
 #include "tests/net/net_fixture.h"
 

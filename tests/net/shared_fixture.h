@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "tests/net/net_fixture.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/exit_codes.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 #include "run/run_folder.h"
 
 namespace pando {

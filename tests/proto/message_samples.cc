@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/float_buffer.h"
 #include "common/hash.h"

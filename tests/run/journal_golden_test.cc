@@ -3,7 +3,7 @@
 // column, too, and views were one column beside their term and number. Since a fault is the same
 // JSON everywhere, `detected_by` is null and no empty text while it is not detected.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>

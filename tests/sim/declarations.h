@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/join.h"
+#include "proto/join_core.h"
 #include "scheduler/declaration_intake.h"
 #include "scheduler/scheduler.h"
 #include "tests/scheduler/scheduler_fixture.h"

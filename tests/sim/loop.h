@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 

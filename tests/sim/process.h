@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/join.h"
+#include "proto/join_core.h"
 #include "tests/sim/member.h"
 
 namespace pando::sim {

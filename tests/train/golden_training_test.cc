@@ -67,7 +67,7 @@ void CheckMoves(const Training& training, std::span<const float> parameters) {
     REQUIRE(tensors[t].tensor == layout.specs()[t].name);
     REQUIRE(tensors[t].size == layout.specs()[t].size());
     const size_t at = layout.offset(t);
-    const Digest digest = DigestOf(tensors[t].size, [&](size_t i) {
+    const Digest digest = DigestFor(tensors[t].size, [&](size_t i) {
       return static_cast<double>(parameters[at + i]) -
              static_cast<double>(training.first.data()[at + i]);
     });

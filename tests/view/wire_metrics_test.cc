@@ -1,7 +1,7 @@
 #include "view/wire_metrics.h"
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <prometheus/text_serializer.h>
 
 #include "tests/contains.h"

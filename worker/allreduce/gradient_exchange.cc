@@ -1,6 +1,6 @@
 #include "worker/allreduce/gradient_exchange.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 // uses one thread.
 //
 //   decode_bench FOLDER_OF_JPEGS [SECONDS]
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

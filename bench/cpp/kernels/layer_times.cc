@@ -1,11 +1,11 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <sstream>
 
 #include "bench/cpp/kernels/fma_peak.h"
-#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/kernels/layer_timer.h"
 #include "common/check.h"
 #include "common/system.h"
 #include "kernels/ops.h"

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <vector>
 
-#include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load.h"
-#include "common/float_buffer.h"
-#include "proto/core.h"
+#include "bench/cpp/push_pull/shared_counters.h"
+#include "common/buffer_pool.h"
+#include "proto/protocol_core.h"
 #include "proto/view_member.h"
 
 namespace pando::bench {

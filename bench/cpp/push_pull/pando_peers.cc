@@ -1,7 +1,7 @@
 // A server and a worker as in the product, without a real scheduler, model and data set: the plan
 // is the load's. With keys (PANDO_KEYS) connections are secured as in the product;
 // PANDO_BENCH_CLEAR stands for run.encrypt = "control".
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,8 +12,8 @@
 #include "bench/cpp/push_pull/peers.h"
 #include "common/system.h"
 #include "net/event_loop.h"
-#include "net/heartbeat.h"
-#include "proto/join.h"
+#include "net/heartbeat_sender.h"
+#include "proto/join_core.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load.h"
+#include "bench/cpp/push_pull/shared_counters.h"
 #include "common/status.h"
 #include "net/zmq/keys.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "bench/cpp/push_pull/load.h"
-#include "proto/core.h"
+#include "proto/protocol_core.h"
 
 namespace pando::bench {
 

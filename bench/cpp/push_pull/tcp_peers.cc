@@ -1,6 +1,6 @@
 // Raw TCP on loopback: requests and replies of the payload's size, and nothing else.
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>

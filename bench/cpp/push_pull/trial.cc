@@ -1,6 +1,6 @@
 #include "bench/cpp/push_pull/trial.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/peers.h"
+#include "bench/cpp/push_pull/shared_counters.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "common/check.h"
 #include "common/cpu/float_arrays.h"

@@ -6,7 +6,7 @@
 
 #include "bench/cpp/push_pull/load.h"
 #include "common/status.h"
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 namespace pando::bench {
 

@@ -1,5 +1,5 @@
 // Raw ZeroMQ: libzmq's own speed, with the sockets and options of net/, and no protocol.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zmq.h>
 
 #include <cerrno>

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 #include "plan/job_plan.h"
 #include "train/compute_port.h"
 #include "train/error_feedback.h"

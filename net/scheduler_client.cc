@@ -1,9 +1,9 @@
-#include "net/client.h"
+#include "net/scheduler_client.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/clock.h"
 #include "common/system.h"

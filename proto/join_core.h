@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "proto/core.h"
 #include "proto/message_limits.h"
+#include "proto/protocol_core.h"
 
 namespace pando {
 

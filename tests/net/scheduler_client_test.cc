@@ -1,4 +1,4 @@
-#include "net/client.h"
+#include "net/scheduler_client.h"
 
 #include "tests/net/net_fixture.h"
 

@@ -1,6 +1,6 @@
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "data/augment.h"
+#include "data/augmenter.h"
 
 #include <algorithm>
 #include <cmath>

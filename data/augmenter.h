@@ -7,7 +7,7 @@
 
 #include "common/batch.h"
 #include "common/philox.h"
-#include "data/resample.h"
+#include "data/resampler.h"
 #include "plan/job.h"
 
 namespace pando {

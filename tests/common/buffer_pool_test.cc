@@ -1,4 +1,4 @@
-#include "common/float_buffer.h"
+#include "common/buffer_pool.h"
 
 #include <doctest/doctest.h>
 

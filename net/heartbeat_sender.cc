@@ -1,4 +1,4 @@
-#include "net/heartbeat.h"
+#include "net/heartbeat_sender.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

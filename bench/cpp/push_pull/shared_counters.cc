@@ -1,6 +1,6 @@
-#include "bench/cpp/push_pull/counters.h"
+#include "bench/cpp/push_pull/shared_counters.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "data/resample.h"
+#include "data/resampler.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "data/csv_units.h"
+#include "data/unit_counter.h"
 
 #include <algorithm>
 #include <array>

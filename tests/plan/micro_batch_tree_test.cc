@@ -1,4 +1,4 @@
-#include "plan/tree.h"
+#include "plan/micro_batch_tree.h"
 
 #include <doctest/doctest.h>
 

@@ -14,10 +14,10 @@
 namespace pando {
 
 template <size_t kLineBytes>
-class AlignedCarver {
+class ScratchCarver {
  public:
-  AlignedCarver() = default;  // counts only
-  explicit AlignedCarver(std::span<std::byte> memory)
+  ScratchCarver() = default;  // counts only
+  explicit ScratchCarver(std::span<std::byte> memory)
       : base_(memory.data()), capacity_bytes_(memory.size()) {}
 
   template <class T>
@@ -39,10 +39,10 @@ class AlignedCarver {
 };
 
 namespace cpu {
-using ScratchCarver = AlignedCarver<64>;
+using ScratchCarver = pando::ScratchCarver<64>;
 }  // namespace cpu
 namespace cuda {
-using ScratchCarver = AlignedCarver<256>;
+using ScratchCarver = pando::ScratchCarver<256>;
 }  // namespace cuda
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>

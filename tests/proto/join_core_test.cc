@@ -1,4 +1,4 @@
-#include "proto/join.h"
+#include "proto/join_core.h"
 
 #include <doctest/doctest.h>
 

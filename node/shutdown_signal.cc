@@ -1,4 +1,4 @@
-#include "node/shutdown.h"
+#include "node/shutdown_signal.h"
 
 #include <pthread.h>
 #include <sys/signalfd.h>

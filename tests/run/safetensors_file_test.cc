@@ -1,4 +1,4 @@
-#include "run/safetensors.h"
+#include "run/safetensors_file.h"
 
 #include <doctest/doctest.h>
 
