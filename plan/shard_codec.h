@@ -1,5 +1,5 @@
-// ShardCodec: how the floats of one shard travel in fewer bits (P34). PayloadPlan: how all shards
-// travel. Workers encode gradients and servers decode them; parameters go the other way. Statistics
+// ShardCodec: encodes the floats of one shard in fewer bits (P34). PayloadPlan does so for all
+// shards. Workers encode gradients and servers decode them; parameters go the other way. Statistics
 // and metrics always travel as floats. Threads: any; immutable.
 //
 //   encoded shard:  exact floats  of statistic and metric tensors, in the shard's order
@@ -20,7 +20,7 @@
 // instead of columns.
 // top-k: the values of the largest magnitudes; the others become 0. Aji and Heafield, "Sparse
 // Communication for Distributed Gradient Descent", EMNLP 2017.
-// With the last two, the loss must be added to the next gradient (train/error_feedback).
+// After the last two, the loss must be added to the next gradient (train/error_feedback).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ namespace pando {
 
 struct PayloadOptions {
   PayloadCodec codec = PayloadCodec::kFp32;
-  double top_k_share = 0.01;  // of a run's values, which are sent
+  double top_k_share = 0.01;  // the share of a run's values that is sent
 };
 
 class ShardCodec {
@@ -49,16 +49,16 @@ class ShardCodec {
   // and is aligned to 4.
   void Encode(std::span<const float> floats, std::span<std::byte> encoded) const;
   void Decode(std::span<const std::byte> encoded, std::span<float> floats) const;
-  // floats += the decoded values.
+  // Adds the decoded values to `floats`.
   void AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const;
 
-  // Adjacent floats of the shard, and where they are in the encoded shard, for a GPU, which encodes
-  // and decodes them by itself (train/gpu/device_codec).
+  // Adjacent floats of the shard, and their places in the encoded shard. They are for a GPU, which
+  // encodes and decodes by itself (train/gpu/device_codec).
   struct Section {
-    size_t first = 0;  // float of the shard
+    size_t first = 0;  // a float of the shard
     size_t count = 0;
     bool is_exact = false;
-    size_t heads_at = 0;  // bytes; where is_exact, the floats are here
+    size_t heads_at = 0;  // bytes; if is_exact, the floats are here
     size_t codes_at = 0;
   };
   std::vector<Section> Sections() const;
@@ -103,15 +103,15 @@ class PayloadPlan {
   PayloadCodec kind() const { return codec_; }
   // Whether all payloads travel as floats.
   bool is_exact() const { return codecs_.empty(); }
-  // Whether the loss must be added to the next gradient of the micro-batch. Then a payload depends
-  // on earlier ones of the same worker.
+  // Whether the loss must be added to the next gradient of the micro-batch. If so, a payload
+  // depends on earlier ones of the same worker.
   bool has_feedback() const;
   // Null if the shard travels as floats.
   const ShardCodec* codec(ShardId shard) const {
     return is_exact() ? nullptr : &codecs_[shard.value()];
   }
   size_t PayloadBytes(ShardId shard) const;
-  // Floats in a vector of all encoded shards, and the place of a shard in it.
+  // The floats in a vector of all encoded shards, and the place of a shard in it.
   size_t float_count() const { return offsets_.back(); }
   size_t offset(ShardId shard) const { return offsets_[shard.value()]; }
   ShardRange range(ShardId shard) const {

@@ -30,8 +30,8 @@ struct TensorSpec {
   float init_bound = 0.0f;   // kUniform: drawn from [-init_bound, init_bound)
   float init_stddev = 0.0f;  // kNormal: mean 0, this deviation
   float momentum = 0.1f;     // kStatistic: the share of a step in the running value
-  double lr_factor = 1.0;    // kParameter: of the schedule's rate
-  double weight_decay = -1;  // kParameter: its own; negative: the optimizer's
+  double lr_factor = 1.0;    // kParameter: factor of the schedule's rate
+  double weight_decay = -1;  // kParameter: the tensor's own; negative: the optimizer's
   uint64_t size() const;     // elements
 };
 
@@ -46,7 +46,7 @@ enum MetricSlot : size_t {
   kMetricLossScale,
   kMetricGoodSteps,
   kMetricHysteresis,
-  kMetricWeight,  // of a weighted job (train.weighted): the sum that the step's means divide by
+  kMetricWeight,  // in a weighted job (train.weighted): the sum that the step's means divide by
   kMetricSlotCount
 };
 TensorSpec MetricTensorSpec();
@@ -79,13 +79,13 @@ struct ShardRange {  // [first, last), floats of the flat vector; first is a mul
   size_t size() const { return last - first; }
 };
 
-// Cuts the flat vector into shards (P5): a function of the job's identity alone. Small tensors
-// share a shard; tensors larger than the target are cut into equal pieces.
+// ShardPlan cuts the flat vector into shards (P5), by the job's identity alone. Small tensors share
+// a shard; tensors larger than the target are cut into equal pieces.
 class ShardPlan {
  public:
   explicit ShardPlan(const TensorLayout& layout)
       : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
-  // With another target size: benchmarks measure shard sizes that no model has.
+  // Takes another target size: benchmarks measure shard sizes that no model has.
   ShardPlan(const TensorLayout& layout, size_t target_bytes);
   static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
 
