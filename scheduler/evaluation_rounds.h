@@ -1,18 +1,27 @@
 // EvaluationRounds has due versions evaluated: each worker gets one slice of the test set at a time
-// (P31). Lanes keep the version until ReleasePin arrives. Part of the scheduler core.
-// Threads: none.
+// (P31). Lanes keep the version until ReleasePin arrives.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "scheduler/run_facts.h"
+#include "scheduler/members/run_members.h"
 
 namespace pando {
 
 class EvaluationRounds {
  public:
-  explicit EvaluationRounds(RunFacts& run) : run_(run) {}  // `run` outlives this
+  EvaluationRounds(const JobPlan& plan, RunObserver& observer, const ViewLedger& views,
+                   JournaledOutbox& outbox, RunPhase& phase, EvaluationHistory& history,
+                   RunProgress& progress, const Members& members)
+      : plan_(plan),
+        observer_(observer),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        history_(history),
+        progress_(progress),
+        members_(members) {}
 
   // Starts the evaluation that is due.  Returns true if none is to come and the run's last version
   // is committed.
@@ -34,9 +43,9 @@ class EvaluationRounds {
 
   void OnView() { released_.Clear(); }
   void StartGeneration();
-  // A wrong gradient made the versions above `last_good` (P41).  Returns how many results were
-  // dropped.
-  size_t DropAfter(Micros now, Version last_good);
+  // A wrong gradient made the versions above `last_good` (P41): drops their results, and writes the
+  // journal.  Returns false if that refuses.
+  bool DropAfter(Micros now, Version last_good);
 
  private:
   struct Slice {
@@ -56,7 +65,14 @@ class EvaluationRounds {
   bool Finish(Micros now);
   void TellDecision(Micros now);
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  RunObserver& observer_;
+  const ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  EvaluationHistory& history_;
+  RunProgress& progress_;
+  const Members& members_;
   std::optional<Running> running_;
   LaneAcks<Version> released_;  // under the view
 };

@@ -1,5 +1,5 @@
 // RunMembers welcomes the processes of the run and gives up the dead ones. It owns the members,
-// their leases and their ids. Part of the scheduler core. Threads: none.
+// their leases and their ids.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,13 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "proto/outbox.h"
+#include "scheduler/members/fault_ledger.h"
 #include "scheduler/members/member.h"
 #include "scheduler/members/node_ids.h"
+#include "scheduler/run_phase.h"
+#include "scheduler/run_progress.h"
+#include "scheduler/scheduler_options.h"
+#include "scheduler/views/view_ledger.h"
 
 namespace pando {
 
@@ -73,9 +77,6 @@ class Leases {
   Micros judged_at_{-1};
 };
 
-struct RunFacts;
-struct SchedulerOptions;
-
 // WorkerUse sums up the workers' waits since this life of the scheduler began, as their heartbeats
 // say. RunMembers owns it; the run's recorder reads it.
 class WorkerUse {
@@ -103,11 +104,10 @@ class WorkerUse {
   uint64_t exposed_sync_us_ = 0;
 };
 
-// Of the workers' GPUs, as their last heartbeats say: the most memory in use on one, and the mean
-// share of time with a kernel at work. Zeros if no worker has one.
+// GpuUse sums up the workers' GPUs, as their last heartbeats say. It is zero if no worker has one.
 struct GpuUse {
-  uint64_t memory_bytes = 0;
-  double percent = 0;
+  uint64_t memory_bytes = 0;  // the most memory in use on one GPU
+  double percent = 0;         // the mean share of time with a kernel at work
 };
 inline GpuUse SumGpuUse(const Members& members) {
   GpuUse use;
@@ -127,15 +127,15 @@ inline GpuUse SumGpuUse(const Members& members) {
 class MembershipObserver {
  public:
   virtual ~MembershipObserver() = default;
-  virtual void OnWelcome(Micros now, const Member& member) = 0;
   // The member is removed after this call.
   virtual void OnForget(const Member& member) = 0;
 };
 
 class RunMembers {
  public:
-  // `run` and `observer` outlive this.
-  RunMembers(RunFacts& run, const SchedulerOptions& options, MembershipObserver& observer);
+  RunMembers(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
+             JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
+             const RunProgress& progress, Members& members, MembershipObserver& observer);
   RunMembers(const RunMembers&) = delete;
 
   // The first call that knows the time.  Returns false if it is not the first.
@@ -143,7 +143,8 @@ class RunMembers {
   // Renews the sender's lease.  Returns null if the sender is not a member, or not in a role that
   // may send this; if it was a member, it gets Refused.
   const Member* OnHeard(Micros now, const Envelope& envelope);
-  void OnRegister(Micros now, const PeerId& from, const Register& registration);
+  // Returns the member, if it is a new one.
+  const Member* OnRegister(Micros now, const PeerId& from, const Register& registration);
   // Returns true if the member is ready now and was not before.
   bool OnReady(Micros now, const PeerId& from, const Ready& ready);
   void OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat);
@@ -191,12 +192,15 @@ class RunMembers {
   void EndGroup(Micros now, const Member& lost, const std::string& action);
   void RefuseGivenUp(const PeerId& to);
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  FaultLedger& faults_;
+  const RunProgress& progress_;
+  Members& members_;
   MembershipObserver& observer_;
-  const std::string job_toml_;
-  const std::string snapshot_dir_;
-  const std::string files_endpoint_;
-  Members members_;
+  const Welcome welcome_;  // the same for all, except the node and its rank
   Leases leases_;
   WorkerUse use_;
   NodeIds ids_;

@@ -1,6 +1,6 @@
 // FaultLedger keeps the faults of the run's processes, and says when the run recovered from each:
 // when every primary's lane has entered the view that answers the fault, and the lowest incomplete
-// step has advanced by two. Part of the scheduler core. Threads: none.
+// step has advanced by two.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,14 @@ namespace pando {
 class FaultLedger {
  public:
   static constexpr size_t kRecordsMax = kFaultRecordsMax;  // the oldest go first
-  static constexpr size_t kTextBytesMax = 64;              // of a target and an action
-  // `started_at`: when the job began, on the machine's steady clock. `records`: of earlier lives.
+  static constexpr size_t kTextBytesMax = 64;              // bounds a target and an action
+  // `started_at`: when the job began, on the machine's steady clock. `records`: those of earlier
+  // lives.
   FaultLedger(Micros started_at, std::vector<FaultRecord> records);
 
   struct Subject {
     std::string target;   // "worker 1"
-    ProcessName process;  // not known: the target's name says it all
+    ProcessName process;  // if it is not known, the target's name counts alone
   };
   // A supervisor's report of a fault. It may come before the fault is detected, or after.
   void OnNote(Micros now, Subject subject, const FaultNote& note, Step step);

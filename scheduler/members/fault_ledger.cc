@@ -1,4 +1,4 @@
-#include "scheduler/ledgers/fault_ledger.h"
+#include "scheduler/members/fault_ledger.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,8 +7,8 @@ namespace pando {
 
 namespace {
 
-// Steps that the run must have made since the answer was everywhere: the first may have been almost
-// complete when the fault came.
+// The run must have made this many steps since all lanes had the answer: the first may have been
+// almost complete when the fault came.
 constexpr uint64_t kStepsToRecover = 2;
 
 // A process that ends does not end because it was stopped or cut off for a while, unnoticed.
@@ -92,7 +92,7 @@ void FaultLedger::OnNote(Micros now, Subject subject, const FaultNote& note, Ste
     record.detected_ms = Ms(now);
     record.detected_by = "exit";
   }
-  // The scheduler's own end: the next life noticed it only when it began.
+  // The next life of the scheduler notices the end of the last one only when it begins.
   if (note.exited_us != 0 && note.role == Role::kScheduler)
     record.detected_ms = Ms(Micros(note.exited_us));
   entry->has_changed = true;

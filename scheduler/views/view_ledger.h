@@ -1,5 +1,5 @@
 // ViewLedger keeps the scheduler's newest view, the scheduler's term, and when the next view is
-// due. ViewMaker makes the views; the other parts read them and request new ones. Threads: none.
+// due. ViewMaker makes the views; the other parts read them and request new ones.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace pando {
 
 class ViewLedger {
  public:
-  // `state`: what the journal has, if there is one.
+  // `state`: the journal's, if there is one.
   explicit ViewLedger(const std::optional<SchedulerState>& state);
 
   const View& view() const { return view_; }
@@ -24,7 +24,7 @@ class ViewLedger {
     view_ = std::move(next);
     signature_ = std::move(signature);
   }
-  const std::string& signature() const { return signature_; }  // over the view, of this life
+  const std::string& signature() const { return signature_; }  // this life's, over the view
   // Whether this life of the scheduler has published a view.
   bool HasAnnounced() const { return view_.id.number != 0 && view_.id.term == term_; }
 

@@ -1,4 +1,4 @@
-#include "scheduler/verification.h"
+#include "scheduler/gradient_comparison.h"
 
 #include <fmt/core.h>
 
@@ -135,9 +135,24 @@ void VerifyLedger::Resume(const VerificationState& state) {
   has_resumed_ = true;
 }
 
-GradientComparison::GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state,
-                                       const Parts& parts)
-    : run_(run), parts_(parts), ledger_(run.plan) {
+GradientComparison::GradientComparison(const std::optional<SchedulerState>& state,
+                                       const JobPlan& plan, ViewLedger& views,
+                                       JournaledOutbox& outbox, RunPhase& phase,
+                                       const EvaluationHistory& history,
+                                       const RunProgress& progress, RunMembers& membership,
+                                       EvaluationRounds& evaluations, Snapshots& snapshots,
+                                       const Ownership& ownership)
+    : plan_(plan),
+      views_(views),
+      outbox_(outbox),
+      phase_(phase),
+      history_(history),
+      progress_(progress),
+      membership_(membership),
+      evaluations_(evaluations),
+      snapshots_(snapshots),
+      ownership_(ownership),
+      ledger_(plan) {
   if (!state) return;
   ledger_.Resume(state->verification);
   dispute_ = state->verification.open_dispute;
@@ -147,13 +162,13 @@ GradientComparison::GradientComparison(RunFacts& run, const std::optional<Schedu
 
 void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
                                           const GradientHashes& hashes) {
-  const Member& worker = run_.Sender(from);
+  const Member& worker = membership_.members().Sender(from);
   for (const GradientHash& report : hashes.items) {
-    if (!run_.phase.is_running() || run_.rollback.is_pending()) return;
-    if (report.step >= StepReading(run_.history.final_version())) continue;
-    // P46. It is acknowledged all the same, so that it does not come again.
+    if (!phase_.is_running() || phase_.is_rolling_back()) return;
+    if (report.step >= StepReading(history_.final_version())) continue;
+    // P46. A report that does not count is acknowledged too, so that it does not come again.
     const bool is_own =
-        parts_.ownership.IsComputedBy(worker.peer.node, report.step, report.micro_batch) ||
+        ownership_.IsComputedBy(worker.peer.node, report.step, report.micro_batch) ||
         Mutated(Mutation::kAnyHash);
     if (!is_own) continue;
     if (IsJudgement(report)) {
@@ -164,7 +179,7 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
       OnDispute(now, *dispute);
     }
   }
-  run_.outbox.Send(from, GradientHashesAck{ledger_.settled_below()});
+  outbox_.Send(from, GradientHashesAck{ledger_.settled_below()});
 }
 
 // One of the two gradients is in the weights, even if its maker has left. Everything made of it is
@@ -172,28 +187,25 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
 void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
   const std::string text = fmt::format("{} and {} have computed different gradients of {}",
                                        dispute.first.name, dispute.second.name, PlaceText(dispute));
-  run_.outbox.TellNotable(now, "dispute", "", "{}", text);
+  outbox_.TellNotable(now, "dispute", "", "{}", text);
   if (++dispute_count_ > kDisputesMax)
-    return run_.phase.End(now, StopReason::kFailed, text + " again; " + RemedyText(run_.plan.job));
+    return phase_.End(now, StopReason::kFailed, text + " again; " + RemedyText(plan_.job));
   dispute_ = dispute;
-  dispute_->generation = run_.view().generation;
+  dispute_->generation = views_.view().generation;
   const Version last_good = VersionReadBy(dispute.step);
-  const size_t dropped = parts_.evaluations.DropAfter(now, last_good);
-  parts_.snapshots.ledger().DiscardAfter(last_good);
-  if (!run_.outbox.Commit()) return;
-  if (dropped > 0) run_.observer.OnEvaluationsDropped(now, last_good);
-  run_.rollback.Plan(now, text);
+  snapshots_.ledger().DiscardAfter(last_good);
+  if (evaluations_.DropAfter(now, last_good)) phase_.PlanRollback(now, text);
 }
 
 void GradientComparison::OnRestart(Micros now) {
-  // The last life of the scheduler had no time to roll back.
-  if (!dispute_ || dispute_->generation != run_.view().generation) return;
-  run_.rollback.Plan(now,
-                     dispute_->first.name + " and " + dispute_->second.name + " had disagreed");
+  // If the generation is the dispute's, the last life had no time to roll back.
+  if (!dispute_ || dispute_->generation != views_.view().generation) return;
+  phase_.PlanRollback(now,
+                      dispute_->first.name + " and " + dispute_->second.name + " had disagreed");
 }
 
-// While a dispute is open, a third worker of the kind owns its micro-batch; if there is none, one
-// of the two.
+// While a dispute is open, a third worker of the kind owns its micro-batch. If there is none, one
+// of the two owns it.
 void GradientComparison::AppointJudge(std::vector<NodeId>& workers) const {
   if (!dispute_ || dispute_->micro_batch.value() >= workers.size()) return;
   const auto find = [&](bool is_party) {
@@ -211,7 +223,7 @@ bool GradientComparison::IsParty(NodeId worker) const {
 }
 
 bool GradientComparison::IsOfDisputedKind(NodeId worker) const {
-  const Member* member = run_.members().Find(worker);
+  const Member* member = membership_.members().Find(worker);
   return member != nullptr && member->ready.probe_hash == dispute_->first.probe_hash;
 }
 
@@ -222,46 +234,48 @@ bool GradientComparison::IsJudgement(const GradientHash& report) const {
 // The replay has come to the disputed micro-batch. A third worker's gradient decides. If there are
 // only two workers, the gradient of either decides: a machine that errs seldom errs twice alike.
 void GradientComparison::Judge(Micros now, NodeId judge, const GradientHash& report) {
-  const NodeId owner = run_.view().owners[report.micro_batch.value()].worker;
+  const NodeId owner = views_.view().owners[report.micro_batch.value()].worker;
   if (report.hash == 0 || !IsOfDisputedKind(judge)) return;
   if (IsParty(judge) && !IsParty(owner)) return;
-  const Dispute dispute = *std::exchange(dispute_, std::nullopt);
+  const Dispute dispute = *dispute_;
+  Close(now);
   const bool first_errs = dispute.first.hash != report.hash;
   const bool second_errs = dispute.second.hash != report.hash;
   ledger_.Settle(dispute.step, dispute.micro_batch, !(first_errs && second_errs));
-  run_.outbox.MarkChanged();
-  run_.views.RequestView(now);
   if (!first_errs || !second_errs)
     return Expel(now, first_errs ? dispute.first : dispute.second, dispute);
-  run_.outbox.TellNotable(now, "dispute", "",
-                          "three workers have computed three gradients of {}; no worker is drained",
-                          PlaceText(dispute));
+  outbox_.TellNotable(now, "dispute", "",
+                      "three workers have computed three gradients of {}; no worker is drained",
+                      PlaceText(dispute));
 }
 
 // The worker that was wrong stops at once.
 void GradientComparison::Expel(Micros now, const Opinion& wrong, const Dispute& dispute) {
-  const Member* odd = run_.members().Find(wrong.worker);
-  run_.outbox.TellNotable(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",
-                          "{} had computed {} wrong: it {}; {}", wrong.name, PlaceText(dispute),
-                          odd != nullptr ? "is drained" : "has left", RemedyText(run_.plan.job));
+  const Member* odd = membership_.members().Find(wrong.worker);
+  outbox_.TellNotable(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",
+                      "{} had computed {} wrong: it {}; {}", wrong.name, PlaceText(dispute),
+                      odd != nullptr ? "is drained" : "has left", RemedyText(plan_.job));
   if (odd == nullptr) return;
-  parts_.evaluations.ReleaseSlices(wrong.worker);
-  run_.membership.MarkDraining(wrong.worker);
-  run_.membership.MarkLeaving(wrong.worker);
-  run_.outbox.RepeatAt(now);
+  evaluations_.ReleaseSlices(wrong.worker);
+  membership_.MarkDraining(wrong.worker);
+  membership_.MarkLeaving(wrong.worker);
+  outbox_.RepeatAt(now);
 }
 
 void GradientComparison::Tick(Micros now) {
-  if (run_.plan.job.verify_every == 0 || run_.rollback.is_pending()) return;
+  if (plan_.job.verify_every == 0 || phase_.is_rolling_back()) return;
   VerifyLedger::WorkerCounts workers;
-  for (const Member* worker : run_.members().Workers()) ++workers[worker->ready.probe_hash];
-  ledger_.Advance(now, run_.progress.committed(), workers);
+  for (const Member* worker : membership_.members().Workers()) ++workers[worker->ready.probe_hash];
+  ledger_.Advance(now, progress_.committed(), workers);
   if (!dispute_ || ledger_.settled_below() <= dispute_->step) return;
-  run_.outbox.TellNotable(now, "dispute", "", "no third worker has computed {}",
-                          PlaceText(*dispute_));
+  outbox_.TellNotable(now, "dispute", "", "no third worker has computed {}", PlaceText(*dispute_));
+  Close(now);
+}
+
+void GradientComparison::Close(Micros now) {
   dispute_.reset();
-  run_.outbox.MarkChanged();
-  run_.views.RequestView(now);
+  outbox_.MarkChanged();
+  views_.RequestView(now);
 }
 
 void GradientComparison::StartGeneration(Step first) {
@@ -270,13 +284,13 @@ void GradientComparison::StartGeneration(Step first) {
 }
 
 Version GradientComparison::RestoreBound() const {
-  const Version next = run_.history.NextDue();
+  const Version next = history_.NextDue();
   return dispute_ ? std::min(next, VersionReadBy(dispute_->step)) : next;
 }
 
 bool GradientComparison::IsSettled() const {
-  return run_.plan.job.verify_every == 0 ||
-         ledger_.settled_below() >= StepReading(run_.history.final_version());
+  return plan_.job.verify_every == 0 ||
+         ledger_.settled_below() >= StepReading(history_.final_version());
 }
 
 VerificationState GradientComparison::State() const {

@@ -1,21 +1,20 @@
-#include "scheduler/evaluations.h"
+#include "scheduler/evaluation_rounds.h"
 
 #include <algorithm>
 
 namespace pando {
 
 bool EvaluationRounds::StartDue(Micros now) {
-  if (running_ || run_.rollback.is_pending()) return false;
-  const EvaluationHistory& history = run_.history;
-  const Version committed = run_.progress.committed();
-  // All is evaluated: before a rollback, or in an earlier life of the scheduler.
-  if (history.is_over()) return committed == history.final_version();
-  const Version due = history.NextDue();
+  if (running_ || phase_.is_rolling_back()) return false;
+  const Version committed = progress_.committed();
+  // Every due version was evaluated before a rollback, or in an earlier life of the scheduler.
+  if (history_.is_over()) return committed == history_.final_version();
+  const Version due = history_.NextDue();
   if (committed < due) return false;
   running_ = Running{due, {}};
-  const bool has_barrier = run_.plan.job.early_stop_patience > 0;  // P32
-  run_.phase.OnEvaluationStarted(now, due < history.final_version() && !has_barrier);
-  const uint64_t sample_count = run_.plan.data.test_samples;
+  const bool has_barrier = plan_.job.early_stop_patience > 0;  // P32
+  phase_.clock().OnEvaluationStarted(now, due < history_.final_version() && !has_barrier);
+  const uint64_t sample_count = plan_.data.test_samples;
   for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(running_->slices.size());
     const uint64_t last = std::min(first + kEvaluationSliceSamples, sample_count);
@@ -26,8 +25,8 @@ bool EvaluationRounds::StartDue(Micros now) {
 
 // Each worker has one slice at a time, so faster workers take more.
 void EvaluationRounds::HandOutSlices() {
-  if (!running_ || !run_.views.HasAnnounced()) return;
-  for (const Member* worker : run_.members().Workers()) {
+  if (!running_ || !views_.HasAnnounced()) return;
+  for (const Member* worker : members_.Workers()) {
     if (worker->is_draining) continue;
     const NodeId node = worker->peer.node;
     const auto is_busy = [&](const Slice& slice) { return slice.worker == node && !slice.result; };
@@ -40,8 +39,8 @@ void EvaluationRounds::HandOutSlices() {
 }
 
 void EvaluationRounds::SendSlice(const PeerId& worker, const Slice& slice) {
-  run_.outbox.Send(worker,
-                   Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
+  outbox_.Send(worker,
+               Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
 }
 
 const EvaluationRounds::Slice* EvaluationRounds::FindSlice(const EvaluationResult& result) const {
@@ -59,7 +58,7 @@ bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& re
   if (FindSlice(result) == nullptr) return false;
   Slice& slice = running_->slices[result.slice];
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return false;
-  if (!IsSound(result, run_.plan.data.class_count)) return false;
+  if (!IsSound(result, plan_.data.class_count)) return false;
   slice.result = result;
   const bool all =
       std::ranges::all_of(running_->slices, [](const Slice& s) { return s.result.has_value(); });
@@ -69,36 +68,35 @@ bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& re
 bool EvaluationRounds::Finish(Micros now) {
   EvaluationSummary summary{.version = running_->version};
   for (const Slice& slice : running_->slices)
-    AddSlice(*slice.result, run_.plan.data.class_count, &summary);
-  run_.phase.OnEvaluationDone(now);
+    AddSlice(*slice.result, plan_.data.class_count, &summary);
+  phase_.clock().OnEvaluationDone(now);
   running_.reset();
-  run_.history.Add(summary);
+  history_.Add(summary);
   // P25: the decision is in the journal, as the results are, before any process gets it.
-  if (!run_.outbox.Commit()) return false;
-  run_.observer.OnEvaluation(now, summary);
-  run_.outbox.RepeatAt(now);  // release the pins
+  if (!outbox_.Commit()) return false;
+  observer_.OnEvaluation(now, summary);
+  outbox_.RepeatAt(now);  // release the pins
   TellDecision(now);
-  return run_.history.is_over();
+  return history_.is_over();
 }
 
-// P32: the run stops early, or more steps may be made.
+// P32: tells of an early stop, or lets the lanes make more steps.
 void EvaluationRounds::TellDecision(Micros now) {
-  if (run_.plan.job.early_stop_patience == 0) return;
-  const EvaluationHistory& history = run_.history;
-  const Version last = history.final_version();
-  if (last != run_.plan.steps.final_version()) {
-    return run_.outbox.TellNotable(
+  if (plan_.job.early_stop_patience == 0) return;
+  const Version last = history_.final_version();
+  if (last != plan_.steps.final_version()) {
+    return outbox_.TellNotable(
         now, "early-stop", "",
         "the run ends with version {}: {} evaluations in a row have not improved the best {} {} "
         "by more than {:g}",
-        last.value(), run_.plan.job.early_stop_patience, run_.plan.job.evaluated_on(),
-        EvaluatedValues(run_.plan.job).has_accuracy ? "accuracy" : "loss",
-        run_.plan.job.early_stop_min_delta);
+        last.value(), plan_.job.early_stop_patience, plan_.job.evaluated_on(),
+        EvaluatedValues(plan_.job).has_accuracy ? "accuracy" : "loss",
+        plan_.job.early_stop_min_delta);
   }
-  const Step next = StepReading(history.evaluated());
+  const Step next = StepReading(history_.evaluated());
   const Step first(next.value() - next.value() % kScalarsPerBlock);
-  for (const Member* server : run_.members().TakingPart(Role::kServer)) {
-    for (const PeerId& lane : server->Peers()) run_.progress.SendScalars(lane, first);
+  for (const Member* server : members_.TakingPart(Role::kServer)) {
+    for (const PeerId& lane : server->Peers()) progress_.SendScalars(lane, first);
   }
 }
 
@@ -115,30 +113,32 @@ void EvaluationRounds::Forget(const Member& member) {
 }
 
 void EvaluationRounds::RepeatTo(const PeerId& lane) {
-  const Version evaluated = run_.history.evaluated();
-  if (released_.Newest(lane) < evaluated) run_.outbox.Send(lane, ReleasePin{evaluated});
+  const Version evaluated = history_.evaluated();
+  if (released_.Newest(lane) < evaluated) outbox_.Send(lane, ReleasePin{evaluated});
 }
 
 void EvaluationRounds::RepeatSlices() {
   if (!running_) return;
   for (const Slice& slice : running_->slices) {
     if (slice.result || slice.worker == kUnknownNode) continue;
-    SendSlice(run_.members().Find(slice.worker)->peer, slice);
+    SendSlice(members_.Find(slice.worker)->peer, slice);
   }
 }
 
 void EvaluationRounds::StartGeneration() {
   running_.reset();
-  run_.phase.OnEvaluationLost();
+  phase_.clock().OnEvaluationLost();
 }
 
-size_t EvaluationRounds::DropAfter(Micros now, Version last_good) {
-  const size_t dropped = run_.history.DropAfter(last_good);
+bool EvaluationRounds::DropAfter(Micros now, Version last_good) {
+  const size_t dropped = history_.DropAfter(last_good);
   if (running_ && running_->version > last_good) {
-    run_.phase.OnEvaluationDone(now);
+    phase_.clock().OnEvaluationDone(now);
     running_.reset();
   }
-  return dropped;
+  if (!outbox_.Commit()) return false;
+  if (dropped > 0) observer_.OnEvaluationsDropped(now, last_good);
+  return true;
 }
 
 }  // namespace pando

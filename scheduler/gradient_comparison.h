@@ -1,6 +1,6 @@
 // GradientComparison compares the gradients that two workers compute of one micro-batch (P41). If
 // they differ, the run begins again before that step, and a third worker's gradient decides which
-// of the two was wrong. Part of the scheduler core. Threads: none.
+// of the two was wrong.
 #pragma once
 
 #include <deque>
@@ -9,10 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "proto/outbox.h"
-#include "scheduler/evaluations.h"
-#include "scheduler/journal.h"
 #include "scheduler/ownership.h"
 #include "scheduler/snapshots.h"
 
@@ -55,11 +51,11 @@ class VerifyLedger {
 
  private:
   struct Entry {
-    std::vector<Opinion> opinions;  // of different workers
+    std::vector<Opinion> opinions;  // each from another worker
     bool is_judged = false;         // only a judge's report settles it
     bool is_settled = false;
     bool is_agreed = false;
-    bool is_unverified = false;  // counted as such
+    bool is_unverified = false;  // it is counted as unverified
   };
   void Agree(Entry& entry);
   bool IsSettled(Step step, const WorkerCounts& workers) const;
@@ -67,24 +63,23 @@ class VerifyLedger {
   void Count(Step step);
 
   const JobPlan& plan_;
-  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // of steps from kept_from_ on
+  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // for the steps from kept_from_ on
   VerificationState state_;
   Step kept_from_;                                  // <= state_.settled_below
   std::deque<std::pair<Micros, Version>> history_;  // when each version was committed, lately
   // Missing reports of steps below this one do not count: an earlier life may have settled them.
   Step counted_from_;
-  bool has_resumed_ = false;  // and does not know yet what is committed
+  bool has_resumed_ = false;  // the committed version is not known yet
 };
 
 class GradientComparison {
  public:
-  struct Parts {
-    EvaluationRounds& evaluations;
-    Snapshots& snapshots;
-    const Ownership& ownership;
-  };
-  // `state`: what the journal has, if there is one. The references outlive this.
-  GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state, const Parts& parts);
+  // `state`: the journal's, if there is one.
+  GradientComparison(const std::optional<SchedulerState>& state, const JobPlan& plan,
+                     ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+                     const EvaluationHistory& history, const RunProgress& progress,
+                     RunMembers& membership, EvaluationRounds& evaluations, Snapshots& snapshots,
+                     const Ownership& ownership);
 
   void OnGradientHashes(Micros now, const PeerId& from, const GradientHashes& hashes);
   void Tick(Micros now);
@@ -101,20 +96,29 @@ class GradientComparison {
   Version RestoreBound() const;
   // Steps below are verified.
   Step settled_below() const { return ledger_.settled_below(); }
-  // Whether all steps of the run are.
+  // Whether all steps of the run are verified.
   bool IsSettled() const;
   VerificationState State() const;
 
  private:
   void OnDispute(Micros now, const Dispute& dispute);
+  void Close(Micros now);
   bool IsParty(NodeId worker) const;
   bool IsOfDisputedKind(NodeId worker) const;
   bool IsJudgement(const GradientHash& report) const;
   void Judge(Micros now, NodeId judge, const GradientHash& report);
   void Expel(Micros now, const Opinion& wrong, const Dispute& dispute);
 
-  RunFacts& run_;
-  const Parts parts_;
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  const EvaluationHistory& history_;
+  const RunProgress& progress_;
+  RunMembers& membership_;
+  EvaluationRounds& evaluations_;
+  Snapshots& snapshots_;
+  const Ownership& ownership_;
   VerifyLedger ledger_;
   std::optional<Dispute> dispute_;
   uint32_t dispute_count_ = 0;

@@ -1,4 +1,4 @@
-#include "scheduler/members/membership.h"
+#include "scheduler/members/run_members.h"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,6 @@
 #include "common/mutation.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
-#include "scheduler/run_facts.h"
 
 namespace pando {
 namespace {
@@ -23,7 +22,7 @@ std::string SecondsText(Micros time) {
   return fmt::format("{}.{} s", tenths / 10, tenths % 10);
 }
 
-// "tcp://", a host name, the port; an ipc path has 107 bytes at most.
+// This is enough for "tcp://", a host name and a port. An ipc path has at most 107 bytes.
 constexpr size_t kEndpointBytesMax = 300;
 
 bool IsOfOneMachine(const std::string& endpoint) {
@@ -36,7 +35,7 @@ std::string ReasonNotToDial(const Register& registration) {
     if (endpoint.size() > kEndpointBytesMax)
       return fmt::format("a lane's endpoint has {} bytes; at most {} were expected",
                          endpoint.size(), kEndpointBytesMax);
-    // With the parser of the peers that will dial it.
+    // This is the parser of the peers that will dial it.
     if (const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint); !parsed.ok())
       return "a lane cannot be dialed: " + parsed.status().message();
   }
@@ -110,7 +109,7 @@ std::optional<Micros> Leases::TakeDeafness(Micros now) {
 }
 
 Micros Leases::NextDeadline() const {
-  // Often enough that only a pause of this process is long compared to a lease (P27).
+  // This is so often that only a pause of this process is long compared to a lease (P27).
   Micros deadline = judged_at_ + lease_ / 4;
   for (const auto& [node, entry] : entries_) {
     deadline = std::min(deadline, entry.heard_at + lease_for_(node) + Micros(1));
@@ -123,18 +122,27 @@ bool Leases::IsUnheard(Micros now, NodeId node) const {
   return SilenceSince(now, node) > lease_ / 2 || (renewed_at_ && now - *renewed_at_ < lease_);
 }
 
-RunMembers::RunMembers(RunFacts& run, const SchedulerOptions& options, MembershipObserver& observer)
-    : run_(run),
+RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
+                       JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
+                       const RunProgress& progress, Members& members, MembershipObserver& observer)
+    : plan_(plan),
+      views_(views),
+      outbox_(outbox),
+      phase_(phase),
+      faults_(faults),
+      progress_(progress),
+      members_(members),
       observer_(observer),
-      job_toml_(options.job_toml),
-      snapshot_dir_(options.snapshot_dir),
-      files_endpoint_(options.files_endpoint),
-      leases_(std::chrono::milliseconds(run.plan.job.lease_ms),
+      welcome_{.job_toml = options.job_toml,
+               .data = plan.data,
+               .snapshot_dir = options.snapshot_dir,
+               .files_endpoint = options.files_endpoint,
+               .view_key = options.seal ? options.seal->public_key() : ""},
+      leases_(std::chrono::milliseconds(plan.job.lease_ms),
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()),
       ids_(options.state ? options.state->next_node : 1) {
-  if (!options.state) return;
-  if (options.is_fresh) return;
+  if (!options.state || options.is_fresh) return;
   for (const MemberRecord& record : options.state->members) {
     members_.Add(Member(record));
     leases_.Add(record.peer.node);
@@ -159,7 +167,7 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
     if (was_member && !std::holds_alternative<Bye>(envelope.message)) RefuseGivenUp(from);
     return nullptr;
   }
-  // What it may not send is no sign of life either.
+  // A message that the member may not send is no sign of life either.
   const bool may_send =
       MaySend(member->role(), RowFor(envelope.message).sender) || Mutated(Mutation::kAnyRole);
   if (!may_send && !Mutated(Mutation::kAnySignOfLife)) return nullptr;
@@ -170,31 +178,33 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
 }
 
 void RunMembers::RefuseGivenUp(const PeerId& to) {
-  run_.outbox.Send(to, Refused{"this process was declared dead", RefusalKind::kGivenUp});
+  outbox_.Send(to, Refused{"this process was declared dead", RefusalKind::kGivenUp});
 }
 
-void RunMembers::OnRegister(Micros now, const PeerId& from, const Register& registration) {
-  if (registration.role != Role::kServer && registration.role != Role::kWorker) return;
-  if (ids_.IsGivenUp(from.incarnation)) return RefuseGivenUp(from);
-  if (members_.Find(from.incarnation) == nullptr) {
-    const std::string reason = ReasonToRefuse(registration);
-    const bool is_over = run_.phase.is_ending();
-    if (!reason.empty())
-      return run_.outbox.Send(
-          from, Refused{reason, is_over ? RefusalKind::kRunIsOver : RefusalKind::kNotThisOne});
+const Member* RunMembers::OnRegister(Micros now, const PeerId& from, const Register& registration) {
+  if (registration.role != Role::kServer && registration.role != Role::kWorker) return nullptr;
+  if (ids_.IsGivenUp(from.incarnation)) {
+    RefuseGivenUp(from);
+    return nullptr;
+  }
+  const bool is_new = members_.Find(from.incarnation) == nullptr;
+  const std::string reason = is_new ? ReasonToRefuse(registration) : "";
+  if (!reason.empty()) {
+    const bool is_over = phase_.is_ending();
+    outbox_.Send(from,
+                 Refused{reason, is_over ? RefusalKind::kRunIsOver : RefusalKind::kNotThisOne});
+    return nullptr;
   }
   leases_.OnHeardOfRun(now);
   const Member& member = FindOrAdd(now, from, registration);
   leases_.OnRegistered(now, member.peer.node);
+  Welcome welcome = welcome_;
+  welcome.node = member.peer.node;
+  welcome.rank = member.rank;
   PeerId welcomed = member.peer;
   welcomed.lane = from.lane;
-  run_.outbox.Send(welcomed, Welcome{.node = member.peer.node,
-                                     .rank = member.rank,
-                                     .job_toml = job_toml_,
-                                     .data = run_.plan.data,
-                                     .snapshot_dir = snapshot_dir_,
-                                     .files_endpoint = files_endpoint_,
-                                     .view_key = run_.seal ? run_.seal->public_key() : ""});
+  outbox_.Send(welcomed, std::move(welcome));
+  return is_new ? &member : nullptr;
 }
 
 // Finds the member, or adds it. A new incarnation of a process is the death of its old one (P19).
@@ -202,8 +212,8 @@ const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Regist
   if (const Member* known = members_.Find(from.incarnation)) return *known;
   const Member* old = members_.FindProcess(registration.role, ProcessFor(registration));
   if (old != nullptr && Mutated(Mutation::kNoIncarnations)) {
-    run_.views.ReplaceIncarnation(old->peer, from.incarnation);
-    run_.views.RequestView(now);
+    views_.ReplaceIncarnation(old->peer, from.incarnation);
+    views_.RequestView(now);
     members_.Find(old->peer.node)->peer.incarnation = from.incarnation;
     return *old;
   }
@@ -215,24 +225,23 @@ const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Regist
               .registration = registration,
               .rank = members_.FreeRank(registration.role, registration.wanted_rank)}));
   leases_.Add(added.peer.node);
-  observer_.OnWelcome(now, added);
-  run_.outbox.MarkChanged();
-  run_.outbox.Tell(now, "registered", added.Name(), "{}", added.Where());
+  outbox_.MarkChanged();
+  outbox_.Tell(now, "registered", added.Name(), "{}", added.Where());
   return added;
 }
 
 bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
-  Member& member = *members_.Find(members_.Find(from.incarnation)->peer.node);
-  if (member.is_ready || run_.phase.is_ending()) return false;
+  Member& member = members_.Sender(from);
+  if (member.is_ready || phase_.is_ending()) return false;
   if (!ReadsSameData(now, from, member, ready)) return false;
   member.is_ready = true;
   member.ready = ready;
-  run_.outbox.MarkChanged();
-  if (run_.phase.is_running())
-    run_.outbox.TellNotable(now, "ready", member.Name(), "{} has joined: {}", member.Description(),
-                            ready.kind);
+  outbox_.MarkChanged();
+  if (phase_.is_running())
+    outbox_.TellNotable(now, "ready", member.Name(), "{} has joined: {}", member.Description(),
+                        ready.kind);
   else
-    run_.outbox.Tell(now, "ready", member.Name(), "{}", ready.kind);
+    outbox_.Tell(now, "ready", member.Name(), "{}", ready.kind);
   CompareKinds(now, member);
   return true;
 }
@@ -241,16 +250,16 @@ bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
 bool RunMembers::ReadsSameData(Micros now, const PeerId& from, const Member& member,
                                const Ready& ready) {
   const bool is_worker = member.role() == Role::kWorker;
-  if (!is_worker || ready.data_fingerprint == run_.plan.data.fingerprint) return true;
+  if (!is_worker || ready.data_fingerprint == plan_.data.fingerprint) return true;
   const std::string reason = fmt::format(
       "{} on {} reads other data than the scheduler ({}: fingerprints differ); give every machine "
       "the same files",
-      member.Name(), member.registration.host, run_.plan.job.dataset);
-  run_.outbox.Send(from, Refused{reason});
-  if (run_.phase.is_gathering()) {
-    run_.phase.End(now, StopReason::kFailed, reason);
+      member.Name(), member.registration.host, plan_.job.dataset);
+  outbox_.Send(from, Refused{reason});
+  if (phase_.is_gathering()) {
+    phase_.End(now, StopReason::kFailed, reason);
   } else {
-    run_.outbox.TellNotable(now, "refused", member.Name(), "{}", reason);
+    outbox_.TellNotable(now, "refused", member.Name(), "{}", reason);
     Forget(member.peer.node);
   }
   return false;
@@ -261,27 +270,27 @@ void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
   if (newcomer.role() != Role::kWorker) return;
   for (const Member* other : members_.Workers()) {
     if (other == &newcomer || other->ready.probe_hash == newcomer.ready.probe_hash) continue;
-    return run_.outbox.TellNotable(
+    return outbox_.TellNotable(
         now, "mixed-kinds", newcomer.Name(),
         "{} ({}) computes other bits than {} ({}): every gradient still counts exactly "
         "once, but the weights will depend on which worker computes what ({})",
         newcomer.Name(), newcomer.ready.kind, other->Name(), other->ready.kind,
-        IsExternal(run_.plan.job)
+        IsExternal(plan_.job)
             ? "give all the same torch, CPU capability (ATEN_CPU_CAPABILITY) and settings"
             : "on CPUs, the same --cpu-level for all prevents it");
   }
 }
 
 void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
-  Member& member = *members_.Find(members_.Find(from.incarnation)->peer.node);
+  Member& member = members_.Sender(from);
   use_.OnHeartbeat(member.heartbeat, heartbeat, members_.Workers().size());
   member.heartbeat = heartbeat;
-  run_.outbox.Send(from, HeartbeatAck{});
+  outbox_.Send(from, HeartbeatAck{});
 }
 
 void RunMembers::OnBye(const PeerId& from) {
-  Member& member = *members_.Find(members_.Find(from.incarnation)->peer.node);
-  if (!run_.phase.is_ending() && !member.is_leaving) return;
+  Member& member = members_.Sender(from);
+  if (!phase_.is_ending() && !member.is_leaving) return;
   member.left_lanes.insert(from.lane);
   if (member.has_left()) Forget(member.peer.node);
 }
@@ -290,8 +299,7 @@ std::string RunMembers::MissingText() const {
   const auto text = [&](Role role, uint32_t wanted) {
     return fmt::format("{} of {} {}s", members_.CountReady(role), wanted, EnumName(role));
   };
-  return text(Role::kServer, run_.plan.job.servers) + ", " +
-         text(Role::kWorker, run_.plan.job.workers);
+  return text(Role::kServer, plan_.job.servers) + ", " + text(Role::kWorker, plan_.job.workers);
 }
 
 // ---- silence and death -------------------------------------------------------------------------
@@ -305,16 +313,16 @@ void RunMembers::OnDisconnect(Micros now, Incarnation incarnation, const std::st
 }
 
 Micros RunMembers::LeaseFor(NodeId node) const {
-  const Micros lease = std::chrono::milliseconds(run_.plan.job.lease_ms);
-  const bool is_lonely = members_.Find(node)->role() == Role::kServer && run_.phase.is_running() &&
-                         (run_.plan.job.replicas == 1 || members_.CountReady(Role::kServer) == 1);
+  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
+  const bool is_lonely = members_.Find(node)->role() == Role::kServer && phase_.is_running() &&
+                         (plan_.job.replicas == 1 || members_.CountReady(Role::kServer) == 1);
   return is_lonely ? lease * kLonelyServerLeases : lease;
 }
 
 void RunMembers::Tick(Micros now) {
-  const auto silence = run_.phase.is_ending() ? std::nullopt : leases_.TakeDeafness(now);
+  const auto silence = phase_.is_ending() ? std::nullopt : leases_.TakeDeafness(now);
   if (silence) {
-    run_.outbox.TellNotable(
+    outbox_.TellNotable(
         now, "leases-suspended", "",
         "no message has arrived for {}: this scheduler may be cut off itself, and declares no "
         "process dead until it hears from one (leases are suspended)",
@@ -327,18 +335,18 @@ void RunMembers::Tick(Micros now) {
 void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
                          const std::string& detected_by, const std::string& cause) {
   const Member& member = *members_.Find(node);
-  if (!run_.phase.is_ending() && !member.is_leaving) {
-    run_.faults.OnDetected(now, {member.Name(), ProcessFor(member.registration)}, action,
-                           detected_by, run_.progress.StepReached());
-    run_.outbox.TellNotable(
+  if (!phase_.is_ending() && !member.is_leaving) {
+    faults_.OnDetected(now, {member.Name(), ProcessFor(member.registration)}, action, detected_by,
+                       progress_.StepReached());
+    outbox_.TellNotable(
         now, "dead", member.Name(),
         "{} is gone ({}, noticed by {}): the scheduler last heard from it {} ago, at step {}",
         member.Description(), cause.empty() ? action : cause, detected_by,
         SecondsText(leases_.SilenceSince(now, node)), member.heartbeat.step.value());
-    if (run_.IsGroup() && run_.phase.is_running()) EndGroup(now, member, action);
+    if (IsGroup(plan_) && phase_.is_running()) EndGroup(now, member, action);
   }
   Forget(node);
-  run_.views.RequestView(now);
+  views_.RequestView(now);
 }
 
 // The remaining members of a group cannot sum without the lost one. What the scheduler calls the
@@ -346,7 +354,7 @@ void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
 void RunMembers::EndGroup(Micros now, const Member& lost, const std::string& action) {
   const Member* worker = members_.FindProcess(Role::kWorker, ProcessFor(lost.registration));
   const Member& named = worker != nullptr ? *worker : lost;
-  run_.phase.EndForLostMember(
+  phase_.EndForLostMember(
       now, fmt::format("{} is gone ({}), and allreduce cannot continue without it; "
                        "--group-restarts N restarts the group from its last snapshot, --strategy "
                        "ps continues without it",
@@ -360,26 +368,26 @@ void RunMembers::Forget(NodeId node) {
   leases_.Remove(node);
   observer_.OnForget(member);
   members_.Remove(node);
-  run_.outbox.MarkChanged();
+  outbox_.MarkChanged();
 }
 
 // ---- leaving -----------------------------------------------------------------------------------
 
 void RunMembers::MarkDraining(NodeId node) {
   members_.Find(node)->is_draining = true;
-  run_.outbox.MarkChanged();
+  outbox_.MarkChanged();
 }
 
 bool RunMembers::RepeatDrained(const Member& member, const PeerId& lane) {
   if (!member.is_leaving || member.left_lanes.contains(lane.lane)) return false;
-  run_.outbox.Send(lane, Stop{StopReason::kDrained, "drained"});
+  outbox_.Send(lane, Stop{StopReason::kDrained, "drained"});
   return true;
 }
 
 void RunMembers::RepeatStop() {
   for (const auto& [node, member] : members_.all()) {
     for (const PeerId& lane : member.Peers()) {
-      if (!member.left_lanes.contains(lane.lane)) run_.outbox.Send(lane, run_.phase.stop());
+      if (!member.left_lanes.contains(lane.lane)) outbox_.Send(lane, phase_.stop());
     }
   }
 }
@@ -387,7 +395,7 @@ void RunMembers::RepeatStop() {
 // ---- which processes may join ------------------------------------------------------------------
 
 std::string RunMembers::ReasonToRefuse(const Register& registration) const {
-  if (run_.phase.is_ending()) return "the run is over";
+  if (phase_.is_ending()) return "the run is over";
   const bool is_server = registration.role == Role::kServer;
   if (is_server != !registration.lane_endpoints.empty() ||
       registration.lane_endpoints.size() > kLanesMax)
@@ -408,15 +416,15 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
 // An allreduce group has the same members from its beginning to its end. Its one server is the
 // process of worker 0.
 std::string RunMembers::ReasonNotInGroup(const Register& registration) const {
-  if (!run_.IsGroup()) return "";
-  const bool has_begun = run_.phase.is_running();
+  if (!IsGroup(plan_)) return "";
+  const bool has_begun = phase_.is_running();
   const bool is_server = registration.role == Role::kServer;
   const Member* worker = members_.FindProcess(Role::kWorker, ProcessFor(registration));
   if (is_server && worker != nullptr && !has_begun) return "";
   const std::string what = "the run's strategy is allreduce: ";
   if (is_server) return what + "it has no servers; run it with --strategy ps to have servers";
   const auto is_worker = [](const auto& entry) { return entry.second.role() == Role::kWorker; };
-  const uint32_t wanted = run_.plan.job.workers;
+  const uint32_t wanted = plan_.job.workers;
   if (has_begun || std::ranges::count_if(members_.all(), is_worker) >= wanted)
     return what + fmt::format(
                       "its {} workers are the group, and no other can join it; run it "

@@ -1,17 +1,3 @@
-// What processes and supervisors report of failures: a member that another one does not hear, a
-// member that cannot continue, a process that ended. Part of the scheduler core. Threads: none.
-#pragma once
-
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-
-#include "scheduler/snapshot_requests.h"
-
-namespace pando {
-
 // Silences decides which process has to go when a pair of members does not hear each other while
 // the scheduler hears both (P23).
 //
@@ -22,9 +8,27 @@ namespace pando {
 //   two primaries, which need each    | the same; the reporter counts as the worker
 //   other's partial values (P16)      |
 //   a primary and its backup          | the backup loses the primary's shards
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "scheduler/members/run_members.h"
+
+namespace pando {
+
 class Silences {
  public:
-  explicit Silences(RunFacts& run) : run_(run) {}  // `run` outlives this
+  Silences(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
+           const RunProgress& progress, RunMembers& membership)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        membership_(membership) {}
 
   void OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent);
   // A process that did not hear some server twice, and joins again, is avoided for a while.
@@ -40,8 +44,8 @@ class Silences {
   void StartGeneration() { silent_backups_.clear(); }
 
  private:
-  struct Silence {  // between a worker's process and a server
-    Micros at{0};   // last reported
+  struct Silence {  // a worker's process does not hear a server
+    Micros at{0};   // the last report
     uint32_t count = 0;
   };
 
@@ -52,40 +56,16 @@ class Silences {
   Micros Memory() const;
   bool IsOftenSilent(Micros now, const Register& registration) const;
 
-  RunFacts& run_;
-  // By server, of workers' processes: they join again under other names.
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  RunMembers& membership_;
+  // By server, then by the worker's process, which may join again under another name.
   std::map<NodeId, std::map<ProcessName, Silence>> silences_;
-  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // primary's server, backup's
+  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // the primary's server, the backup's
   std::map<NodeId, Micros> avoided_until_;
-};
-
-// Failures handles members that cannot continue, and processes that ended.
-class Failures {
- public:
-  // Both outlive this.
-  Failures(RunFacts& run, LastSnapshot& last_snapshot) : run_(run), last_snapshot_(last_snapshot) {}
-
-  void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
-  // A supervisor reports a fault that it made, or a process that ended: the fastest of notices.
-  void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
-
- private:
-  struct Trouble {
-    FailureKind kind;
-    std::string host;
-    Version committed;  // by then
-  };
-  static constexpr size_t kFailedMax = 64;
-
-  bool EndsRun(const Member& member, const Failure& failure);
-  bool ConcernsAll(const Member& member, FailureKind kind);
-  void NoteFailed(const ProcessName& process, const std::string& text);
-
-  RunFacts& run_;
-  LastSnapshot& last_snapshot_;
-  std::optional<Trouble> trouble_;  // the last
-  // Processes that were removed because they cannot continue, and why.
-  std::map<ProcessName, std::string> failed_;
 };
 
 }  // namespace pando
