@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <variant>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "scheduler/run_status.h"
 
@@ -36,17 +35,17 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
   if (supplier_ == from.incarnation) {
     if (now - heard_at_ < kLostAfter) return;
   } else {
-    const bool is_patient = now - heard_at_ < kPatience || Mutated(Mutation::kKeepSupplier);
+    const bool is_patient = now - heard_at_ < kPatience;
     if (supplier_ != Incarnation() && is_patient) return;
     supplier_ = from.incarnation;
     heard_at_ = now;
-    if (!Mutated(Mutation::kMixSuppliers)) Forget();
+    Forget();
   }
   Send(from, DeclarationWanted{bytes_.size()});
 }
 
 void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
-  const bool is_suppliers = from.incarnation == supplier_ || Mutated(Mutation::kAnySupplier);
+  const bool is_suppliers = from.incarnation == supplier_;
   if (!is_suppliers || is_whole()) return;
   heard_at_ = now;
   // The part is a repeat, and an answer would double every part. Or an earlier scheduler wanted it:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
 #include "plan/external_model.h"
 
 namespace pando {
@@ -167,10 +166,7 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
     if (!phase_.is_running() || phase_.is_rolling_back()) return;
     if (report.step >= StepReading(history_.final_version())) continue;
     // P46. A report that does not count is acknowledged too, so that it does not come again.
-    const bool is_own =
-        ownership_.IsComputedBy(worker.peer.node, report.step, report.micro_batch) ||
-        Mutated(Mutation::kAnyHash);
-    if (!is_own) continue;
+    if (!ownership_.IsComputedBy(worker.peer.node, report.step, report.micro_batch)) continue;
     if (IsJudgement(report)) {
       Judge(now, worker.peer.node, report);
     } else if (const auto dispute = ledger_.OnReport(report.step, report.micro_batch,

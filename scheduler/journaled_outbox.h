@@ -112,7 +112,7 @@ class JournaledOutbox {
   // and no message leaves any more.
   bool Commit();
   // Writes the journal if the state has changed, then sends what was gathered.
-  void Flush(Micros now);
+  void Flush();
   bool fenced() const { return !status_.ok(); }
   const Status& status() const { return status_; }
 
@@ -132,8 +132,7 @@ class JournaledOutbox {
   Outbox& outbox_;
   const ViewLedger& views_;
   Status status_;
-  bool has_changed_ = true;           // at first the term has changed (P26)
-  std::optional<Micros> journal_at_;  // kAnnounceBeforeJournal: when it is written
+  bool has_changed_ = true;  // at first the term has changed (P26)
   std::vector<Envelope> outgoing_;
   Micros repeat_at_{0};
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/assignment.h"
 #include "proto/ownership.h"
 
@@ -35,13 +34,10 @@ bool Ownership::Admits(const Member& sender, const Envelope& envelope) const {
 bool Ownership::IsOwn(const Member& sender, const Envelope& envelope) const {
   switch (RowFor(envelope.message).about) {
     case About::kHolder:
-      return AreAllShards(envelope.message, [&](ShardId shard) {
-        return holders_.Has(shard, envelope.sender) || Mutated(Mutation::kAnyHolder);
-      });
+      return AreAllShards(envelope.message,
+                          [&](ShardId shard) { return holders_.Has(shard, envelope.sender); });
     case About::kSlice:
-      return evaluations_.HasSlice(sender.peer.node,
-                                   std::get<EvaluationResult>(envelope.message)) ||
-             Mutated(Mutation::kAnySlice);
+      return evaluations_.HasSlice(sender.peer.node, std::get<EvaluationResult>(envelope.message));
     case About::kPrimary:
       // FinalWeights asks the primaries, and then backups.
       if (HoldsAny<Params>(envelope.message)) {

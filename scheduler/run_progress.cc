@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/ownership.h"
 
 namespace pando {
@@ -38,7 +37,6 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
 // P46: rows come from the metric shard's primary, of versions that it says are committed.
 bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const {
   if (progress.rows.empty()) return false;
-  if (Mutated(Mutation::kAnyRow)) return true;
   const bool are_committed = std::ranges::all_of(progress.rows, [&](const StepMetrics& row) {
     return row.step < StepReading(progress.committed);
   });
@@ -72,7 +70,7 @@ void RunProgress::OnScalarsRequest(const PeerId& from, const ScalarsRequest& req
 }
 
 Version RunProgress::ScalarsEnd() const {
-  const bool is_open = plan_.job.early_stop_patience == 0 || Mutated(Mutation::kNoDecisionBarrier);
+  const bool is_open = plan_.job.early_stop_patience == 0;
   if (is_open) return plan_.steps.final_version();
   return std::min(history_.final_version(), history_.NextDue());
 }

@@ -141,7 +141,7 @@ void Scheduler::Tick(Micros now) {
   const std::vector<FaultRecord> faults = parts_.faults.TakeChanged();
   if (!faults.empty()) parts_.outbox.MarkChanged();
   parts_.stalls.Tick(now);
-  parts_.outbox.Flush(now);
+  parts_.outbox.Flush();
   if (fenced()) return;
   for (const FaultRecord& fault : faults) parts_.observer.OnFault(now, fault);
   parts_.snapshots.ReportDropped(now);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 namespace {
 
@@ -105,8 +103,7 @@ void SnapshotRequests::StartGeneration(Micros now) {
 
 void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
-  if (pending_ || !HasNews() || Mutated(Mutation::kEndWithoutSnapshot))
-    return phase_.End(now, reason, std::move(text));
+  if (pending_ || !HasNews()) return phase_.End(now, reason, std::move(text));
   pending_ = Pending{{reason, std::move(text)}, progress_.committed(), {}, now + kPatience};
   Ask(now);
 }

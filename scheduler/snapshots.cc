@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/mutation.h"
 
 namespace pando {
 namespace {
@@ -46,7 +45,7 @@ SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item,
   if (IsGivenUp(item.version)) return Taken::kGivenUp;  // it comes again until it is for good
   const Report* known = FindReport(item.version, item.shard);
   const bool differs = known != nullptr && known->shard.hash != item.hash;
-  if (!item.failure.empty() || (differs && !Mutated(Mutation::kStoredUnchecked))) {
+  if (!item.failure.empty() || differs) {
     GiveUp(item.version);
     return Taken::kGivenUp;
   }
@@ -284,15 +283,13 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
 // reports it again.
 bool Snapshots::IsTooEarly(Version version) const {
   const Version next(progress_.committed().value() + 1);
-  return version > std::min(next, history_.final_version()) &&
-         !Mutated(Mutation::kAnySnapshotVersion);
+  return version > std::min(next, history_.final_version());
 }
 
 // P46. A server alone neither gives up a version that is not due and was not asked for, nor makes
 // many of them wait for other shards.
 bool Snapshots::IsExpected(const SnapshotStoredItem& item) const {
   if (plan_.IsSnapshotDue(item.version) || asked_.contains(item.version)) return true;
-  if (Mutated(Mutation::kAnySnapshotVersion)) return true;
   return item.failure.empty() && ledger_.MayBegin(item.version);
 }
 
@@ -312,7 +309,7 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     if (phase_.is_rolling_back() || !has_rows || !is_verified) break;
     const auto check = observer_.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe));
     if (!check) break;
-    if (!check->status.ok() && !Mutated(Mutation::kStoredUnchecked)) {
+    if (!check->status.ok()) {
       const std::string reporter = ledger_.Reporter(*ripe, check->shard);
       ledger_.GiveUp(*ripe);
       TellFailed(now, reporter, *ripe, check->status.message());
@@ -372,7 +369,7 @@ void Snapshots::OnRestoreFailed(Micros now, const PeerId& from, const RestoreFai
   const SnapshotRef restore = views_.view().restore;
   if (!phase_.is_running() || failed.snapshot != restore || restore == SnapshotRef{}) return;
   // P46: all shards were restored before the generation's first commit.
-  if (progress_.committed() > restore.version && !Mutated(Mutation::kLateRestore)) return;
+  if (progress_.committed() > restore.version) return;
   const Member& server = members_.Sender(from);
   if (unreadable_.snapshot != restore) unreadable_ = {.snapshot = restore};
   if (!unreadable_.servers.insert(server.peer.node).second) return;  // repeated

@@ -7,7 +7,6 @@
 
 #include "common/check.h"
 #include "common/endpoint.h"
-#include "common/mutation.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
 
@@ -87,7 +86,7 @@ std::vector<Leases::Expired> Leases::Judge(Micros now) {
   if (was_away || is_deaf) renewed_at_ = now;
   std::vector<Expired> dead;
   for (auto& [node, entry] : entries_) {
-    if ((was_away || is_deaf) && !Mutated(Mutation::kLeasesBeforeHeartbeats)) {
+    if (was_away || is_deaf) {
       entry.heard_at = now;
       if (entry.suspected_at) entry.suspected_at = now;
     }
@@ -168,13 +167,11 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
     return nullptr;
   }
   // A message that the member may not send is no sign of life either.
-  const bool may_send =
-      MaySend(member->role(), RowFor(envelope.message).sender) || Mutated(Mutation::kAnyRole);
-  if (!may_send && !Mutated(Mutation::kAnySignOfLife)) return nullptr;
+  if (!MaySend(member->role(), RowFor(envelope.message).sender)) return nullptr;
   leases_.OnHeardOfRun(now);
   leases_.OnHeard(now, member->peer.node);
   unheard_.erase(from.incarnation);
-  return may_send ? member : nullptr;
+  return member;
 }
 
 void RunMembers::RefuseGivenUp(const PeerId& to) {
@@ -211,12 +208,6 @@ const Member* RunMembers::OnRegister(Micros now, const PeerId& from, const Regis
 const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Register& registration) {
   if (const Member* known = members_.Find(from.incarnation)) return *known;
   const Member* old = members_.FindProcess(registration.role, ProcessFor(registration));
-  if (old != nullptr && Mutated(Mutation::kNoIncarnations)) {
-    views_.ReplaceIncarnation(old->peer, from.incarnation);
-    views_.RequestView(now);
-    members_.Find(old->peer.node)->peer.incarnation = from.incarnation;
-    return *old;
-  }
   if (old != nullptr) OnDeath(now, old->peer.node, "restart", "socket");
   const auto node = ids_.Take([this](NodeId id) { return members_.Find(id) != nullptr; });
   PANDO_CHECK(node.has_value());  // ReasonToRefuse

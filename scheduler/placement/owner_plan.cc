@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/mutation.h"
 #include "proto/assignment.h"
 
 namespace pando {
@@ -158,9 +157,7 @@ std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
     const MicroBatchOwner old = m < before.size() ? before[m] : MicroBatchOwner{kUnknownNode, {}};
     const NodeId computing = ComputesAt(old, options.lowest);
     const bool lives = computing != kUnknownNode && options.is_living(computing);
-    const bool may_wait =
-        lives || (Mutated(Mutation::kNoPreviousOwner) && computing != kUnknownNode);
-    if (may_wait && computing != owner.worker && owner.worker != kUnknownNode) {
+    if (lives && computing != owner.worker && owner.worker != kUnknownNode) {
       const bool is_under_way = old.worker == owner.worker && old.previous == computing;
       owner.first_step = is_under_way ? old.first_step : options.first_step;
       owner.previous = computing;

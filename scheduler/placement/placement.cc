@@ -5,7 +5,6 @@
 #include <set>
 
 #include "common/check.h"
-#include "common/mutation.h"
 
 namespace pando {
 
@@ -131,9 +130,6 @@ bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>&
     std::erase_if(placement.syncing_backups, [&](const auto& s) { return is_lost(s.peer); });
     if (!is_lost(placement.primary)) continue;
     std::vector<PeerId> heirs = placement.in_sync_backups;
-    if (heirs.empty() && Mutated(Mutation::kPromoteSyncing)) {
-      for (const SyncingBackup& syncing : placement.syncing_backups) heirs.push_back(syncing.peer);
-    }
     if (heirs.empty()) return false;
     const PeerId heir = *std::ranges::min_element(heirs, goes_first);
     primary_floats[server_of(heir)] += plan.ranges()[shard].size();

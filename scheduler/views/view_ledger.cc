@@ -5,6 +5,7 @@
 #include "proto/message_limits.h"
 
 namespace pando {
+
 ViewLedger::ViewLedger(const std::optional<SchedulerState>& state) {
   if (!state) return;
   view_ = state->view;
@@ -33,17 +34,6 @@ void ViewLedger::OnNewsBeyond(ViewId id, uint32_t generation) {
 }
 
 void ViewLedger::RequestView(Micros at) { due_at_ = std::min(due_at_.value_or(at), at); }
-
-void ViewLedger::ReplaceIncarnation(const PeerId& before, Incarnation incarnation) {
-  const auto replace = [&](PeerId& peer) {
-    if (peer.node == before.node) peer.incarnation = incarnation;
-  };
-  for (ShardPlacement& placement : view_.shards) {
-    replace(placement.primary);
-    std::ranges::for_each(placement.in_sync_backups, replace);
-    for (SyncingBackup& syncing : placement.syncing_backups) replace(syncing.peer);
-  }
-}
 
 bool HasBackupOn(const ShardPlacement& placement, NodeId server) {
   return std::ranges::count(placement.in_sync_backups, server, &PeerId::node) != 0 ||

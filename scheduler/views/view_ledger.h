@@ -40,9 +40,6 @@ class ViewLedger {
   void DropRequest() { due_at_.reset(); }
   Micros due_at() const { return due_at_.value_or(kNever); }
 
-  // P19 left out (Mutation::kNoIncarnations): the process gets a new incarnation in place.
-  void ReplaceIncarnation(const PeerId& before, Incarnation incarnation);
-
  private:
   View view_;
   std::string signature_;

@@ -15,7 +15,7 @@ TEST_CASE("messages leave when the state is in the journal, in order and not bef
   f.parts.outbox.Send(kTo, Stop{});
   CHECK(f.recorder.sent.empty());
   CHECK_FALSE(f.journal.state);
-  f.parts.outbox.Flush(f.now);
+  f.parts.outbox.Flush();
   CHECK(f.journal.state);
   REQUIRE(f.recorder.sent.size() == 2);
   CHECK(std::holds_alternative<HeartbeatAck>(f.recorder.sent[0].message));
@@ -24,11 +24,11 @@ TEST_CASE("messages leave when the state is in the journal, in order and not bef
 
 TEST_CASE("the journal is written only if the state has changed") {
   PartsFixture f;
-  f.parts.outbox.Flush(f.now);
-  f.parts.outbox.Flush(f.now);
+  f.parts.outbox.Flush();
+  f.parts.outbox.Flush();
   CHECK(f.journaled_count == 1);
   f.parts.outbox.MarkChanged();
-  f.parts.outbox.Flush(f.now);
+  f.parts.outbox.Flush();
   CHECK(f.journaled_count == 2);
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("no message leaves once the journal refuses (P26)") {
   PartsFixture f;
   f.journal.refuses = true;
   f.parts.outbox.Send(kTo, HeartbeatAck{});
-  f.parts.outbox.Flush(f.now);
+  f.parts.outbox.Flush();
   CHECK(f.parts.outbox.fenced());
   CHECK(f.recorder.sent.empty());
   CHECK(f.journaled_count == 0);

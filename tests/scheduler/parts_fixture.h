@@ -63,7 +63,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   // What was sent to this process since the last call.
   template <class M>
   std::vector<M> SentTo(const PeerId& to) {
-    parts.outbox.Flush(now);
+    parts.outbox.Flush();
     std::vector<M> messages;
     for (; sent_count < recorder.sent.size(); ++sent_count) {
       const Envelope& envelope = recorder.sent[sent_count];
