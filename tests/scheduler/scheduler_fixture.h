@@ -121,7 +121,7 @@ class Fixture {
                                             plan, journal, recorder, recorder);
   }
 
-  // What a member says, in the scheduler's view and generation.
+  // Sends a member's message, in the scheduler's view and generation.
   void From(uint64_t who, Message message, uint16_t lane = 0) {
     Say(who, std::move(message), lane, scheduler->view().id);
   }
