@@ -370,12 +370,13 @@ void SchedulerProcess::Watch(Micros now) {
             ? ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")
             : "check that the others run and that their folders of keys belong to this run, or "
               "raise run.start_timeout_ms";
-    scheduler_->End(now, StopReason::kFailed,
-                    fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
-                                waited / std::chrono::seconds(1), advice));
+    scheduler_->End(
+        now, StopReason::kFailed,
+        fmt::format("only {} have joined within {} s; {}", scheduler_->membership().MissingText(),
+                    waited / std::chrono::seconds(1), advice));
   } else if (now >= gathering_.note_at) {
     recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
-                               scheduler_->MissingText()));
+                               scheduler_->membership().MissingText()));
     gathering_.note_at += kWaitingNoteInterval;
   }
 }

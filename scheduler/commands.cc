@@ -8,7 +8,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kCommandsMax = 256;  // remembered, for clients that repeat them
+constexpr size_t kCommandsMax = 256;  // kept for clients that repeat them
 
 }  // namespace
 
@@ -16,24 +16,23 @@ constexpr size_t kCommandsMax = 256;  // remembered, for clients that repeat the
 
 void Commands::OnCommand(Micros now, const PeerId& from, const Command& command) {
   const auto known = pending_.find(from.incarnation);
-  if (known != pending_.end()) return run_.outbox.Send(from, known->second.reply);
+  if (known != pending_.end()) return outbox_.Send(from, known->second.reply);
   if (pending_.size() == kCommandsMax) {
     const auto is_over = [](const auto& entry) {
       return entry.second.reply.outcome != CommandOutcome::kAccepted;
     };
     if (std::erase_if(pending_, is_over) == 0)
-      return run_.outbox.Send(
+      return outbox_.Send(
           from, CommandReply{CommandOutcome::kRefused, "too many commands are under way"});
   }
   Pending& pending = pending_[from.incarnation];
   pending.command = command;
   Execute(now, pending);
-  run_.outbox.Send(from, pending.reply);
+  outbox_.Send(from, pending.reply);
 }
 
 void Commands::Execute(Micros now, Pending& pending) {
-  if (run_.phase.is_ending())
-    return Conclude(pending, CommandOutcome::kRefused, "the run is ending");
+  if (phase_.is_ending()) return Conclude(pending, CommandOutcome::kRefused, "the run is ending");
   switch (pending.command.kind) {
     case CommandKind::kStop:
       if (last_snapshot_.is_pending())
@@ -54,7 +53,7 @@ void Commands::ExecuteSnapshot(Micros now, Pending& pending) {
 }
 
 void Commands::ExecuteDrain(Micros now, Pending& pending) {
-  const Member* member = run_.members().FindNamed(pending.command.target);
+  const Member* member = membership_.members().FindNamed(pending.command.target);
   if (member == nullptr) {
     return Conclude(pending, CommandOutcome::kRefused,
                     "there is no " + pending.command.target + "; pando status lists the processes");
@@ -84,54 +83,54 @@ void Commands::ConcludeSnapshots(Micros now) {
 // ---- drains ------------------------------------------------------------------------------------
 
 bool Commands::IsLast(const Member& member) const {
-  const auto all = run_.members().TakingPart(member.role());
+  const auto all = membership_.members().TakingPart(member.role());
   return std::ranges::none_of(
       all, [&](const Member* other) { return other != &member && !other->is_draining; });
 }
 
 std::string Commands::ReasonNotToDrain(const Member& member) const {
-  if (run_.IsGroup())
+  if (IsGroup(plan_))
     return "allreduce cannot go on without " + member.Name() + "; pando stop ends the run";
-  if (member.role() == Role::kServer && run_.phase.is_running() && IsLast(member))
+  if (member.role() == Role::kServer && phase_.is_running() && IsLast(member))
     return member.Name() + " is the last server; add another first";
   return "";
 }
 
 void Commands::OnLeave(Micros now, const PeerId& from) {
-  const Member& member = run_.Sender(from);
-  if (member.is_draining || run_.phase.is_ending()) return;
+  const Member& member = membership_.members().Sender(from);
+  if (member.is_draining || phase_.is_ending()) return;
   const std::string reason = ReasonNotToDrain(member);
   if (reason.empty()) return Drain(now, member);
   if (refused_.insert(member.peer.node).second)
-    run_.outbox.TellNotable(now, "drain-refused", member.Name(), "{}", reason);
+    outbox_.TellNotable(now, "drain-refused", member.Name(), "{}", reason);
 }
 
 void Commands::Drain(Micros now, const Member& member) {
   if (member.is_draining) return;
-  run_.membership.MarkDraining(member.peer.node);
+  membership_.MarkDraining(member.peer.node);
   evaluations_.ReleaseSlices(member.peer.node);
-  run_.outbox.TellNotable(now, "draining", member.Name(), "{} hands over its work, then it leaves",
-                          member.Name());
-  run_.views.RequestView(now);
+  outbox_.TellNotable(now, "draining", member.Name(), "{} hands over its work, then it leaves",
+                      member.Name());
+  views_.RequestView(now);
 }
 
 // A worker leaves when every gradient of it is replied, a server when no shard names it.
 void Commands::StopDrained(Micros now) {
-  const bool is_running = run_.phase.is_running();
-  if (run_.rollback.is_pending() || run_.phase.is_ending()) return;
-  if (is_running && !run_.views.HasAnnounced()) return;
-  const View& view = run_.view();
-  for (const auto& [node, member] : run_.members().all()) {
+  const bool is_running = phase_.is_running();
+  if (phase_.is_rolling_back() || phase_.is_ending()) return;
+  if (is_running && !views_.HasAnnounced()) return;
+  const View& view = views_.view();
+  for (const auto& [node, member] : membership_.members().all()) {
     if (!member.is_draining || member.is_leaving) continue;
     const bool is_named =
         is_running && member.is_ready &&
         (member.role() == Role::kServer ? HasReplicaOn(view, node)
-                                        : HasWorkFor(view, node, run_.progress.committed()));
+                                        : HasWorkFor(view, node, progress_.committed()));
     if (is_named) continue;
-    run_.membership.MarkLeaving(node);
-    run_.outbox.RepeatAt(now);
-    run_.outbox.TellNotable(now, "drained", member.Name(), "{} has no work left", member.Name());
-    run_.views.RequestView(now);
+    membership_.MarkLeaving(node);
+    outbox_.RepeatAt(now);
+    outbox_.TellNotable(now, "drained", member.Name(), "{} has no work left", member.Name());
+    views_.RequestView(now);
   }
 }
 

@@ -1,22 +1,30 @@
 // Commands executes what people command (`pando drain`, `snapshot`, `stop`) and drains members that
-// are asked to leave (P33). Part of the scheduler core. Threads: none.
+// are asked to leave (P33).
 #pragma once
 
 #include <map>
 #include <set>
 #include <string>
 
-#include "scheduler/evaluations.h"
+#include "scheduler/evaluation_rounds.h"
 #include "scheduler/snapshot_requests.h"
 
 namespace pando {
 
 class Commands {
  public:
-  // All outlive this.
-  Commands(RunFacts& run, EvaluationRounds& evaluations, SnapshotRequests& requests,
-           LastSnapshot& last_snapshot)
-      : run_(run), evaluations_(evaluations), requests_(requests), last_snapshot_(last_snapshot) {}
+  Commands(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
+           const RunProgress& progress, RunMembers& membership, EvaluationRounds& evaluations,
+           SnapshotRequests& requests, LastSnapshot& last_snapshot)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        membership_(membership),
+        evaluations_(evaluations),
+        requests_(requests),
+        last_snapshot_(last_snapshot) {}
 
   void OnCommand(Micros now, const PeerId& from, const Command& command);
   // A signal asked the sender to leave.
@@ -32,21 +40,27 @@ class Commands {
     Command command;
     CommandReply reply;
     Incarnation drained;  // kDrain
-    std::string warning;  // of a drain that leaves the run without workers
+    std::string warning;  // if a drain leaves the run without workers
   };
   void Execute(Micros now, Pending& pending);
   void ExecuteSnapshot(Micros now, Pending& pending);
   void ExecuteDrain(Micros now, Pending& pending);
   void Conclude(Pending& pending, CommandOutcome outcome, std::string text);
-  bool IsLast(const Member& member) const;  // of its role, of those that stay
+  // Whether all other members of its role are draining.
+  bool IsLast(const Member& member) const;
   std::string ReasonNotToDrain(const Member& member) const;
   void Drain(Micros now, const Member& member);
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  RunMembers& membership_;
   EvaluationRounds& evaluations_;
   SnapshotRequests& requests_;
   LastSnapshot& last_snapshot_;
-  std::map<Incarnation, Pending> pending_;  // by client
+  std::map<Incarnation, Pending> pending_;  // each client's command
   std::set<NodeId> refused_;                // members that know why they cannot leave
 };
 

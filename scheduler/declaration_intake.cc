@@ -49,8 +49,8 @@ void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Decl
   const bool is_suppliers = from.incarnation == supplier_ || Mutated(Mutation::kAnySupplier);
   if (!is_suppliers || is_whole()) return;
   heard_at_ = now;
-  // A repeat: answered, it would double every part. Or one that an earlier scheduler wanted: it has
-  // no job.
+  // The part is a repeat, and an answer would double every part. Or an earlier scheduler wanted it:
+  // then it has no job.
   if (part.offset != bytes_.size()) return;
   if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
   const std::span<const std::byte> more = part.payload.bytes();

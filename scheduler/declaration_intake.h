@@ -1,7 +1,6 @@
-// DeclarationIntake: the scheduler of a run whose model a program declares (P43), until it has the
-// declaration. One worker supplies the job and version 0; the others wait, and their Register is
-// answered once the run's own core is there. Run by net/event_loop before the Scheduler.
-// Threads: none.
+// DeclarationIntake is the scheduler of a run whose model a program declares (P43), until it has
+// the declaration. One worker supplies the job and version 0; the others wait, and their Register
+// is answered once the run's own core is there. Run by net/event_loop before the Scheduler.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace pando {
 
 class DeclarationIntake : public ProtocolCore {
  public:
-  // A supplier that sends nothing for so long loses its turn: another worker's declaration counts.
+  // A supplier that sends nothing for this time loses its turn: another's declaration counts.
   static constexpr Micros kPatience = std::chrono::seconds(2);
   // A part, or the wish for it, was lost: the next registration asks again.
   static constexpr Micros kLostAfter = std::chrono::milliseconds(200);
@@ -32,8 +31,8 @@ class DeclarationIntake : public ProtocolCore {
   void Tick(Micros) override {}
   Micros NextDeadline() const override { return kNever; }
 
-  // The job and all of version 0 are here.
-  Micros heard_at() const { return heard_at_; }  // from a supplier, last
+  Micros heard_at() const { return heard_at_; }  // when a supplier sent the last message
+  // Whether the job and all of version 0 are here.
   bool is_whole() const { return wanted_bytes_ > 0 && bytes_.size() == wanted_bytes_; }
   // Why a client asked to end the run, if one did; empty: none did.
   const std::string& stop_text() const { return stop_text_; }
@@ -54,7 +53,7 @@ class DeclarationIntake : public ProtocolCore {
   const Judge judge_;
   Outbox& outbox_;
   Incarnation supplier_;  // 0: none
-  Micros heard_at_{0};    // from the supplier
+  Micros heard_at_{0};    // when the supplier sent the last message
   std::string job_toml_;
   uint64_t wanted_bytes_ = 0;  // 0: the job is not here
   std::vector<std::byte> bytes_;

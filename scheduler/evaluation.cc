@@ -16,7 +16,7 @@ bool IsAsciiLetterOrDigit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
+// Returns "98.50 %", or "98.50 % (top 5: 99.90 %)" if there are more than five classes.
 std::string AccuracyText(const EvaluationSummary& evaluation) {
   std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
   if (evaluation.classes.size() > 5)

@@ -1,5 +1,5 @@
-// Evaluations: the results of a version on the test set, summed over its slices (P31). Used by the
-// scheduler core and the serial trainer. Threads: none.
+// Evaluations are the results of versions on the test set, summed over its slices (P31). The
+// scheduler core and the serial trainer use them.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace pando {
 // With more classes than this the confusion matrix is not kept, the counts of each class still are.
 inline constexpr uint32_t kConfusionClassesMax = 100;
 
-// 0 of none.
+// Returns 0 if `all` is 0.
 inline double Fraction(uint64_t count, uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(count) / static_cast<double>(all);
 }
@@ -36,10 +36,10 @@ struct EvaluationSummary {
   uint64_t correct_count = 0;
   double loss_sum = 0;  // slices added in order, so equal for any number of workers
   uint64_t top5_count = 0;
-  // Of a run's newest evaluation alone; dropped when the next one is done.
+  // Only a run's newest evaluation has these; they are dropped when the next one is done.
   std::vector<ClassScore> classes = {};
   std::vector<uint64_t> confusion = {};  // [label][predicted], row by row
-  // Of every evaluation of an external model, as in the job's eval.sums.
+  // Every evaluation of an external model has these, as the job's eval.sums names them.
   std::vector<double> sums = {};
 
   double accuracy() const { return Fraction(correct_count, sample_count); }
@@ -50,17 +50,17 @@ struct EvaluationSummary {
   }
 };
 
-// Which values the evaluations of a job have: those of a program's model are what its eval.sums
-// name.
+// EvaluatedValues says which values the evaluations of a job have. A program's model has those that
+// its eval.sums names.
 struct EvaluatedValues {
   EvaluatedValues() = default;  // all
   explicit EvaluatedValues(const Job& job);
-  // Not a number where there is none.
+  // Not a number if the job has no such value.
   double Accuracy(const EvaluationSummary& e) const { return has_accuracy ? e.accuracy() : NAN; }
   double Top5Accuracy(const EvaluationSummary& e) const {
     return has_classes ? e.top5_accuracy() : NAN;
   }
-  double Loss(const EvaluationSummary& e) const {  // mean of a sample
+  double Loss(const EvaluationSummary& e) const {  // the mean over the samples
     return has_loss ? e.loss_sum / static_cast<double>(e.sample_count) : NAN;
   }
   // A better version has a higher score: by the accuracy, or by the loss where there is none.
@@ -92,10 +92,10 @@ void AddSlice(const EvaluationResult& slice, uint32_t class_count, EvaluationSum
 
 // EvaluationHistory keeps the run's evaluations and decides with which version the run ends (P32).
 // The decision follows from the results alone: every life of the scheduler, and the serial trainer,
-// decide alike. Threads: none.
+// decide alike.
 class EvaluationHistory {
  public:
-  // `evaluations`: of earlier lives of the scheduler, ascending. `plan` outlives the history.
+  // `evaluations`: those of earlier lives of the scheduler, ascending.
   EvaluationHistory(const JobPlan& plan, std::vector<EvaluationSummary> evaluations)
       : plan_(plan), all_(std::move(evaluations)) {
     Decide();

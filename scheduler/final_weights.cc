@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-// Shards asked for at once: bounds the memory of the final weights in flight.
+// This many shards are asked for at once. It bounds the memory of the final weights in flight.
 constexpr uint32_t kPulledAtOnce = 16;
 // Shards are asked for again after a silence of all servers. Over a slow link they come one after
 // the other, and each repeat would put as many bytes before the missing ones.
@@ -25,64 +25,65 @@ constexpr Micros kKeepPatience = std::chrono::minutes(30);
 }  // namespace
 
 void FinalWeights::StartCollecting(Micros now) {
-  run_.phase.StartCollecting(now);
+  phase_.StartCollecting(now);
   collecting_since_ = now;
   unkept_since_.reset();
   compares_ = false;
-  weights_.emplace(run_.plan.layout.float_count());
-  collected_.assign(run_.plan.shards.shard_count(), false);
+  weights_.emplace(plan_.layout.float_count());
+  collected_.assign(plan_.shards.shard_count(), false);
   silence_max_ = kRetryFirst;
   AskForMissing(now);
 }
 
 void FinalWeights::Repeat(Micros now) {
-  if (!run_.phase.is_collecting() || now < again_at_) return;
+  if (!phase_.is_collecting() || now < again_at_) return;
   silence_max_ = std::min(2 * silence_max_, kRetryMax);
   AskForMissing(now);
 }
 
 // P33. Without a final snapshot another replica's parameters say whether the primary's are right.
 bool FinalWeights::StartComparing(Micros now) {
-  const bool has_other = run_.plan.job.replicas > 1 && !run_.IsGroup() &&
-                         !snapshots_.ledger().IsComplete(run_.history.final_version());
+  const bool has_other = plan_.job.replicas > 1 && !IsGroup(plan_) &&
+                         !snapshots_.ledger().IsComplete(history_.final_version());
   if (!has_other || std::exchange(compares_, true)) return false;
   collected_.assign(collected_.size(), false);
   AskForMissing(now);
   return !HasAll();
 }
 
-// The lane that is asked for the shard; none to compare with, if it has no backup.
+// Returns the lane that is asked for the shard. When weights are compared, a shard without a backup
+// has none.
 std::optional<PeerId> FinalWeights::SourceFor(uint32_t shard) const {
-  const ShardPlacement& placement = run_.view().shards[shard];
+  const ShardPlacement& placement = views_.view().shards[shard];
   if (!compares_) return placement.primary;
   if (placement.in_sync_backups.empty()) return std::nullopt;
   return placement.in_sync_backups.front();
 }
 
 void FinalWeights::AskForMissing(Micros now) {
-  if (run_.rollback.is_pending()) return;
+  if (phase_.is_rolling_back()) return;
   std::map<PeerId, Pull> pulls;
   uint32_t asked = 0;
   for (pulled_end_ = 0; pulled_end_ < collected_.size() && asked < kPulledAtOnce; ++pulled_end_) {
     const std::optional<PeerId> source = SourceFor(pulled_end_);
     if (!source) collected_[pulled_end_] = true;
     if (collected_[pulled_end_]) continue;
-    pulls[*source].items.push_back({ShardId(pulled_end_), run_.history.final_version()});
+    pulls[*source].items.push_back({ShardId(pulled_end_), history_.final_version()});
     ++asked;
   }
-  for (auto& [lane, pull] : pulls) run_.outbox.Send(lane, std::move(pull));
+  for (auto& [lane, pull] : pulls) outbox_.Send(lane, std::move(pull));
   again_at_ = now + silence_max_;
 }
 
 void FinalWeights::OnParams(Micros now, const PeerId& from, const Params& params) {
-  if (!run_.phase.is_collecting() || run_.rollback.is_pending()) return;
+  if (!phase_.is_collecting() || phase_.is_rolling_back()) return;
   silence_max_ = kRetryFirst;
   again_at_ = now + silence_max_;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
     if (i >= collected_.size() || collected_[i] || SourceFor(i) != from) continue;
-    if (item.version != run_.history.final_version()) continue;
-    const ShardRange& range = run_.plan.shards.range(item.shard);
+    if (item.version != history_.final_version()) continue;
+    const ShardRange& range = plan_.shards.range(item.shard);
     if (item.form != ParamsForm::kExact || item.payload.floats().size() != range.size()) continue;
     float* weights = weights_->data() + range.first;
     const std::span<const float> floats = item.payload.floats();
@@ -99,27 +100,27 @@ void FinalWeights::OnParams(Micros now, const PeerId& from, const Params& params
 }
 
 void FinalWeights::Tick(Micros now) {
-  if (!run_.phase.is_collecting()) return;
-  if (run_.rollback.is_pending() || !HasAll() || !verification_.IsSettled()) return;
+  if (!phase_.is_collecting()) return;
+  if (phase_.is_rolling_back() || !HasAll() || !verification_.IsSettled()) return;
   const bool is_checked = unkept_since_ || compares_;
   if (!is_checked && !snapshots_.IsFinalSettled(now, collecting_since_)) return;
   if (StartComparing(now) || !AreKept(now)) return;
   weights_.reset();
-  run_.faults.Recover(now);
-  run_.phase.SetCompleted();
-  if (!run_.outbox.Commit()) return;
-  run_.phase.End(now, StopReason::kCompleted, "completed");
+  faults_.Recover(now);
+  phase_.SetCompleted();
+  if (!outbox_.Commit()) return;
+  phase_.End(now, StopReason::kCompleted, "completed");
 }
 
 // The servers hold the last version meanwhile. If the journal has the run's end, its weights are
 // kept.
 bool FinalWeights::AreKept(Micros now) {
   if (unkept_since_ && now < keep_at_) return false;
-  const Version version = run_.history.final_version();
+  const Version version = history_.final_version();
   const auto& complete = snapshots_.ledger().complete();
   const bool has_stored = snapshots_.ledger().IsComplete(version);
-  const Status kept = run_.observer.OnFinalWeights(
-      now, version, has_stored ? &complete.back() : nullptr, *weights_);
+  const Status kept =
+      observer_.OnFinalWeights(now, version, has_stored ? &complete.back() : nullptr, *weights_);
   if (kept.ok()) return true;
   if (kept.code() == StatusCode::kCorrupt) {
     OnDifference(now, kept.message());
@@ -128,20 +129,19 @@ bool FinalWeights::AreKept(Micros now) {
   keep_at_ = now + kKeepRetry;
   if (!unkept_since_) {
     unkept_since_ = now;
-    run_.outbox.TellNotable(now, "weights-failed", "",
-                            "{}: the run waits until they can be written", kept.message());
+    outbox_.TellNotable(now, "weights-failed", "", "{}: the run waits until they can be written",
+                        kept.message());
   }
   if (now - *unkept_since_ >= kKeepPatience)
-    run_.phase.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
+    phase_.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
   return false;
 }
 
-// P33: a second time it is no accident.
+// P33: the second difference is no accident, and ends the run.
 void FinalWeights::OnDifference(Micros now, const std::string& text) {
   if (std::exchange(has_differed_, true))
-    return run_.phase.End(now, StopReason::kFailed, text + "; the run can be resumed");
-  run_.outbox.TellNotable(now, "weights-differ", "", "{}: the final weights are collected again",
-                          text);
+    return phase_.End(now, StopReason::kFailed, text + "; the run can be resumed");
+  outbox_.TellNotable(now, "weights-differ", "", "{}: the final weights are collected again", text);
   StartCollecting(now);
 }
 

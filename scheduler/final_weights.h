@@ -1,5 +1,5 @@
 // FinalWeights collects the weights of the run's last version, has them kept, and completes the run
-// (P33). Part of the scheduler core. Threads: none.
+// (P33).
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,25 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "scheduler/verification.h"
+#include "scheduler/gradient_comparison.h"
 
 namespace pando {
 
 class FinalWeights {
  public:
-  // All outlive this.
-  FinalWeights(RunFacts& run, const GradientComparison& verification, Snapshots& snapshots)
-      : run_(run), verification_(verification), snapshots_(snapshots) {}
+  FinalWeights(const JobPlan& plan, RunObserver& observer, const ViewLedger& views,
+               JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
+               const EvaluationHistory& history, Snapshots& snapshots,
+               const GradientComparison& verification)
+      : plan_(plan),
+        observer_(observer),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        faults_(faults),
+        history_(history),
+        snapshots_(snapshots),
+        verification_(verification) {}
 
   // The run's last version is committed and evaluated.
   void StartCollecting(Micros now);
@@ -40,17 +50,23 @@ class FinalWeights {
   bool AreKept(Micros now);
   void OnDifference(Micros now, const std::string& text);
 
-  RunFacts& run_;
-  const GradientComparison& verification_;
+  const JobPlan& plan_;
+  RunObserver& observer_;
+  const ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  FaultLedger& faults_;
+  const EvaluationHistory& history_;
   Snapshots& snapshots_;
+  const GradientComparison& verification_;
   std::optional<FloatBuffer> weights_;  // the flat parameter vector
-  std::vector<bool> collected_;         // by shard; if it compares: those that are equal
-  bool compares_ = false;               // collects once more, from backups
+  std::vector<bool> collected_;         // by shard; while it compares: whether they are equal
+  bool compares_ = false;               // it collects once more, from backups
   uint32_t pulled_end_ = 0;             // shards below it are collected or asked for
-  Micros silence_max_{0};               // before the missing ones are asked for again
+  Micros silence_max_{0};               // after it the missing ones are asked for again
   Micros again_at_{0};
   Micros collecting_since_{0};
-  bool has_differed_ = false;           // the weights, from the final snapshot
+  bool has_differed_ = false;           // whether the weights differed from the final snapshot
   std::optional<Micros> unkept_since_;  // the weights are here and cannot be written
   Micros keep_at_{0};                   // when that is tried again
 };

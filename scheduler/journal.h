@@ -1,6 +1,6 @@
-// Journal: the state that the scheduler must not lose. It is written before it is announced (P25),
-// and read when the scheduler starts again (P26). run/sqlite_journal keeps it in a file; the
-// simulator on a virtual disk.
+// Journal keeps the state that the scheduler must not lose. The state is written before it is
+// announced (P25), and read when the scheduler starts again (P26). run/sqlite_journal keeps it in a
+// file, the simulator on a virtual disk.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +36,23 @@ struct SnapshotManifest {
   std::vector<StoredShard> shards;
 };
 
-// Versions that will have no snapshot in the view's generation, even if servers still report some.
+// The versions that will have no snapshot in the view's generation, even if servers report some.
 struct GivenUpSnapshots {
-  Version below;                  // all below
-  std::vector<Version> versions;  // ascending, and these
+  Version below;                  // all versions below this one
+  std::vector<Version> versions;  // and these, ascending
 };
 
-// That the journal and the summary hold; the oldest go first.
+// The journal and the summary hold at most these; the oldest go first.
 inline constexpr size_t kFaultRecordsMax = 4096;
-// A fault of a process, and how long the run took to recover from it. Times in ms since the job
-// began; < 0: not (yet). As JSON the same everywhere: status, events.jsonl, summary.json, the page.
+// A fault of a process, and how long the run took to recover from it. Times are in ms since the job
+// began; a time below 0 is not known (yet). Its JSON is the same in the status, events.jsonl,
+// summary.json and on the page.
 struct FaultRecord {
   uint64_t id = 0;          // 1, 2, ... in the order of the faults
   std::string action;       // "kill", "stop", "partition", "exit", "silence", "rollback", ...
   std::string target;       // "worker 1"
-  std::string host;         // of the target
-  uint32_t process_id = 0;  // of the target; a supervisor's note is matched by both
+  std::string host;         // the target's; a supervisor's note is matched by host and id
+  uint32_t process_id = 0;  // the target's
   Step step;                // the lowest incomplete one when it was injected, or noticed
   double injected_ms = -1;
   double detected_ms = -1;

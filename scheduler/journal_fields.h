@@ -1,6 +1,7 @@
-// The fields of the journal's records that are no messages; those of messages are visited in
-// proto/codec_fields.h, and a fault's beside its struct. Included where such records become JSON
-// (files/json_fields.h): the fields' names are the names there.
+// These functions visit the fields of the journal's records that are no messages. Fields of
+// messages are visited in proto/codec_fields.h, and those of a fault beside its struct. Files that
+// turn such records into JSON include this header (files/json_fields.h). JSON has the names of the
+// fields.
 #pragma once
 
 #include "proto/named_field.h"

@@ -7,24 +7,15 @@
 namespace pando {
 namespace {
 
-// P25 left out: how long a view is announced before it is in the journal.
+// Without P25 a view is announced this long before it is in the journal.
 constexpr Micros kLateJournal = std::chrono::milliseconds(100);
 
 }  // namespace
 
-JournaledOutbox::JournaledOutbox(const Identity& identity, const View& view, JournaledState& state,
-                                 Journal& journal, RunObserver& observer, Outbox& outbox)
-    : identity_(identity),
-      view_(view),
-      state_(state),
-      journal_(journal),
-      observer_(observer),
-      outbox_(outbox) {}
-
 void JournaledOutbox::Send(const PeerId& to, Message message) {
   outgoing_.push_back({.job = identity_.job,
-                       .generation = view_.generation,
-                       .view = view_.id,
+                       .generation = views_.view().generation,
+                       .view = views_.view().id,
                        .sender = identity_.self,
                        .receiver = to,
                        .message = std::move(message)});

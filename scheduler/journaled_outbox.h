@@ -1,6 +1,6 @@
 // JournaledOutbox is how the scheduler's parts send messages and tell events. It gathers messages
 // and commits the journal before it sends them (P25): no process hears a decision that a restart of
-// the scheduler could lose. Threads: none.
+// the scheduler could lose.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,6 +13,7 @@
 #include "common/float_buffer.h"
 #include "proto/outbox.h"
 #include "scheduler/journal.h"
+#include "scheduler/views/view_ledger.h"
 
 namespace pando {
 
@@ -30,7 +31,7 @@ struct SnapshotCheck {
   ShardId shard = {};  // the first whose file is missing, or holds another record
 };
 
-// What the scheduler core tells the recorder of the run folder. Calls come from the core, in order.
+// RunObserver receives from the scheduler core everything that the run folder records, in order.
 // Evaluations, faults and snapshots are reported once they are in the journal.
 class RunObserver {
  public:
@@ -39,7 +40,7 @@ class RunObserver {
   // Every step of the job once, ascending, over all lives of the scheduler (Options::next_row). A
   // step is left out only if its row was lost with a server.
   virtual void OnStepMetrics(Micros now, const StepMetrics& metrics) = 0;
-  // Those of earlier lives are in the SchedulerState.
+  // Evaluations of earlier lives are in the SchedulerState.
   virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
   // The results of all versions above `last_good` are withdrawn: a wrong gradient made them (P41).
   virtual void OnEvaluationsDropped(Micros now, Version last_good) = 0;
@@ -62,7 +63,7 @@ class RunObserver {
                                 const FloatBuffer& flat) = 0;
 };
 
-// What the journal keeps, gathered from the parts. The scheduler's dispatcher implements it.
+// JournaledState gathers from the parts what the journal keeps. The dispatcher implements it.
 class JournaledState {
  public:
   virtual ~JournaledState() = default;
@@ -77,9 +78,15 @@ class JournaledOutbox {
     PeerId self;
     JobId job;
   };
-  // All references outlive the outbox. `view` is the newest one: messages are sent in it.
-  JournaledOutbox(const Identity& identity, const View& view, JournaledState& state,
-                  Journal& journal, RunObserver& observer, Outbox& outbox);
+  // Messages are sent in the newest view of `views`.
+  JournaledOutbox(const Identity& identity, Journal& journal, JournaledState& state,
+                  RunObserver& observer, Outbox& outbox, const ViewLedger& views)
+      : identity_(identity),
+        journal_(journal),
+        state_(state),
+        observer_(observer),
+        outbox_(outbox),
+        views_(views) {}
 
   const PeerId& self() const { return identity_.self; }
   JobId job() const { return identity_.job; }
@@ -92,7 +99,7 @@ class JournaledOutbox {
             Args&&... args) {
     observer_.OnEvent(now, {name, node, fmt::format(text, std::forward<Args>(args)...)});
   }
-  // The same, of an event that is worth a line on the terminal.
+  // Tells of an event that is worth a line on the terminal.
   template <class... Args>
   void TellNotable(Micros now, const char* name, const std::string& node,
                    fmt::format_string<Args...> text, Args&&... args) {
@@ -119,13 +126,13 @@ class JournaledOutbox {
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(200);
 
   const Identity identity_;
-  const View& view_;
-  JournaledState& state_;
   Journal& journal_;
+  JournaledState& state_;
   RunObserver& observer_;
   Outbox& outbox_;
+  const ViewLedger& views_;
   Status status_;
-  bool has_changed_ = true;           // at least the term (P26)
+  bool has_changed_ = true;           // at first the term has changed (P26)
   std::optional<Micros> journal_at_;  // kAnnounceBeforeJournal: when it is written
   std::vector<Envelope> outgoing_;
   Micros repeat_at_{0};

@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-// A process that is not ready, or that has no work left, has nothing to report but itself.
+// A process that is not ready, or that has no work left, reports only about itself.
 bool FitsStage(const Member& sender, const Message& message) {
   if (!sender.is_ready) return HoldsAny<Ready, Heartbeat, Failure, Leave, Bye>(message);
   return !sender.is_leaving || HoldsAny<Heartbeat, ViewAck, Leave, Bye, Failure>(message);
@@ -17,9 +17,9 @@ bool FitsStage(const Member& sender, const Message& message) {
 
 }  // namespace
 
-Ownership::Ownership(const RunFacts& run, const EvaluationRounds& evaluations,
-                     const std::optional<SchedulerState>& state)
-    : run_(run), evaluations_(evaluations) {
+Ownership::Ownership(const std::optional<SchedulerState>& state, const JobPlan& plan,
+                     const ViewLedger& views, const EvaluationRounds& evaluations)
+    : plan_(plan), views_(views), evaluations_(evaluations) {
   if (!state) return;
   holders_ = state->holders;
   OnView();
@@ -28,7 +28,7 @@ Ownership::Ownership(const RunFacts& run, const EvaluationRounds& evaluations,
 bool Ownership::Admits(const Member& sender, const Envelope& envelope) const {
   if (!FitsStage(sender, envelope.message)) return false;
   const bool is_of_view = RowFor(envelope.message).generation == Generation::kOne;
-  if (is_of_view && FindNode(run_.view(), sender.peer.node) == nullptr) return false;
+  if (is_of_view && FindNode(views_.view(), sender.peer.node) == nullptr) return false;
   return IsOwn(sender, envelope);
 }
 
@@ -46,12 +46,12 @@ bool Ownership::IsOwn(const Member& sender, const Envelope& envelope) const {
       // FinalWeights asks the primaries, and then backups.
       if (HoldsAny<Params>(envelope.message)) {
         return AreAllShards(envelope.message, [&](ShardId shard) {
-          return HasReplica(run_.view(), shard, envelope.sender);
+          return HasReplica(views_.view(), shard, envelope.sender);
         });
       }
       [[fallthrough]];
     case About::kReplica:
-      return IsAboutOwnShards(run_.view(), envelope);
+      return IsAboutOwnShards(views_.view(), envelope);
     case About::kItself:
     case About::kMicroBatch:  // GradientComparison asks for each item
       return true;
@@ -60,7 +60,7 @@ bool Ownership::IsOwn(const Member& sender, const Envelope& envelope) const {
 }
 
 bool Ownership::IsComputedBy(NodeId worker, Step step, MicroBatch micro_batch) const {
-  return std::ranges::any_of(views_, [&](const View& view) {
+  return std::ranges::any_of(last_views_, [&](const View& view) {
     if (micro_batch.value() >= view.owners.size()) return false;
     return ComputesAt(view.owners[micro_batch.value()], step) == worker ||
            FindVerifier(view, step, micro_batch) == worker;
@@ -68,13 +68,13 @@ bool Ownership::IsComputedBy(NodeId worker, Step step, MicroBatch micro_batch) c
 }
 
 void Ownership::OnView() {
-  const View& view = run_.view();
-  if (holders_.generation != view.generation) views_.clear();
+  const View& view = views_.view();
+  if (holders_.generation != view.generation) last_views_.clear();
   holders_.Add(view);
-  if (run_.plan.job.verify_every == 0) return;
-  views_.push_back(view);
-  views_.back().shards.clear();
-  if (views_.size() > kViewsMax) views_.pop_front();
+  if (plan_.job.verify_every == 0) return;
+  last_views_.push_back(view);
+  last_views_.back().shards.clear();
+  if (last_views_.size() > kViewsMax) last_views_.pop_front();
 }
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// RunStatus: what a scheduler says of its run when it is asked. The scheduler fills it
+// RunStatus is the scheduler's answer to a question about its run. The scheduler fills it
 // (status_json.cc), and it travels as JSON, which `pando status --json` prints. `pando status`,
 // `pando top`, `pando doctor`, the viewer and the run's other processes read it.
 #pragma once
@@ -17,7 +17,8 @@
 
 namespace pando {
 
-// By what carries payloads between processes; of those of an allreduce group, gloo or NCCL.
+// One value per transport that carries payloads between processes. `group` is that of an allreduce
+// group: gloo or NCCL.
 template <class T>
 struct ByTransport {
   std::optional<T> tcp, ipc, shm, group;
@@ -80,7 +81,7 @@ struct RunStatus {
   std::string phase;
   std::optional<std::string> waiting_for;
   std::optional<Stall> stall;
-  std::optional<uint64_t> clock_us;  // of the scheduler machine's steady clock
+  std::optional<uint64_t> clock_us;  // the steady clock of the scheduler's machine
   uint64_t step = 0;                 // steps completed
   uint64_t step_count = 0;
   uint64_t term = 0;

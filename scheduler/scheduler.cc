@@ -1,6 +1,9 @@
 #include "scheduler/scheduler.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "proto/dispatch.h"
 #include "proto/messages.h"
@@ -8,42 +11,31 @@
 namespace pando {
 Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journal,
                      RunObserver& observer, Outbox& outbox)
-    : run_(options, plan, journal, observer, outbox, *this, *this),
-      silences_(run_),
-      evaluations_(run_),
-      snapshots_(run_, options),
-      ownership_(run_, evaluations_, options.state),
-      verification_(run_, options.state, {evaluations_, snapshots_, ownership_}),
-      owners_(run_, silences_, verification_),
-      requests_(run_, snapshots_),
-      last_snapshot_(run_, snapshots_, requests_),
-      commands_(run_, evaluations_, requests_, last_snapshot_),
-      final_weights_(run_, verification_, snapshots_),
-      view_maker_(run_, {silences_, evaluations_, snapshots_, ownership_, requests_, verification_,
-                         owners_, final_weights_}),
-      failures_(run_, last_snapshot_),
-      stalls_(run_) {
+    : parts_{options, plan, journal, observer, outbox, *this, *this} {
+  parts_.options.state.reset();
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
-  run_.phase.Resume();
-  owners_.Resume();
-  run_.progress.OnView();
+  parts_.phase.Resume();
+  parts_.owners.Resume();
+  parts_.progress.OnView();
 }
 
-// The first call that knows the time. A scheduler that starts again lets every member report before
-// it sends a view (P26); a member that is silent for a lease is dead.
+// Does its work in the first call that knows the time. A scheduler that starts again lets every
+// member report before it sends a view (P26); a member that is silent for a lease is dead.
 void Scheduler::Begin(Micros now) {
-  if (!run_.membership.Begin(now)) return;
-  run_.phase.StartClock(now);
-  if (run_.phase.is_completed()) return run_.phase.End(now, StopReason::kCompleted, "completed");
-  if (!run_.phase.is_training()) return;
-  run_.progress.OnRestart();
-  run_.faults.OnDetected(now, {.target = "scheduler"}, "exit", "exit", run_.progress.StepReached());
-  run_.views.RequestView(now);
-  run_.outbox.TellNotable(now, "scheduler-restarted", "",
-                          "the scheduler has restarted, in term {}, with {} processes",
-                          run_.views.term(), run_.members().all().size());
-  verification_.OnRestart(now);
+  if (!parts_.membership.Begin(now)) return;
+  if (parts_.phase.is_completed())
+    return parts_.phase.End(now, StopReason::kCompleted, "completed");
+  if (!parts_.phase.is_training()) return;
+  parts_.phase.clock().Start(now);
+  parts_.progress.OnRestart();
+  parts_.faults.OnDetected(now, {.target = "scheduler"}, "exit", "exit",
+                           parts_.progress.StepReached());
+  parts_.views.RequestView(now);
+  parts_.outbox.TellNotable(now, "scheduler-restarted", "",
+                            "the scheduler has restarted, in term {}, with {} processes",
+                            parts_.views.term(), parts_.members.all().size());
+  parts_.verification.OnRestart(now);
 }
 
 // ---- messages ----------------------------------------------------------------------------------
@@ -58,18 +50,18 @@ bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
   const MessageRow& row = RowFor(envelope.message);
   if (MayBeStranger(row.sender)) {
     const Incarnation wanted = envelope.receiver.incarnation;
-    return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
+    return wanted == Incarnation(0) || wanted == parts_.outbox.self().incarnation;
   }
-  if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
-  const Member* member = run_.membership.OnHeard(now, envelope);
+  if (envelope.receiver.node != kSchedulerNode || envelope.job != parts_.outbox.job()) return false;
+  const Member* member = parts_.membership.OnHeard(now, envelope);
   if (member == nullptr) return false;
-  if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
-    if (run_.seal != nullptr && HoldsAny<ViewUpdate>(envelope.message)) return true;
-    run_.claims.OnClaim(now, envelope.sender, envelope.view, envelope.generation);
+  if (parts_.claims.IsClaim(envelope.view, envelope.generation)) {
+    if (parts_.claims.MayBeProof(envelope.message)) return true;
+    parts_.claims.OnClaim(now, envelope.sender, envelope.view, envelope.generation);
     return false;
   }
   if (row.generation == Generation::kOne && envelope.generation != view().generation) return false;
-  return ownership_.Admits(*member, envelope);
+  return parts_.ownership.Admits(*member, envelope);
 }
 
 void Scheduler::Route(Micros now, const Envelope& envelope) {
@@ -77,43 +69,51 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
   Dispatch<Core::kScheduler>(
       envelope.message,
       // Members.
-      [&](const Register& m) { run_.membership.OnRegister(now, from, m); },
+      [&](const Register& m) {
+        const Member* added = parts_.membership.OnRegister(now, from, m);
+        if (added != nullptr) parts_.silences.OnWelcome(now, *added);
+      },
       [&](const Ready& m) {
-        if (run_.membership.OnReady(now, from, m)) view_maker_.OnMemberReady(now);
+        if (parts_.membership.OnReady(now, from, m)) OnMemberReady(now);
       },
       [&](const Heartbeat& m) {
-        stalls_.OnHeartbeat(now, run_.Sender(from), m);
-        run_.membership.OnHeartbeat(from, m);
-        owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
+        parts_.stalls.OnHeartbeat(now, parts_.members.Sender(from), m);
+        parts_.membership.OnHeartbeat(from, m);
+        parts_.owners.OnHeartbeat(parts_.members.Sender(from).peer.node, m);
       },
-      [&](const Bye&) { run_.membership.OnBye(from); },
-      [&](const Leave&) { commands_.OnLeave(now, from); },
-      [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
-      [&](const FaultNote& m) { failures_.OnFaultNote(now, from, m); },
-      [&](const PeerSilent& m) { silences_.OnPeerSilent(now, from, m); },
+      [&](const Bye&) { parts_.membership.OnBye(from); },
+      [&](const Leave&) { parts_.commands.OnLeave(now, from); },
+      [&](const Failure& m) { parts_.failures.OnFailure(now, envelope, m); },
+      [&](const FaultNote& m) { parts_.failures.OnFaultNote(now, from, m); },
+      [&](const PeerSilent& m) { parts_.silences.OnPeerSilent(now, from, m); },
       // Views.
-      [&](const ViewUpdate& m) { run_.claims.OnViewUpdate(now, from, m); },
-      [&](const ViewAck& m) { view_maker_.OnViewAck(now, envelope, m); },
-      [&](const Synced& m) { view_maker_.OnSynced(now, from, m); },
-      [&](const Divergence& m) { run_.rollback.OnDivergence(now, from, m); },
-      [&](const RestoreFailed& m) { view_maker_.OnRestoreFailed(now, from, m); },
-      // Steps.
-      [&](const ScalarsRequest& m) { run_.progress.OnScalarsRequest(from, m); },
-      [&](const Progress& m) {
-        if (run_.progress.OnProgress(now, envelope, m)) view_maker_.OnCommitted(committed());
+      [&](const ViewUpdate& m) { parts_.claims.OnViewUpdate(now, from, m); },
+      [&](const ViewAck& m) {
+        const bool is_claim = parts_.claims.IsClaim(m.id, m.generation);
+        if (is_claim) return parts_.claims.OnClaim(now, from, m.id, m.generation);
+        parts_.publisher.OnViewAck(now, envelope, m);
       },
-      [&](const GradientHashes& m) { verification_.OnGradientHashes(now, from, m); },
+      [&](const Synced& m) { parts_.view_maker.OnSynced(now, from, m); },
+      [&](const Divergence& m) { parts_.failures.OnDivergence(now, from, m); },
+      [&](const RestoreFailed& m) { parts_.snapshots.OnRestoreFailed(now, from, m); },
+      // Steps.
+      [&](const ScalarsRequest& m) { parts_.progress.OnScalarsRequest(from, m); },
+      [&](const Progress& m) {
+        if (parts_.progress.OnProgress(now, envelope, m)) parts_.snapshots.OnCommitted(committed());
+      },
+      [&](const GradientHashes& m) { parts_.verification.OnGradientHashes(now, from, m); },
       // Results.
       [&](const EvaluationResult& m) {
-        if (evaluations_.OnEvaluationResult(now, m)) final_weights_.StartCollecting(now);
+        if (parts_.evaluations.OnEvaluationResult(now, m))
+          parts_.final_weights.StartCollecting(now);
       },
-      [&](const PinReleased& m) { evaluations_.OnPinReleased(from, m); },
-      [&](const SnapshotStored& m) { snapshots_.OnSnapshotStored(now, from, m); },
-      [&](const SnapshotAtAck& m) { requests_.OnSnapshotAtAck(from, m); },
-      [&](const Params& m) { final_weights_.OnParams(now, from, m); },
+      [&](const PinReleased& m) { parts_.evaluations.OnPinReleased(from, m); },
+      [&](const SnapshotStored& m) { parts_.snapshots.OnSnapshotStored(now, from, m); },
+      [&](const SnapshotAtAck& m) { parts_.requests.OnSnapshotAtAck(from, m); },
+      [&](const Params& m) { parts_.final_weights.OnParams(now, from, m); },
       // People.
-      [&](const StatusRequest&) { run_.outbox.Send(from, StatusReport{StatusJson(now)}); },
-      [&](const Command& m) { commands_.OnCommand(now, from, m); });
+      [&](const StatusRequest&) { parts_.outbox.Send(from, StatusReport{StatusJson(now)}); },
+      [&](const Command& m) { parts_.commands.OnCommand(now, from, m); });
 }
 
 // ---- the clock ---------------------------------------------------------------------------------
@@ -121,83 +121,140 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
 void Scheduler::Tick(Micros now) {
   if (finished() || fenced()) return;
   Begin(now);
-  run_.membership.Tick(now);
-  commands_.StopDrained(now);
-  if (run_.phase.is_running()) {
-    owners_.Tick(now);
-    view_maker_.Tick(now);
-    verification_.Tick(now);
-    snapshots_.Tick(now, verification_.settled_below());
-    commands_.ConcludeSnapshots(now);
-    last_snapshot_.Tick(now);
+  parts_.membership.Tick(now);
+  parts_.commands.StopDrained(now);
+  if (parts_.phase.is_running()) {
+    parts_.owners.Tick(now);
+    MakeViews(now);
+    parts_.verification.Tick(now);
+    parts_.snapshots.Tick(now, parts_.verification.settled_below());
+    parts_.commands.ConcludeSnapshots(now);
+    parts_.last_snapshot.Tick(now);
   }
-  if (run_.phase.is_training()) {
-    if (evaluations_.StartDue(now)) final_weights_.StartCollecting(now);
-    evaluations_.HandOutSlices();
+  if (parts_.phase.is_training()) {
+    if (parts_.evaluations.StartDue(now)) parts_.final_weights.StartCollecting(now);
+    parts_.evaluations.HandOutSlices();
   }
-  final_weights_.Tick(now);
-  if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
-  run_.phase.FinishWhenLeft(now, run_.members().all().empty());
-  const std::vector<FaultRecord> faults = run_.faults.TakeChanged();
-  if (!faults.empty()) run_.outbox.MarkChanged();
-  stalls_.Tick(now);
-  run_.outbox.Flush(now);
+  parts_.final_weights.Tick(now);
+  if (parts_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
+  parts_.phase.FinishWhenLeft(now, parts_.members.all().empty());
+  const std::vector<FaultRecord> faults = parts_.faults.TakeChanged();
+  if (!faults.empty()) parts_.outbox.MarkChanged();
+  parts_.stalls.Tick(now);
+  parts_.outbox.Flush(now);
   if (fenced()) return;
-  for (const FaultRecord& fault : faults) run_.observer.OnFault(now, fault);
-  snapshots_.ReportDropped(now);
+  for (const FaultRecord& fault : faults) parts_.observer.OnFault(now, fault);
+  parts_.snapshots.ReportDropped(now);
 }
 
 void Scheduler::RepeatUnanswered(Micros now) {
-  if (run_.phase.is_ending()) return run_.membership.RepeatStop();
-  for (const auto& [node, member] : run_.members().all()) {
+  if (parts_.phase.is_ending()) return parts_.membership.RepeatStop();
+  for (const auto& [node, member] : parts_.members.all()) {
     const bool has_view =
-        run_.phase.is_running() && member.takes_part() && run_.views.HasAnnounced();
+        parts_.phase.is_running() && member.takes_part() && parts_.views.HasAnnounced();
     for (const PeerId& lane : member.Peers()) {
-      if (run_.membership.RepeatDrained(member, lane) || !has_view) continue;
-      view_maker_.RepeatTo(lane);
+      if (parts_.membership.RepeatDrained(member, lane) || !has_view) continue;
+      parts_.publisher.RepeatTo(lane);
       if (member.role() != Role::kServer) continue;
-      evaluations_.RepeatTo(lane);
-      requests_.RepeatTo(lane);
+      parts_.evaluations.RepeatTo(lane);
+      parts_.requests.RepeatTo(lane);
     }
   }
-  final_weights_.Repeat(now);
-  evaluations_.RepeatSlices();
+  parts_.final_weights.Repeat(now);
+  parts_.evaluations.RepeatSlices();
 }
 
 Micros Scheduler::NextDeadline() const {
   if (finished() || fenced()) return kNever;
-  return std::min({run_.outbox.repeat_at(), run_.membership.NextDeadline(),
-                   view_maker_.NextDeadline(), last_snapshot_.NextDeadline(),
-                   run_.phase.NextDeadline(), stalls_.NextDeadline()});
+  return std::min({parts_.outbox.repeat_at(), parts_.membership.NextDeadline(),
+                   parts_.view_maker.NextDeadline(), parts_.last_snapshot.NextDeadline(),
+                   parts_.phase.NextDeadline(), parts_.stalls.NextDeadline()});
+}
+
+// ---- generations and views ---------------------------------------------------------------------
+
+void Scheduler::OnMemberReady(Micros now) {
+  if (parts_.phase.is_gathering() && parts_.view_maker.IsComplete()) {
+    parts_.phase.StartTraining(now);
+    StartGeneration(now);
+    const uint64_t steps = parts_.plan.steps.step_count();
+    parts_.outbox.Tell(now, "training", "", "all processes are ready; {} steps", steps);
+    if (view().generation != 0) {
+      parts_.outbox.TellNotable(
+          now, "resumed", "", "{}",
+          view().restore == SnapshotRef{}
+              ? "the run has no snapshot and restarts at step 0"
+              : fmt::format("the run continues from the snapshot of version {} of {}",
+                            view().restore.version.value(), steps));
+    }
+  }
+  if (parts_.phase.is_running()) parts_.view_maker.RequestForGroup(now);
+}
+
+// Begins the generation of a planned rollback, and makes the view that is due.
+void Scheduler::MakeViews(Micros now) {
+  if (parts_.view_maker.MayRollBack(now)) {
+    const std::string reason = parts_.phase.RollBack();
+    StartGeneration(now);
+    parts_.outbox.TellNotable(now, "rollback", "", "generation {} begins from version {} ({})",
+                              view().generation, view().restore.version.value(), reason);
+  }
+  std::optional<View> next = parts_.view_maker.MakeDue(now);
+  if (!next) return;
+  if (parts_.publisher.IsNews(*next)) return Publish(now, *std::move(next));
+  parts_.faults.OnView(view().id);  // the lost members had no work
+}
+
+void Scheduler::StartGeneration(Micros now) {
+  View next = parts_.view_maker.MakeFirst(now);
+  parts_.progress.StartGeneration(next.restore.version);
+  parts_.verification.StartGeneration(StepReading(next.restore.version));
+  parts_.snapshots.ledger().StartGeneration(next.generation, next.restore);
+  parts_.silences.StartGeneration();
+  parts_.evaluations.StartGeneration();
+  parts_.requests.StartGeneration(now);
+  parts_.final_weights.StartGeneration();
+  parts_.faults.OnRollback();
+  Publish(now, std::move(next));
+}
+
+void Scheduler::Publish(Micros now, View next) {
+  parts_.publisher.Publish(now, std::move(next));
+  parts_.ownership.OnView();
+  parts_.final_weights.OnView(now);
+  parts_.progress.OnView();
+  parts_.evaluations.OnView();
+  parts_.owners.OnView(now);
+  parts_.faults.OnView(view().id);
 }
 
 // ---- what several parts know -------------------------------------------------------------------
 
 SchedulerState Scheduler::State() const {
-  return {.job = run_.outbox.job(),
-          .term = run_.views.term(),
-          .next_node = run_.membership.next_node(),
+  return {.job = parts_.outbox.job(),
+          .term = parts_.views.term(),
+          .next_node = parts_.membership.next_node(),
           .view = view(),
-          .holders = ownership_.holders(),
-          .members = run_.members().Records(),
-          .snapshots = snapshots_.ledger().complete(),
-          .given_up = snapshots_.ledger().given_up(),
-          .evaluations = run_.history.all(),
-          .faults = run_.faults.records(),
-          .verification = verification_.State(),
-          .is_finished = run_.phase.is_completed()};
+          .holders = parts_.ownership.holders(),
+          .members = parts_.members.Records(),
+          .snapshots = parts_.snapshots.ledger().complete(),
+          .given_up = parts_.snapshots.ledger().given_up(),
+          .evaluations = parts_.history.all(),
+          .faults = parts_.faults.records(),
+          .verification = parts_.verification.State(),
+          .is_finished = parts_.phase.is_completed()};
 }
 
 void Scheduler::OnForget(const Member& member) {
-  run_.claims.Forget(member);
-  silences_.Forget(member.peer.node);
-  commands_.Forget(member);
-  evaluations_.Forget(member);
-  ownership_.Forget(member);
-  owners_.Forget(member.peer.node);
-  requests_.Forget(member);
-  view_maker_.Forget(member);
-  stalls_.OnForget(member);
+  parts_.claims.Forget(member);
+  parts_.silences.Forget(member.peer.node);
+  parts_.commands.Forget(member);
+  parts_.evaluations.Forget(member);
+  parts_.ownership.Forget(member);
+  parts_.owners.Forget(member.peer.node);
+  parts_.requests.Forget(member);
+  parts_.publisher.Forget(member);
+  parts_.stalls.OnForget(member);
 }
 
 }  // namespace pando

@@ -1,52 +1,59 @@
 // Scheduler is the protocol core that owns membership, placement, assignment and the run's
 // progress. No gradient or parameter passes through it, except the final weights. net/event_loop
-// and the simulator run it. The phases of a run are in scheduler/run_phase.h.
+// and the simulator run it. scheduler/run_phase.h has the phases of a run.
 //
-// It is a dispatcher: each message goes to the part that owns the state it concerns. The parts, low
-// to high; each part knows only those above it in this table:
+// It is a dispatcher: each message goes to the part that owns the state it concerns. What concerns
+// all parts is done here: a generation begins, a view is published, a member is forgotten.
+//
+// This table says which part knows which. Each knows only parts above it, gets them in its
+// constructor, and is outlived by them. tools/lint/parts.py compares the table with the
+// constructors. No part has a thread.
 //
 // clang-format off
-//   part                                    | owns
-//   ----------------------------------------+-------------------------------------------------------
-//   RunFacts                                | what many parts use:
-//   - ViewLedger, JournaledOutbox, RunPhase | the view; what is sent; the phase
-//   - FaultLedger, EvaluationHistory        | faults; results
-//   - RunProgress                           | committed versions, scalars
-//   - RunMembers                            | members and their leases
-//   - Rollback                              | whether a rollback is pending
-//   - ViewClaims                            | claims of views that are not ours
-//   Silences                                | pairs of members that do not hear each other
-//   EvaluationRounds                        | slices of the test set
-//   Snapshots                               | stored versions
-//   Ownership                               | what is believed of each member
-//   GradientComparison                      | gradients that are computed twice
-//   OwnerPlan                               | speeds, and the owners of micro-batches
-//   SnapshotRequests, LastSnapshot          | snapshots asked for; how the run ends early
-//   Commands                                | commands of people, drains
-//   FinalWeights                            | the collection of the final weights
-//   ViewMaker                               | reports for the next view, acknowledgements of this
-//                                           | one, snapshots that servers could not read
-//   Failures                                | reports of trouble
-//   StallWatch                              | why no step is made
+//   part                 | owns                                            | knows
+//   ---------------------+-------------------------------------------------+-----------------------
+//   a ViewLedger         | the newest view, and when the next one is due   |
+//   b JournaledOutbox    | messages and events, sent after the journal     | a
+//   c RunPhase           | the phase, a planned rollback, how the run ends | .b
+//   d FaultLedger        | the faults of the run's processes               |
+//   e EvaluationHistory  | results; the version that the run ends with     |
+//   f RunProgress        | committed versions, rows of metrics, scalars    | ab.de
+//   g Members            | the processes of the run                        |
+//   h RunMembers         | leases; which processes join and leave          | abcd.fg
+//   i ViewClaims         | claims of views that are not ours               | abc....h
+//   j Silences           | pairs of members that do not hear each other    | abc..f.h
+//   k EvaluationRounds   | slices of the test set                          | abc.efg
+//   l Snapshots          | stored versions, and those that none can read   | abc.efg
+//   m Ownership          | which reports of a member are believed          | a.........k
+//   n GradientComparison | gradients that are computed twice               | abc.ef.h..klm
+//   o OwnerPlan          | speeds, and the owners of micro-batches         | a.c..fg..j...n
+//   p SnapshotRequests   | snapshots that were asked for                   | .bc..fg....l
+//   q LastSnapshot       | the snapshot with which the run ends early      | abc..f.....l...p
+//   r Commands           | commands of people, drains                      | abc..f.h..k....pq
+//   s FinalWeights       | the collection of the final weights             | abcde......l.n
+//   t ViewMaker          | newcomers that the next view has in sync        | a.c....hij.l.no
+//   u ViewPublisher      | which lanes have acknowledged the view          | abcd...h
+//   v Failures           | reports of trouble                              | abcd.f.h........q
+//   w StallWatch         | why no step is made                             | abc..f.h
 // clang-format on
 //
 // Decisions are in the journal before any process hears of them (P25): OnMessage and Tick gather
 // messages, and Tick writes the journal before it sends them. Once the journal refuses, the core is
-// fenced and never sends again (P26).
-//
-// Threads: none. Events go to the RunObserver, in order.
+// fenced and never sends again (P26). Events go to the RunObserver, in order.
 #pragma once
 
 #include <string>
 
 #include "proto/protocol_core.h"
-#include "scheduler/commands.h"
-#include "scheduler/failures.h"
-#include "scheduler/ownership.h"
-#include "scheduler/stall_watch.h"
-#include "scheduler/view_maker.h"
+#include "scheduler/scheduler_parts.h"
 
 namespace pando {
+
+struct RunTimes {        // and how far the run is
+  Micros training{0};    // TrainingClock::Time
+  Micros evaluation{0};  // TrainingClock::evaluation_time
+  Version made;          // RunProgress::made
+};
 
 class Scheduler : public ProtocolCore, private JournaledState, private MembershipObserver {
  public:
@@ -65,66 +72,53 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense = "") {
     if (finished() || fenced()) return;
     Begin(now);
-    run_.membership.OnDisconnect(now, incarnation, nonsense);
+    parts_.membership.OnDisconnect(now, incarnation, nonsense);
   }
   // Ends the run early: Ctrl-C, or nodes are missing. Stores a snapshot first, if steps were made,
   // unless it is asked again. No effect on a run that is ending.
   void End(Micros now, StopReason reason, std::string text) {
-    last_snapshot_.End(now, reason, std::move(text));
+    parts_.last_snapshot.End(now, reason, std::move(text));
   }
 
-  Phase phase() const { return run_.phase.phase(); }
-  bool finished() const { return run_.phase.is_finished(); }
+  Phase phase() const { return parts_.phase.phase(); }
+  bool finished() const { return parts_.phase.is_finished(); }
   // The journal refuses; for example another scheduler leads the run. The process must leave and
   // send nothing more.
-  bool fenced() const { return run_.outbox.fenced(); }
-  const Status& journal_status() const { return run_.outbox.status(); }
+  bool fenced() const { return parts_.outbox.fenced(); }
+  const Status& journal_status() const { return parts_.outbox.status(); }
   // How the run ended.  REQUIRES: phase() >= kStopping.
-  const Stop& stop() const { return run_.phase.stop(); }
+  const Stop& stop() const { return parts_.phase.stop(); }
   // Whether a group ended because it lost a member, which it cannot go on without.
-  bool has_lost_member() const { return run_.phase.has_lost_member(); }
-  const View& view() const { return run_.view(); }
-  Version committed() const { return run_.progress.committed(); }
+  bool has_lost_member() const { return parts_.phase.has_lost_member(); }
+  const View& view() const { return parts_.views.view(); }
+  Version committed() const { return parts_.progress.committed(); }
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
-  Version final_version() const { return run_.history.final_version(); }
+  Version final_version() const { return parts_.history.final_version(); }
   RunTimes Times(Micros now) const {
-    return {run_.phase.TrainingTime(now), run_.phase.evaluation_time(), run_.progress.made()};
+    const TrainingClock& clock = parts_.phase.clock();
+    return {clock.Time(now), clock.evaluation_time(), parts_.progress.made()};
   }
-  // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
-  std::string MissingText() const { return run_.membership.MissingText(); }
-  // What the run cannot continue without: "no worker"; empty if it continues.
-  std::string WaitingText() const { return view_maker_.WaitingText(); }
   // The answer to `pando status`: the run's phase, progress, members and faults. `own_wait`: what
   // this process waits for, if the caller knows something.
   std::string StatusJson(Micros now, const std::optional<Stall>& own_wait = std::nullopt) const;
-  VerificationState verification() const { return verification_.State(); }
-  const RunMembers& membership() const { return run_.membership; }
+  VerificationState verification() const { return parts_.verification.State(); }
+  const RunMembers& membership() const { return parts_.membership; }
 
  private:
   void Begin(Micros now);
   bool IsForUs(Micros now, const Envelope& envelope);
   void Route(Micros now, const Envelope& envelope);
+  void OnMemberReady(Micros now);
+  void MakeViews(Micros now);
+  void StartGeneration(Micros now);
+  void Publish(Micros now, View next);
   void RepeatUnanswered(Micros now);
 
   SchedulerState State() const override;
-  void OnJournaled() override { snapshots_.ledger().OnJournaled(); }
-  void OnWelcome(Micros now, const Member& member) override { silences_.OnWelcome(now, member); }
+  void OnJournaled() override { parts_.snapshots.ledger().OnJournaled(); }
   void OnForget(const Member& member) override;
 
-  RunFacts run_;
-  Silences silences_;
-  EvaluationRounds evaluations_;
-  Snapshots snapshots_;
-  Ownership ownership_;
-  GradientComparison verification_;
-  OwnerPlan owners_;
-  SnapshotRequests requests_;
-  LastSnapshot last_snapshot_;
-  Commands commands_;
-  FinalWeights final_weights_;
-  ViewMaker view_maker_;
-  Failures failures_;
-  StallWatch stalls_;
+  SchedulerParts parts_;
 };
 
 }  // namespace pando

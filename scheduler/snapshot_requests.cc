@@ -10,43 +10,43 @@
 namespace pando {
 namespace {
 
-// How far ahead the version lies: every shard must get the request before it comes to the version.
-// Doubled when a shard has passed it.
+// The version lies this far ahead: every shard must get the request before it comes to the version.
+// The lead doubles when a shard has passed the version.
 constexpr Micros kLead = std::chrono::milliseconds(300);
 constexpr uint32_t kAttemptsMax = 6;
-// How long a shard's news of a version takes, at most.
+// A shard's report of a version takes at most this long.
 constexpr Micros kNewsTime = std::chrono::milliseconds(500);
-// How long the shards have to store the version, beside twice the lead.
+// The shards have this long to store the version, besides twice the lead.
 constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
 // Without a worker no later version comes.
 Version SnapshotRequests::Ask(Micros now) {
-  if (!HasWorkers()) return AskFor(now, run_.progress.committed());
+  if (!HasWorkers()) return AskFor(now, progress_.committed());
   if (!request_) Ask(now, 1);
   return request_->version;
 }
 
 Version SnapshotRequests::AskAfterFailure(Micros now) {
   is_of_failure_ = true;
-  return AskFor(now, run_.progress.committed());
+  return AskFor(now, progress_.committed());
 }
 
 Version SnapshotRequests::AskFor(Micros now, Version committed) {
   if (!request_) request_ = Request{committed, 0, now + kStoreTime};
   snapshots_.Expect(request_->version);
-  run_.outbox.RepeatAt(now);
+  outbox_.RepeatAt(now);
   return request_->version;
 }
 
 void SnapshotRequests::Ask(Micros now, uint32_t attempt) {
   const Micros lead = kLead * (1 << (attempt - 1));
-  const uint64_t ahead = run_.progress.committed().value() + 1 + run_.progress.StepsWithin(lead);
-  const Version version(std::min(ahead, run_.progress.ScalarsEnd().value()));
+  const uint64_t ahead = progress_.committed().value() + 1 + progress_.StepsWithin(lead);
+  const Version version(std::min(ahead, progress_.ScalarsEnd().value()));
   request_ = Request{version, attempt, now + 2 * lead + kStoreTime};
   snapshots_.Expect(version);
-  run_.outbox.RepeatAt(now);
+  outbox_.RepeatAt(now);
 }
 
 std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
@@ -57,15 +57,15 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
     request_.reset();
     return CommandReply{CommandOutcome::kDone, name};
   }
-  // The version does not come: the last worker is gone, say.
-  if (now >= request_->patience_until && run_.progress.committed() < version) {
+  // The version does not come, for example because the last worker is gone.
+  if (now >= request_->patience_until && progress_.committed() < version) {
     request_.reset();
     acked_.Clear();  // lanes have acknowledged a later version
-    AskFor(now, run_.progress.committed());
+    AskFor(now, progress_.committed());
     return std::nullopt;
   }
-  const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
-                          !run_.plan.IsSnapshotDue(version);
+  const bool was_missed = now >= request_->patience_until && progress_.committed() > version &&
+                          !plan_.IsSnapshotDue(version);
   if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
   const bool stands_still = request_->attempts == 0 && (is_of_failure_ || !HasWorkers());
   if (stands_still && AwaitsNews(now)) return std::nullopt;
@@ -81,7 +81,7 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
 
 // A shard that was past the version has the next one, and the scheduler hears soon that all have.
 bool SnapshotRequests::AwaitsNews(Micros now) {
-  const Version committed = run_.progress.committed();
+  const Version committed = progress_.committed();
   if (committed > request_->version) {
     request_.reset();
     AskFor(now, committed);
@@ -92,9 +92,8 @@ bool SnapshotRequests::AwaitsNews(Micros now) {
 }
 
 void SnapshotRequests::RepeatTo(const PeerId& lane) {
-  if (!request_ || run_.plan.IsSnapshotDue(request_->version)) return;
-  if (acked_.Newest(lane) < request_->version)
-    run_.outbox.Send(lane, SnapshotAt{request_->version});
+  if (!request_ || plan_.IsSnapshotDue(request_->version)) return;
+  if (acked_.Newest(lane) < request_->version) outbox_.Send(lane, SnapshotAt{request_->version});
 }
 
 void SnapshotRequests::StartGeneration(Micros now) {
@@ -107,8 +106,8 @@ void SnapshotRequests::StartGeneration(Micros now) {
 void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
   if (pending_ || !HasNews() || Mutated(Mutation::kEndWithoutSnapshot))
-    return run_.phase.End(now, reason, std::move(text));
-  pending_ = Pending{{reason, std::move(text)}, run_.progress.committed(), {}, now + kPatience};
+    return phase_.End(now, reason, std::move(text));
+  pending_ = Pending{{reason, std::move(text)}, progress_.committed(), {}, now + kPatience};
   Ask(now);
 }
 
@@ -118,31 +117,31 @@ void LastSnapshot::Ask(Micros now) {
   // After a failure the run may make no further step.
   pending_->asked =
       stop.reason == StopReason::kFailed ? requests_.AskAfterFailure(now) : requests_.Ask(now);
-  run_.outbox.TellNotable(now, "last-snapshot", "",
-                          "{}: storing a snapshot of step {} first; another signal ends the run "
-                          "without it",
-                          stop.text, pending_->asked.value());
+  outbox_.TellNotable(now, "last-snapshot", "",
+                      "{}: storing a snapshot of step {} first; another signal ends the run "
+                      "without it",
+                      stop.text, pending_->asked.value());
 }
 
 void LastSnapshot::Tick(Micros now) {
-  if (pending_ && !run_.phase.is_training()) pending_.reset();  // its last version came first
+  if (pending_ && !phase_.is_training()) pending_.reset();  // its last version came first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
   const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
   if (is_earlier && now < pending_->patience_until) return Ask(now);
-  run_.phase.End(now, pending_->stop.reason, std::move(pending_->stop.text));
+  phase_.End(now, pending_->stop.reason, std::move(pending_->stop.text));
   pending_.reset();
 }
 
 // Whether steps were made that no snapshot has. A group's members store what is due and no more.
 bool LastSnapshot::HasNews() const {
-  if (!run_.phase.is_training() || !snapshots_.has_store() || run_.IsGroup()) return false;
-  return Stored() < run_.progress.committed();
+  if (!phase_.is_training() || !snapshots_.has_store() || IsGroup(plan_)) return false;
+  return Stored() < progress_.committed();
 }
 
-// The newest version that `pando resume` can begin with.
+// Returns the newest version that `pando resume` can begin with.
 Version LastSnapshot::Stored() const {
   const auto& complete = snapshots_.ledger().complete();
-  const Version restore = run_.view().restore.version;
+  const Version restore = views_.view().restore.version;
   return complete.empty() ? restore : std::max(restore, complete.back().snapshot.version);
 }
 

@@ -1,5 +1,5 @@
-// Snapshots that a person asks for, and the one with which a run ends before its last version. Part
-// of the scheduler core. Threads: none.
+// These parts ask for snapshots: those that a person wants, and the one with which a run ends
+// before its last version.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,23 @@ namespace pando {
 // SnapshotRequests asks all lanes to store one more version, as a person commands.
 class SnapshotRequests {
  public:
-  // Both outlive this.
-  SnapshotRequests(RunFacts& run, Snapshots& snapshots) : run_(run), snapshots_(snapshots) {}
+  SnapshotRequests(const JobPlan& plan, JournaledOutbox& outbox, const RunPhase& phase,
+                   const RunProgress& progress, const Members& members, Snapshots& snapshots)
+      : plan_(plan),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        members_(members),
+        snapshots_(snapshots) {}
 
   // Asks for a version, unless one is asked for already.  Returns the version.
   Version Ask(Micros now);
   // The same after a failure: the run may make no further step, so it asks for what is committed.
   Version AskAfterFailure(Micros now);
   bool is_open() const { return request_.has_value(); }
-  bool HasStore() const { return snapshots_.has_store() && run_.phase.is_running(); }
-  // What came of the request, once. If a shard has passed the version, a later one is asked for.
+  bool HasStore() const { return snapshots_.has_store() && phase_.is_running(); }
+  // Returns the result of the request, once. If a shard has passed the version, this asks for a
+  // later one.
   std::optional<CommandReply> TakeResult(Micros now);
 
   void OnSnapshotAtAck(const PeerId& from, const SnapshotAtAck& ack) {
@@ -35,16 +42,20 @@ class SnapshotRequests {
  private:
   struct Request {
     Version version;
-    uint32_t attempts = 0;  // 0: of a version that was committed when it was asked for
+    uint32_t attempts = 0;  // 0: the version was committed when it was asked for
     Micros patience_until{0};
   };
   void Ask(Micros now, uint32_t attempt);
   // For `committed`, unless a version is asked for already.
   Version AskFor(Micros now, Version committed);
   bool AwaitsNews(Micros now);
-  bool HasWorkers() const { return run_.members().CountReady(Role::kWorker) > 0; }
+  bool HasWorkers() const { return members_.CountReady(Role::kWorker) > 0; }
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  const Members& members_;
   Snapshots& snapshots_;
   std::optional<Request> request_;
   bool is_of_failure_ = false;
@@ -58,9 +69,16 @@ class LastSnapshot {
   // How long the run goes on for the snapshot, at most.
   static constexpr Micros kPatience = std::chrono::seconds(8);
 
-  // All outlive this.
-  LastSnapshot(RunFacts& run, const Snapshots& snapshots, SnapshotRequests& requests)
-      : run_(run), snapshots_(snapshots), requests_(requests) {}
+  LastSnapshot(const JobPlan& plan, const ViewLedger& views, JournaledOutbox& outbox,
+               RunPhase& phase, const RunProgress& progress, const Snapshots& snapshots,
+               SnapshotRequests& requests)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        snapshots_(snapshots),
+        requests_(requests) {}
 
   // Ends the run once the snapshot is stored; at once if there is nothing new to store, or if an
   // interruption is repeated.
@@ -72,15 +90,19 @@ class LastSnapshot {
  private:
   struct Pending {
     Stop stop;
-    Version committed;  // when the end was asked for
-    Version asked;      // for the snapshot
+    Version committed;  // the version that was committed when the end was asked for
+    Version asked;      // the version of the snapshot
     Micros patience_until;
   };
   void Ask(Micros now);
   bool HasNews() const;
   Version Stored() const;
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  const ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  const RunProgress& progress_;
   const Snapshots& snapshots_;
   SnapshotRequests& requests_;
   std::optional<Pending> pending_;

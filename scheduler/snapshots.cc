@@ -12,10 +12,13 @@
 namespace pando {
 namespace {
 
-// Servers that report nothing about the final version for so long have no store.
+// Servers that report nothing about the final version for this time have no store.
 constexpr Micros kFinalSnapshotPatience = std::chrono::seconds(30);
 // A replica that became a backup after it had made the version reports no hash.
 constexpr Micros kComparePatience = std::chrono::seconds(2);
+// A snapshot that no server can read, though none says that it is damaged, is tried this often.
+constexpr uint32_t kRestoreRoundsMax = 3;
+constexpr Micros kRestoreRetry = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -165,7 +168,7 @@ SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) 
   return manifest;
 }
 
-// A file holds what a process had to store of one version: several shards.
+// A file holds all shards of one version that a process had to store.
 bool SnapshotLedger::IsWanted(const std::string& file) const {
   for (const SnapshotManifest& manifest : complete_) {
     if (std::ranges::find(manifest.shards, file, &StoredShard::file) != manifest.shards.end())
@@ -182,7 +185,7 @@ bool SnapshotLedger::IsComplete(Version version) const {
   });
 }
 
-// What was complete once and is not kept any more counts as given up too.
+// A snapshot that was complete once and is not kept any more counts as given up too.
 bool SnapshotLedger::IsGivenUp(Version version) const {
   if (version < given_up_below_ || given_up_.contains(version)) return true;
   return !IsComplete(version) && std::ranges::any_of(complete_, [&](const auto& manifest) {
@@ -233,28 +236,38 @@ std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() {
   return std::exchange(dropped_for_good_, {});
 }
 
-Snapshots::Snapshots(RunFacts& run, const SchedulerOptions& options)
-    : run_(run),
+Snapshots::Snapshots(const SchedulerOptions& options, const JobPlan& plan, RunObserver& observer,
+                     const ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+                     const EvaluationHistory& history, const RunProgress& progress,
+                     const Members& members)
+    : plan_(plan),
+      observer_(observer),
+      views_(views),
+      outbox_(outbox),
+      phase_(phase),
+      history_(history),
+      progress_(progress),
+      members_(members),
       has_store_(!options.snapshot_dir.empty()),
-      ledger_({run.plan.shards.shard_count(), run.plan.job.snapshot_keep}, run.view().generation,
-              run.view().restore,
+      ledger_({plan.shards.shard_count(), plan.job.snapshot_keep}, views.view().generation,
+              views.view().restore,
               options.state ? options.state->snapshots : std::vector<SnapshotManifest>(),
               options.state ? options.state->given_up : GivenUpSnapshots()) {}
 
 // A report is acknowledged when its fate is in the journal. Until then another life of the
 // scheduler may need it again.
 void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotStored& stored) {
-  if (!run_.phase.is_running() || run_.rollback.is_pending()) return;
+  if (!phase_.is_running() || phase_.is_rolling_back()) return;
   SnapshotAck ack;
   for (const SnapshotStoredItem& item : stored.items) {
-    if (item.shard.value() >= run_.plan.shards.shard_count() || IsTooEarly(item.version)) continue;
+    if (item.shard.value() >= plan_.shards.shard_count() || IsTooEarly(item.version)) continue;
     if (!IsExpected(item)) {  // another life may have asked for it: the lane forgets it
       ack.items.push_back({item.shard, item.version});
       continue;
     }
     const bool was_given_up = ledger_.IsGivenUp(item.version);
     const std::string before = ledger_.Reporter(item.version, item.shard);
-    const std::string name = run_.Sender(from).Name();
+    const std::string name = members_.Sender(from).Name();
     const SnapshotLedger::Taken taken = ledger_.OnStored(item, name);
     if (taken == SnapshotLedger::Taken::kComplete || ledger_.IsGivenUpForGood(item.version))
       ack.items.push_back({item.shard, item.version});
@@ -264,20 +277,21 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
                                                   before, name, item.shard.value())
                                     : item.failure);
   }
-  if (!ack.items.empty()) run_.outbox.Send(from, std::move(ack));
+  if (!ack.items.empty()) outbox_.Send(from, std::move(ack));
 }
 
-// P46. No shard can have stored it yet, as far as the scheduler knows. The lane reports it again.
+// P46. Whether no shard can have stored the version yet, as far as the scheduler knows. The lane
+// reports it again.
 bool Snapshots::IsTooEarly(Version version) const {
-  const Version next(run_.progress.committed().value() + 1);
-  return version > std::min(next, run_.history.final_version()) &&
+  const Version next(progress_.committed().value() + 1);
+  return version > std::min(next, history_.final_version()) &&
          !Mutated(Mutation::kAnySnapshotVersion);
 }
 
 // P46. A server alone neither gives up a version that is not due and was not asked for, nor makes
 // many of them wait for other shards.
 bool Snapshots::IsExpected(const SnapshotStoredItem& item) const {
-  if (run_.plan.IsSnapshotDue(item.version) || asked_.contains(item.version)) return true;
+  if (plan_.IsSnapshotDue(item.version) || asked_.contains(item.version)) return true;
   if (Mutated(Mutation::kAnySnapshotVersion)) return true;
   return item.failure.empty() && ledger_.MayBegin(item.version);
 }
@@ -286,17 +300,17 @@ bool Snapshots::IsExpected(const SnapshotStoredItem& item) const {
 void Snapshots::TellFailed(Micros now, const std::string& node, Version version,
                            const std::string& reason) {
   if (failed_count_++ > 0) return;
-  run_.outbox.TellNotable(now, "snapshot-failed", node,
-                          "there will be no snapshot of version {}: {}", version.value(), reason);
+  outbox_.TellNotable(now, "snapshot-failed", node, "there will be no snapshot of version {}: {}",
+                      version.value(), reason);
 }
 
 void Snapshots::Tick(Micros now, Step settled_below) {
   while (const std::optional<Version> ripe = ledger_.Ripe()) {
-    const bool is_verified = run_.plan.job.verify_every == 0 || settled_below >= StepReading(*ripe);
+    const bool is_verified = plan_.job.verify_every == 0 || settled_below >= StepReading(*ripe);
     // A rollback to a snapshot without its rows would lose them.
-    const bool has_rows = run_.progress.next_row() >= StepReading(*ripe);
-    if (run_.rollback.is_pending() || !has_rows || !is_verified) break;
-    const auto check = run_.observer.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe));
+    const bool has_rows = progress_.next_row() >= StepReading(*ripe);
+    if (phase_.is_rolling_back() || !has_rows || !is_verified) break;
+    const auto check = observer_.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe));
     if (!check) break;
     if (!check->status.ok() && !Mutated(Mutation::kStoredUnchecked)) {
       const std::string reporter = ledger_.Reporter(*ripe, check->shard);
@@ -308,28 +322,27 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     if (!uncompared_ || uncompared_->first != *ripe) uncompared_ = {*ripe, now};
     if (!is_compared && now - uncompared_->second < kComparePatience) break;
     const SnapshotManifest manifest = ledger_.Complete(*ripe);
-    const EvaluationHistory& history = run_.history;
     if (is_compared)
-      ledger_.Prune(history.NextDue(), run_.plan.job.snapshot_best
-                                           ? BestFirst(run_.plan.job, history.all())
-                                           : std::vector<Version>());
-    if (!run_.outbox.Commit()) return;
-    run_.observer.OnSnapshot(now, manifest);
+      ledger_.Prune(history_.NextDue(), plan_.job.snapshot_best
+                                            ? BestFirst(plan_.job, history_.all())
+                                            : std::vector<Version>());
+    if (!outbox_.Commit()) return;
+    observer_.OnSnapshot(now, manifest);
     const uint32_t failed = std::exchange(failed_count_, 0);
     const std::string text = fmt::format("the snapshot of version {} is stored (generation {})",
-                                         ripe->value(), run_.view().generation);
+                                         ripe->value(), views_.view().generation);
     if (failed == 0) {
-      run_.outbox.Tell(now, "snapshot", "", "{}", text);
+      outbox_.Tell(now, "snapshot", "", "{}", text);
     } else {
-      run_.outbox.TellNotable(now, "snapshot", "", "{}; {} before it could not be stored", text,
-                              failed);
+      outbox_.TellNotable(now, "snapshot", "", "{}; {} before it could not be stored", text,
+                          failed);
     }
   }
 }
 
-// With another replica in sync, that has reported the same hash.
+// Whether another replica in sync has reported the same hash of each shard.
 bool Snapshots::IsCompared(Version version) const {
-  const auto& shards = run_.view().shards;
+  const auto& shards = views_.view().shards;
   for (uint32_t s = 0; s < shards.size(); ++s) {
     if (!shards[s].in_sync_backups.empty() && !ledger_.IsCompared(version, ShardId(s)))
       return false;
@@ -338,25 +351,69 @@ bool Snapshots::IsCompared(Version version) const {
 }
 
 bool Snapshots::IsFinalSettled(Micros now, Micros collecting_since) {
-  const Version version = run_.history.final_version();
+  const Version version = history_.final_version();
   if (!has_store_ || ledger_.IsComplete(version)) return true;
   const bool is_silent =
       !ledger_.IsKnown(version) && now - collecting_since >= kFinalSnapshotPatience;
   if (!is_silent && !ledger_.IsGivenUp(version)) return false;
-  run_.outbox.TellNotable(now, "snapshot-failed", "",
-                          "the run ends without a snapshot of its last version");
+  outbox_.TellNotable(now, "snapshot-failed", "",
+                      "the run ends without a snapshot of its last version");
   return true;
-}
-
-void Snapshots::Forget(Micros now, const SnapshotRef& unreadable) {
-  ledger_.Forget(unreadable);
-  run_.observer.OnSnapshotForgotten(now, unreadable);
-  run_.outbox.MarkChanged();
 }
 
 void Snapshots::ReportDropped(Micros now) {
   for (const SnapshotManifest& dropped : ledger_.TakeDropped())
-    run_.observer.OnSnapshotDropped(now, dropped);
+    observer_.OnSnapshotDropped(now, dropped);
+}
+
+// ---- snapshots that cannot be read -------------------------------------------------------------
+
+void Snapshots::OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed) {
+  const SnapshotRef restore = views_.view().restore;
+  if (!phase_.is_running() || failed.snapshot != restore || restore == SnapshotRef{}) return;
+  // P46: all shards were restored before the generation's first commit.
+  if (progress_.committed() > restore.version && !Mutated(Mutation::kLateRestore)) return;
+  const Member& server = members_.Sender(from);
+  if (unreadable_.snapshot != restore) unreadable_ = {.snapshot = restore};
+  if (!unreadable_.servers.insert(server.peer.node).second) return;  // repeated
+  const std::string text =
+      fmt::format("{} on {} cannot restore version {}: {}", server.Name(), server.registration.host,
+                  restore.version.value(), failed.text);
+  const bool has_other = !HaveAllFailed();
+  if (!has_other) ++unreadable_.rounds;
+  const bool is_lost = failed.is_corrupt || unreadable_.rounds >= kRestoreRoundsMax;
+  if (is_lost) {
+    outbox_.TellNotable(now, "snapshot-unreadable", server.Name(),
+                        "{}; it will not be used again, and its files are left as they are", text);
+    ledger_.Forget(restore);
+    observer_.OnSnapshotForgotten(now, restore);
+    outbox_.MarkChanged();
+  } else {
+    outbox_.TellNotable(now, "restore-failed", server.Name(), "{}", text);
+  }
+  phase_.PlanRollback(now, text);
+  if (!is_lost && !has_other) phase_.DelayRollback(now + kRestoreRetry);
+}
+
+void Snapshots::OnCommitted(Version committed) {
+  if (committed > views_.view().restore.version) unreadable_ = {};
+}
+
+bool Snapshots::HaveAllFailed() const {
+  return std::ranges::all_of(members_.Servers({}), [&](const PlacementServer& server) {
+    return server.is_leaving || unreadable_.servers.contains(server.peer.node);
+  });
+}
+
+std::vector<PlacementServer> Snapshots::RestoringServers(const SnapshotRef& restore,
+                                                         const std::set<NodeId>& avoided) {
+  std::vector<PlacementServer> servers = members_.Servers(avoided);
+  if (unreadable_.snapshot != restore) return servers;
+  if (HaveAllFailed()) unreadable_.servers.clear();
+  std::erase_if(servers, [&](const PlacementServer& server) {
+    return unreadable_.servers.contains(server.peer.node);
+  });
+  return servers;
 }
 
 }  // namespace pando

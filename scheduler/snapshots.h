@@ -1,5 +1,4 @@
-// Snapshots completes the snapshots whose shards all lanes have stored (P29, P30). Part of the
-// scheduler core. Threads: none.
+// Snapshots completes the snapshots whose shards all lanes have stored (P29, P30).
 #pragma once
 
 #include <cstdint>
@@ -10,12 +9,12 @@
 #include <vector>
 
 #include "scheduler/journal.h"
-#include "scheduler/run_facts.h"
+#include "scheduler/members/run_members.h"
 
 namespace pando {
 
-// SnapshotLedger: which shard has stored which version, which snapshots are complete and which are
-// kept.
+// SnapshotLedger knows which shard has stored which version, which snapshots are complete and which
+// are kept. Snapshots owns it.
 //
 // clang-format off
 //   a version's snapshot | entered when                                | a shard's report
@@ -82,7 +81,7 @@ class SnapshotLedger {
 
  private:
   struct Report {
-    StoredShard shard;  // no file: only a backup has reported it
+    StoredShard shard;  // it has no file if only a backup has reported it
     std::string by;
     bool is_compared = false;
   };
@@ -98,21 +97,22 @@ class SnapshotLedger {
   uint32_t generation_;
   SnapshotRef origin_;
   std::vector<SnapshotManifest> complete_;  // ascending by (version, generation)
-  std::map<Version, Pending> pending_;      // of this generation
-  // Of this generation: the newest ones by name, and all below a mark.
+  std::map<Version, Pending> pending_;      // the pending versions of this generation
   static constexpr size_t kGivenUpNamedMax = 64;
-  static constexpr size_t kPendingMax = 16;  // of versions that are not due
+  static constexpr size_t kPendingMax = 16;  // bounds the versions that are not due
+  // The versions of this generation that are given up: the newest ones, and all below a mark.
   std::set<Version> given_up_;
   Version given_up_below_;
-  std::set<Version> unsaved_;              // given up, and the journal does not know
-  std::vector<SnapshotManifest> dropped_;  // the journal does not know
+  std::set<Version> unsaved_;              // given up, which the journal does not know yet
+  std::vector<SnapshotManifest> dropped_;  // dropped, which the journal does not know yet
   std::vector<SnapshotManifest> dropped_for_good_;
 };
 
 class Snapshots {
  public:
-  // `run` outlives this.
-  Snapshots(RunFacts& run, const SchedulerOptions& options);
+  Snapshots(const SchedulerOptions& options, const JobPlan& plan, RunObserver& observer,
+            const ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+            const EvaluationHistory& history, const RunProgress& progress, const Members& members);
 
   void OnSnapshotStored(Micros now, const PeerId& from, const SnapshotStored& stored);
   // Completes what is ripe. Steps below `settled_below` are verified (P41).
@@ -120,8 +120,16 @@ class Snapshots {
   // Whether the snapshot of the run's last version is complete, or will never be.
   bool IsFinalSettled(Micros now, Micros collecting_since);
 
-  // It cannot be read. Its files stay as they are.
-  void Forget(Micros now, const SnapshotRef& unreadable);
+  // A server cannot read the snapshot that this generation began from. If the snapshot is damaged,
+  // or no server can read it, the next generation begins from an older one. Else it begins from the
+  // same one, on other servers.
+  void OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed);
+  // All shards have committed this version.
+  void OnCommitted(Version committed);
+  // The servers that get the shards when a generation begins from `restore`: those that have not
+  // failed to read it, or all of them once more if all have failed. `avoided` ones get no new work.
+  std::vector<PlacementServer> RestoringServers(const SnapshotRef& restore,
+                                                const std::set<NodeId>& avoided);
   // Tells the observer whose files are not needed any more.
   void ReportDropped(Micros now);
 
@@ -136,18 +144,32 @@ class Snapshots {
 
  private:
   static constexpr size_t kAskedMax = 64;
+  struct Unreadable {          // until steps are made
+    SnapshotRef snapshot;      // the one that this generation began from
+    std::set<NodeId> servers;  // those that could not restore it
+    uint32_t rounds = 0;       // how often no server could restore it
+  };
 
   bool IsTooEarly(Version version) const;
   bool IsExpected(const SnapshotStoredItem& item) const;
   void TellFailed(Micros now, const std::string& node, Version version, const std::string& reason);
   bool IsCompared(Version version) const;
+  bool HaveAllFailed() const;
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  RunObserver& observer_;
+  const ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  const EvaluationHistory& history_;
+  const RunProgress& progress_;
+  const Members& members_;
   const bool has_store_;
   SnapshotLedger ledger_;
   std::set<Version> asked_;
-  uint32_t failed_count_ = 0;                             // since the last that is complete
-  std::optional<std::pair<Version, Micros>> uncompared_;  // the ripe one, and since when
+  Unreadable unreadable_;
+  uint32_t failed_count_ = 0;  // failed snapshots since the last complete one
+  std::optional<std::pair<Version, Micros>> uncompared_;  // the ripe version, and since when
 };
 
 }  // namespace pando

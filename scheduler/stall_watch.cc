@@ -8,14 +8,13 @@
 
 #include "common/text.h"
 #include "plan/external_model.h"
-#include "scheduler/run_facts.h"
 
 namespace pando {
 namespace {
 
 constexpr const char* kUnknown = "unknown";
 constexpr int kUsualSteps = 10;
-// A Tick is at most half as late, unless this process was stopped.
+// Ticks come at least twice in this time, unless this process was stopped.
 constexpr Micros kAwayMin = std::chrono::seconds(1);
 // While a run is stalled its cause is looked for at least this often.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
@@ -65,14 +64,12 @@ void StallWatch::OnForget(const Member& member) {
 
 // ---- when ---------------------------------------------------------------------------------------
 
-bool StallWatch::IsWatching() const {
-  return run_.phase.is_gathering() || run_.phase.is_training();
-}
+bool StallWatch::IsWatching() const { return phase_.is_gathering() || phase_.is_training(); }
 
-// Also true where a generation begins to count.
+// Whether a step was made since the last call, in the same generation.
 bool StallWatch::HasMadeStep() {
-  const Version committed = run_.progress.committed();
-  const uint32_t generation = run_.view().generation;
+  const Version committed = progress_.committed();
+  const uint32_t generation = views_.view().generation;
   const bool is_same_generation = std::exchange(step_generation_, generation) == generation;
   const Version before = std::exchange(step_version_, committed);
   const bool has_made_step = is_same_generation && committed > before;
@@ -82,7 +79,7 @@ bool StallWatch::HasMadeStep() {
 }
 
 Micros StallWatch::Patience() const {
-  if (run_.phase.is_gathering()) return kStartMin;
+  if (phase_.is_gathering()) return kStartMin;
   if (usual_step_ == Micros(0)) return kFirstStepMin;
   return std::max(kStallMin, kUsualSteps * usual_step_);
 }
@@ -98,18 +95,18 @@ void StallWatch::Tick(Micros now) {
   // This process was stopped, or wrote its journal: the others' steps are not known yet.
   const bool was_away = now - before >= kAwayMin;
   const bool has_made_step = HasMadeStep();
-  const bool was_gathering = std::exchange(is_gathering_, run_.phase.is_gathering());
+  const bool was_gathering = std::exchange(is_gathering_, phase_.is_gathering());
   if (is_first || was_away || has_made_step || was_gathering != is_gathering_ || !IsWatching()) {
     if (stall_) TellEnd(now);
-    if (has_made_step) usual_step_ = run_.progress.UsualStep();
+    if (has_made_step) usual_step_ = progress_.UsualStep();
     step_at_ = now;
     return;
   }
   if (StepAge(now) < Patience()) return;
   stall_ = FindCause(now);
-  // Nothing new is known of a run that, say, waits for a newcomer's first words.
-  const bool is_news = told_.empty() || stall_->waited_for != kUnknown;
-  if (is_news && stall_->waited_for != told_ && now >= tell_at_) Tell(now);
+  // An unknown cause is no news, for example while a newcomer has sent nothing yet.
+  const bool is_news = told_.waited_for.empty() || stall_->waited_for != kUnknown;
+  if (is_news && stall_->waited_for != told_.waited_for && now >= told_.again_at) Tell(now);
 }
 
 // A slow start is not a fault.
@@ -123,23 +120,22 @@ std::string StallWatch::Text(Micros now) const {
 void StallWatch::Tell(Micros now) {
   const std::string text = Text(now);
   // An evaluation ends by itself.
-  if (run_.phase.is_standing_still())
-    run_.outbox.Tell(now, "stalled", stall_->waited_for, "{}", text);
+  if (phase_.clock().is_standing_still())
+    outbox_.Tell(now, "stalled", stall_->waited_for, "{}", text);
   else
-    run_.outbox.TellNotable(now, "stalled", stall_->waited_for, "{}", text);
-  told_ = stall_->waited_for;
-  tell_interval_ = std::clamp(2 * tell_interval_, kTellFirst, kTellMax);
-  tell_at_ = now + tell_interval_;
+    outbox_.TellNotable(now, "stalled", stall_->waited_for, "{}", text);
+  told_.waited_for = stall_->waited_for;
+  told_.interval = std::clamp(2 * told_.interval, kTellFirst, kTellMax);
+  told_.again_at = now + told_.interval;
 }
 
 void StallWatch::TellEnd(Micros now) {
   stall_.reset();
-  tell_interval_ = Micros(0);
-  tell_at_ = Micros(0);
-  if (told_.empty()) return;
+  const std::string waited_for = std::exchange(told_, {}).waited_for;
+  if (waited_for.empty()) return;
   const std::string text = fmt::format("no step was made for {}; the run waited for {}",
-                                       Seconds(StepAge(now)), std::exchange(told_, ""));
-  run_.outbox.Tell(now, "stall-ended", "", "{}", text);
+                                       Seconds(StepAge(now)), waited_for);
+  outbox_.Tell(now, "stall-ended", "", "{}", text);
 }
 
 // ---- why ----------------------------------------------------------------------------------------
@@ -150,9 +146,9 @@ const StallWatch::Doing& StallWatch::FindDoing(const Member& member) const {
   return it == doing_.end() ? kNothing : it->second;
 }
 
-// A worker that waits, other than the one waited for.
+// Names a worker that waits, other than the one waited for.
 std::string StallWatch::NameWaiter(const Member& waited_for) const {
-  for (const Member* worker : run_.members().Workers()) {
+  for (const Member* worker : membership_.members().Workers()) {
     const bool waits = worker->heartbeat.activity == Activity::kWaitingForParameters;
     if (worker != &waited_for && waits) return worker->Name();
   }
@@ -175,17 +171,15 @@ Stall StallWatch::FindCause(Micros now) const {
   if (auto stall = FindGivenUp(now)) return *std::move(stall);
   if (auto stall = FindBusyWorker(now)) return *std::move(stall);
   if (auto stall = FindOwing(now)) return *std::move(stall);
-  if (is_restoring_ || run_.rollback.is_pending()) {
-    return {.waiter = "the run",
-            .waited_for = "the servers",
+  if (is_restoring_ || phase_.is_rolling_back()) {
+    return {.waited_for = "the servers",
             .what = "a snapshot",
             .why = fmt::format("they restore version {}, with which generation {} begins",
-                               run_.view().restore.version.value(), run_.view().generation),
+                               views_.view().restore.version.value(), views_.view().generation),
             .since = step_at_};
   }
-  return {.waiter = "the run",
-          .waited_for = kUnknown,
-          .what = fmt::format("step {}", run_.progress.StepReached().value()),
+  return {.waited_for = kUnknown,
+          .what = fmt::format("step {}", progress_.StepReached().value()),
           .why = "no process says that it waits; look at the logs",
           .since = step_at_};
 }
@@ -194,15 +188,13 @@ Stall StallWatch::ForLost(Role role, Micros now) const {
   const std::string what = fmt::format("a {} to go on", EnumName(role));
   const auto lost = lost_.find(role);
   if (lost == lost_.end()) {
-    return {.waiter = "the run",
-            .waited_for = fmt::format("a {}", EnumName(role)),
+    return {.waited_for = fmt::format("a {}", EnumName(role)),
             .what = what,
             .why = "there is none; start one",
             .since = step_at_};
   }
   const Lost& last = lost->second;
-  return {.waiter = "the run",
-          .waited_for = last.name,
+  return {.waited_for = last.name,
           .what = what,
           .why = fmt::format("{} was given up, last heard {} ago, and no other {} is left; start "
                              "one, or let it go on",
@@ -212,18 +204,17 @@ Stall StallWatch::ForLost(Role role, Micros now) const {
 }
 
 std::optional<Stall> StallWatch::FindMissing(Micros now) const {
-  const Members& members = run_.members();
-  if (run_.phase.is_gathering()) {
+  const Members& members = membership_.members();
+  if (phase_.is_gathering()) {
     if (auto stall = FindUnready()) return stall;
     const std::string servers =
-        MoreText(members.CountReady(Role::kServer), run_.plan.job.servers, Role::kServer);
+        MoreText(members.CountReady(Role::kServer), plan_.job.servers, Role::kServer);
     const std::string workers =
-        MoreText(members.CountReady(Role::kWorker), run_.plan.job.workers, Role::kWorker);
-    return Stall{.waiter = "the run",
-                 .waited_for = servers.empty() || workers.empty() ? servers + workers
+        MoreText(members.CountReady(Role::kWorker), plan_.job.workers, Role::kWorker);
+    return Stall{.waited_for = servers.empty() || workers.empty() ? servers + workers
                                                                   : servers + " and " + workers,
                  .what = "to join",
-                 .why = "here are " + run_.membership.MissingText(),
+                 .why = "here are " + membership_.MissingText(),
                  .since = step_at_};
   }
   if (members.CountReady(Role::kServer) == 0) return ForLost(Role::kServer, now);
@@ -231,27 +222,27 @@ std::optional<Stall> StallWatch::FindMissing(Micros now) const {
   return std::nullopt;
 }
 
-// All have joined, and one is not ready.
+// Finds a member that is not ready, once all have joined.
 std::optional<Stall> StallWatch::FindUnready() const {
   uint32_t joined_count = 0;
   const Member* unready = nullptr;
-  for (const auto& [node, member] : run_.members().all()) {
+  for (const auto& [node, member] : membership_.members().all()) {
     ++joined_count;
     if (!member.is_ready && unready == nullptr) unready = &member;
   }
-  if (unready == nullptr || joined_count < run_.plan.job.servers + run_.plan.job.workers)
+  if (unready == nullptr || joined_count < plan_.job.servers + plan_.job.workers)
     return std::nullopt;
   return ForMember(*unready, "to be ready", step_at_, "it reads its data and makes its model");
 }
 
-// Two heartbeats are late. If all members are silent, this machine may be cut off.
+// Finds a member of which two heartbeats are late. If all are silent, this machine may be cut off.
 std::optional<Stall> StallWatch::FindSilent(Micros now) const {
-  const Micros usual = std::chrono::milliseconds(run_.plan.job.heartbeat_ms);
-  const Leases& leases = run_.membership.leases();
+  const Micros usual = std::chrono::milliseconds(plan_.job.heartbeat_ms);
+  const Leases& leases = membership_.leases();
   const Member* silent = nullptr;
   Micros longest = 2 * usual + usual / 2;
   size_t silent_count = 0;
-  for (const auto& [node, member] : run_.members().all()) {
+  for (const auto& [node, member] : membership_.members().all()) {
     if (member.is_leaving) continue;
     const Micros silence = leases.SilenceSince(now, node);
     if (silence >= 2 * usual + usual / 2) ++silent_count;
@@ -260,7 +251,7 @@ std::optional<Stall> StallWatch::FindSilent(Micros now) const {
     silent = &member;
   }
   if (silent == nullptr) return std::nullopt;
-  if (silent_count == run_.members().all().size() && silent_count > 1) {
+  if (silent_count == membership_.members().all().size() && silent_count > 1) {
     return Stall{.waiter = "the scheduler",
                  .waited_for = "all processes",
                  .what = "a sign of life",
@@ -272,12 +263,11 @@ std::optional<Stall> StallWatch::FindSilent(Micros now) const {
                                silent->Where()));
 }
 
-// No step was made since it was given up.
+// Finds a member that was given up, if no step was made since then.
 std::optional<Stall> StallWatch::FindGivenUp(Micros now) const {
   for (const auto& [role, lost] : lost_) {
-    if (lost.lost_at <= step_at_ || run_.members().FindNamed(lost.name) != nullptr) continue;
-    return Stall{.waiter = "the run",
-                 .waited_for = lost.name,
+    if (lost.lost_at <= step_at_ || membership_.members().FindNamed(lost.name) != nullptr) continue;
+    return Stall{.waited_for = lost.name,
                  .what = "others to take over its work",
                  .why = fmt::format("{} was given up, last heard {} ago", lost.where,
                                     Seconds(now - lost.heard_at)),
@@ -287,10 +277,10 @@ std::optional<Stall> StallWatch::FindGivenUp(Micros now) const {
   return std::nullopt;
 }
 
-// The worker that has waited for samples, evaluated or computed for the longest time.
+// Finds the worker that has waited for samples, evaluated or computed for the longest time.
 std::optional<Stall> StallWatch::FindBusyWorker(Micros now) const {
   const Member* busy = nullptr;
-  for (const Member* worker : run_.members().Workers()) {
+  for (const Member* worker : membership_.members().Workers()) {
     const Heartbeat& heartbeat = worker->heartbeat;
     const bool is_busy =
         heartbeat.activity == Activity::kComputing || heartbeat.activity == Activity::kEvaluating;
@@ -308,13 +298,14 @@ std::optional<Stall> StallWatch::FindBusyWorker(Micros now) const {
   if (heartbeat.activity == Activity::kEvaluating)
     return ForMember(*busy, "an evaluation", since, "the workers make no steps until it is done");
   const char* why =
-      IsExternal(run_.plan.job) ? "its script computes, or does something else" : "it computes";
+      IsExternal(plan_.job) ? "its script computes, or does something else" : "it computes";
   return ForMember(*busy, fmt::format("gradients of step {}", heartbeat.step.value()), since, why);
 }
 
-// The lane for which a worker has waited for the longest time, or the backup for which that waits.
+// Finds the lane for which a worker has waited for the longest time, or the backup for which that
+// lane waits.
 std::optional<Stall> StallWatch::FindOwing(Micros now) const {
-  const Members& members = run_.members();
+  const Members& members = membership_.members();
   const Member* waiter = nullptr;
   for (const Member* worker : members.Workers()) {
     const Heartbeat& heartbeat = worker->heartbeat;

@@ -1,6 +1,5 @@
 // StallWatch names the cause when a run makes no step: which process waits for which, for what and
-// since when. It judges by heartbeats and leases alone, and nothing depends on it. Part of the
-// scheduler core. Threads: none.
+// since when. It judges by heartbeats and leases alone, and nothing depends on it.
 //
 // A run is stalled when it has made no step for the longer of ten usual steps and kStallMin. It
 // looks for causes in this order:
@@ -26,20 +25,17 @@
 #include <optional>
 #include <string>
 
-#include "proto/messages.h"
-#include "scheduler/members/member.h"
+#include "scheduler/members/run_members.h"
 
 namespace pando {
 
-struct RunFacts;
-
 struct Stall {
-  std::string waiter;      // "worker 0", "the run"
-  std::string waited_for;  // "server 1", "1 more worker", "the scheduler"
-  std::string what;        // "parameters of step 12", "to join"
-  std::string why;         // "no message comes from it"
-  Micros since{0};         // when the wait began
-  std::string log_line;    // the last of the log of what is waited for; empty: not known
+  std::string waiter = "the run";  // or "worker 0"
+  std::string waited_for;          // "server 1", "1 more worker", "the scheduler"
+  std::string what;                // "parameters of step 12", "to join"
+  std::string why;                 // "no message comes from it"
+  Micros since{0};                 // when the wait began
+  std::string log_line;            // the last of the log of what is waited for; empty: not known
   // "worker 0 has waited 1.6 s for server 1 (parameters of step 12): ..."
   std::string Text(Micros now) const;
 };
@@ -47,11 +43,18 @@ struct Stall {
 class StallWatch {
  public:
   static constexpr Micros kStallMin = std::chrono::seconds(1);
-  // The same before the run begins, when processes start, and before the first step is made.
+  // These are longer: before the run begins, while processes start, and before the first step.
   static constexpr Micros kStartMin = std::chrono::milliseconds(1500);
   static constexpr Micros kFirstStepMin = std::chrono::seconds(3);
 
-  explicit StallWatch(RunFacts& run) : run_(run) {}  // `run` outlives this
+  StallWatch(const JobPlan& plan, const ViewLedger& views, JournaledOutbox& outbox,
+             const RunPhase& phase, const RunProgress& progress, const RunMembers& membership)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        membership_(membership) {}
 
   // Before the heartbeat replaces the member's last one.
   void OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat);
@@ -66,7 +69,7 @@ class StallWatch {
   std::string Text(Micros now) const;
 
  private:
-  struct Doing {  // what a member does, and since when
+  struct Doing {  // a member's activity, and since when
     Activity activity = Activity::kStarting;
     Step step;
     Micros since{0};
@@ -78,6 +81,11 @@ class StallWatch {
     std::string log_line;
     Micros heard_at{0};
     Micros lost_at{0};
+  };
+  struct Told {              // the event of this stall
+    std::string waited_for;  // empty: there was none
+    Micros again_at{0};      // a changed cause is an event no earlier
+    Micros interval{0};
   };
 
   bool IsWatching() const;
@@ -99,10 +107,15 @@ class StallWatch {
   std::string NameWaiter(const Member& waited_for) const;
   const Doing& FindDoing(const Member& member) const;
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  const ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  const RunMembers& membership_;
   std::map<NodeId, Doing> doing_;
   std::map<Role, Lost> lost_;
-  Micros now_{0};      // of the last Tick
+  Micros now_{0};      // when Tick was last called
   Micros step_at_{0};  // when the last step was made; at first, when the watch began
   Version step_version_;
   uint32_t step_generation_ = 0;
@@ -110,9 +123,7 @@ class StallWatch {
   Micros usual_step_{0};       // 0: no step was made yet
   bool is_gathering_ = false;
   std::optional<Stall> stall_;
-  std::string told_;   // what was last told to be waited for; empty: nothing
-  Micros tell_at_{0};  // a changed cause is an event no earlier
-  Micros tell_interval_{0};
+  Told told_;
 };
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// The answer to `pando status`: Scheduler::StatusJson.
+// Scheduler::StatusJson makes the answer to `pando status`.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 using Node = RunStatus::Node;
 
-// The newest faults: a client that asks and does not read must not use much memory. The summary has
-// them all.
+// Only the newest faults are shown: the answers to a client that asks and does not read must not
+// use much memory. The summary has all faults.
 constexpr size_t kFaultsShownMax = 32;
 
 uint64_t ToMs(Micros time) {
@@ -27,7 +27,7 @@ const char* HealthText(const Member& member, bool is_suspected) {
   return member.is_ready ? "ready" : "starting";
 }
 
-// The entries that every role has.
+// Fills the entries that every role has.
 Node MakeNode(const Member& member, const Leases& leases, Micros now) {
   const NodeId node = member.peer.node;
   return {.name = member.Name(),
@@ -42,7 +42,7 @@ Node MakeNode(const Member& member, const Leases& leases, Micros now) {
           .silent_ms = ToMs(leases.SilenceSince(now, node))};
 }
 
-// Replicas on each server, by node.
+// Counts the replicas on each server.
 struct ReplicaCounts {
   uint32_t primaries = 0, backups = 0, syncing = 0;
 };
@@ -57,7 +57,7 @@ std::map<NodeId, ReplicaCounts> CountReplicas(const View& view) {
   return counts;
 }
 
-// The workers that the others wait for after this step: "worker 1, worker 2".
+// Names the workers that the others wait for after this step: "worker 1, worker 2".
 std::string LateNames(const Members& members, Step step) {
   std::string names;
   for (const Member* worker : members.Workers()) {
@@ -69,13 +69,13 @@ std::string LateNames(const Members& members, Step step) {
   return names.empty() ? "the sum" : names;
 }
 
-// A worker's share of the work, and its speed and waits.
-void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& member, Node* node) {
+// Adds a worker's share of the work, its speed and its waits.
+void AddComputing(const SchedulerParts& parts, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
   const auto owned =
-      std::ranges::count(run.view().owners, member.peer.node, &MicroBatchOwner::worker);
+      std::ranges::count(parts.views.view().owners, member.peer.node, &MicroBatchOwner::worker);
   node->micro_batches = static_cast<uint64_t>(owned);
-  node->micro_batch_us = owners.micro_batch_us(member.peer.node);
+  node->micro_batch_us = parts.owners.micro_batch_us(member.peer.node);
   if (heartbeat.activity == Activity::kComputing && heartbeat.samples_wait_ms > 0)
     node->activity = "waiting for samples";
   node->data_stall_us = heartbeat.data_stall_us;
@@ -85,7 +85,7 @@ void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& me
   node->gpu_percent = heartbeat.gpu_percent;
 }
 
-// Bytes that the member's process has sent and received so far.
+// Adds the bytes that the member's process has sent and received so far.
 void AddTraffic(const Heartbeat& heartbeat, Node* node) {
   RunStatus::Traffic traffic;
   const auto add = [&](const LineTraffic& line, auto* bytes) {
@@ -98,79 +98,80 @@ void AddTraffic(const Heartbeat& heartbeat, Node* node) {
   add(heartbeat.shm_traffic, &traffic.shm);
 }
 
-// A member's connections, by what carries the payloads.
-void AddLines(const RunFacts& run, const Member& member, Node* node) {
+// Adds a member's connections, by the transport that carries the payloads.
+void AddLines(const SchedulerParts& parts, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
-  if (run.IsGroup()) {  // the one to rank 0's lane carries no gradients
-    const uint32_t peers = member.role() == Role::kWorker ? run.plan.job.workers - 1 : 0;
-    if (run.phase.is_running() && peers > 0) node->lines = RunStatus::Lines{.group = peers};
+  if (IsGroup(parts.plan)) {  // the connection to rank 0's lane carries no gradients
+    const uint32_t peers = member.role() == Role::kWorker ? parts.plan.job.workers - 1 : 0;
+    if (parts.phase.is_running() && peers > 0) node->lines = RunStatus::Lines{.group = peers};
   } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
     node->lines =
         RunStatus::Lines{heartbeat.tcp_lines, heartbeat.ipc_lines, heartbeat.shm_lines, {}};
   }
 }
 
-// The workers that the others have waited for, and what a micro-batch takes them: "worker 1 (25.0
-// ms a micro-batch)".
-std::string StragglerNames(const RunFacts& run, const OwnerPlan& owners) {
+// Names the workers that the others have waited for, with their time for a micro-batch: "worker 1
+// (25.0 ms a micro-batch)".
+std::string StragglerNames(const SchedulerParts& parts) {
   std::string names;
-  for (const Member* worker : run.members().Workers()) {
-    const uint64_t us = owners.stragglers().micro_batch_us(worker->peer.node);
-    if (us == 0 || !HasWorkFor(run.view(), worker->peer.node, run.progress.committed())) continue;
+  for (const Member* worker : parts.members.Workers()) {
+    const uint64_t us = parts.owners.stragglers().micro_batch_us(worker->peer.node);
+    if (us == 0 || !HasWorkFor(parts.views.view(), worker->peer.node, parts.progress.committed()))
+      continue;
     names += fmt::format("{}{} ({:.1f} ms a micro-batch)", names.empty() ? "" : ", ",
                          worker->Name(), static_cast<double>(us) / 1000);
   }
   return names;
 }
 
-// What a member waits for.
-void AddWaiting(const RunFacts& run, const OwnerPlan& owners, const Member& member, Node* node) {
+// Adds the process that a member waits for.
+void AddWaiting(const SchedulerParts& parts, const Member& member, Node* node) {
   const Heartbeat& heartbeat = member.heartbeat;
   if (heartbeat.activity != Activity::kWaitingForParameters) return;
-  const Members& members = run.members();
+  const Members& members = parts.members;
   const Member* owing = members.Find(heartbeat.waiting_for.node);
   if (owing != nullptr) node->waiting_for = owing->Name();
-  if (run.IsGroup()) node->waiting_for = LateNames(members, heartbeat.step);
-  if (const std::string names = StragglerNames(run, owners); !names.empty())
-    node->waiting_for = names;
+  if (IsGroup(parts.plan)) node->waiting_for = LateNames(members, heartbeat.step);
+  if (const std::string names = StragglerNames(parts); !names.empty()) node->waiting_for = names;
   node->waiting_ms = heartbeat.waiting_ms;
 }
 
-std::vector<Node> MakeNodes(Micros now, const RunFacts& run, const OwnerPlan& owners) {
+std::vector<Node> MakeNodes(Micros now, const SchedulerParts& parts) {
   std::vector<Node> nodes;
-  const auto replicas = CountReplicas(run.view());
-  for (const auto& [id, member] : run.members().all()) {
-    Node& node = nodes.emplace_back(MakeNode(member, run.membership.leases(), now));
+  const auto replicas = CountReplicas(parts.views.view());
+  for (const auto& [id, member] : parts.members.all()) {
+    Node& node = nodes.emplace_back(MakeNode(member, parts.membership.leases(), now));
     if (const auto it = replicas.find(id); it != replicas.end()) {
       node.primaries = it->second.primaries;
       node.backups = it->second.backups;
       node.syncing = it->second.syncing;
     }
     if (member.role() == Role::kServer) node.endpoints = member.registration.lane_endpoints;
-    if (member.role() == Role::kWorker) AddComputing(run, owners, member, &node);
-    AddLines(run, member, &node);
+    if (member.role() == Role::kWorker) AddComputing(parts, member, &node);
+    AddLines(parts, member, &node);
     AddTraffic(member.heartbeat, &node);
-    AddWaiting(run, owners, member, &node);
+    AddWaiting(parts, member, &node);
   }
   return nodes;
 }
 
-// What the run has made: verified micro-batches, evaluations, snapshots.
-void AddResults(const RunFacts& run, const VerificationState& verification,
-                const std::vector<SnapshotManifest>& snapshots, RunStatus* status) {
-  if (run.plan.job.verify_every != 0)
+// Adds the run's results: verified micro-batches, evaluations, snapshots.
+void AddResults(const SchedulerParts& parts, RunStatus* status) {
+  const Job& job = parts.plan.job;
+  const VerificationState verification = parts.verification.State();
+  if (job.verify_every != 0)
     status->verification = {verification.agreed_count, verification.unverified_count};
-  const std::vector<EvaluationSummary>& evaluations = run.history.all();
+  const std::vector<EvaluationSummary>& evaluations = parts.history.all();
   if (!evaluations.empty() && evaluations.back().sample_count != 0) {
     const EvaluationSummary& newest = evaluations.back();
-    const EvaluatedValues values(run.plan.job);
+    const EvaluatedValues values(job);
     status->evaluation = {.version = newest.version,
-                          .evaluated_on = run.plan.job.evaluated_on(),
+                          .evaluated_on = job.evaluated_on(),
                           .accuracy = values.Accuracy(newest),
                           .top5_accuracy = values.Top5Accuracy(newest),
-                          .text = EvaluationText(run.plan.job, newest)};
+                          .text = EvaluationText(job, newest)};
   }
-  for (const SnapshotManifest& manifest : snapshots)
+  for (const SnapshotManifest& manifest : parts.snapshots.ledger().complete())
     status->snapshots.push_back({manifest.snapshot.generation, manifest.snapshot.version});
 }
 
@@ -193,28 +194,29 @@ RunStatus::Stall MakeStall(Micros now, const Stall& stall, std::string text) {
 }  // namespace
 
 std::string Scheduler::StatusJson(Micros now, const std::optional<Stall>& own_wait) const {
-  RunStatus status{.phase = EnumName(run_.phase.phase()),
+  RunStatus status{.phase = EnumName(parts_.phase.phase()),
                    .clock_us = static_cast<uint64_t>(now.count()),
                    .step = committed().value(),
                    .step_count = final_version().value(),
-                   .term = run_.views.term(),
+                   .term = parts_.views.term(),
                    .view = view().id.number,
                    .generation = view().generation,
-                   .model = run_.plan.job.model,
-                   .dataset = run_.plan.job.dataset,
-                   .nodes = MakeNodes(now, run_, owners_)};
+                   .model = parts_.plan.job.model,
+                   .dataset = parts_.plan.job.dataset,
+                   .nodes = MakeNodes(now, parts_)};
   if (own_wait) {
     status.waiting_for = fmt::format("for {}: {}", own_wait->what, own_wait->why);
     status.stall = MakeStall(now, *own_wait, own_wait->Text(now));
   } else {
-    const bool is_gathering = run_.phase.is_gathering();
-    const std::string waiting = is_gathering ? MissingText() : WaitingText();
+    const bool is_gathering = parts_.phase.is_gathering();
+    const std::string waiting =
+        is_gathering ? parts_.membership.MissingText() : parts_.publisher.WaitingText();
     if (is_gathering || !waiting.empty()) status.waiting_for = waiting;
-    if (const std::optional<Stall>& stall = stalls_.stall())
-      status.stall = MakeStall(now, *stall, stalls_.Text(now));
+    if (const std::optional<Stall>& stall = parts_.stalls.stall())
+      status.stall = MakeStall(now, *stall, parts_.stalls.Text(now));
   }
-  AddResults(run_, verification_.State(), snapshots_.ledger().complete(), &status);
-  AddFaults(run_.faults, &status);
+  AddResults(parts_, &status);
+  AddFaults(parts_.faults, &status);
   return StatusText(status);
 }
 

@@ -5,7 +5,6 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "common/mutation.h"
 #include "plan/tensor_init.h"
 
 namespace pando {
@@ -38,7 +37,6 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
   VersionRecord next = records_.StartNext();
   if (right_half.size_bytes() != 0) inputs.gradient_right = right_half.floats();
   maker_.Make(inputs, {partials_, root.factors}, {next.parameters->span(), next.state->span()});
-  was_followed_ = !is_sealed();
   partials_.clear();
   records_.FinishNext(std::move(next));
 }
@@ -48,10 +46,6 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
   StopLeading();  // so that nothing of an earlier lead remains
-  if (Mutated(Mutation::kNoRootResend)) {
-    records_.Commit();
-    ForgetRoots();
-  }
   BeginStep();
 }
 
@@ -73,10 +67,8 @@ void Shard::MakePartials(const StepScalars& scalars) {
 
 std::span<const float> Shard::FindPartials(Step step) const {
   if (!has_data()) return {};
-  if (step == this->step())
-    return Mutated(Mutation::kPartialsFromRecordsOnly) ? std::span<const float>() : partials_;
+  if (step == this->step()) return partials_;
   if (VersionMadeBy(step) != newest()) return {};
-  if (Mutated(Mutation::kPartialsNotInBackups) && was_followed_) return {};
   return maker_.StoredPartials(id_, std::as_const(*records_.newest().state).span());
 }
 
@@ -175,7 +167,6 @@ std::vector<VersionRecord> ShardRecords::ShareKept() {
   PANDO_CHECK(has_data() && committed_ == newest_.version);
   is_state_shared_ = true;
   std::vector<VersionRecord> records;
-  if (Mutated(Mutation::kOneVersionTransfer)) return {newest_};
   if (pinned_) records.push_back(*pinned_);
   if (previous_) records.push_back(*previous_);
   records.push_back(newest_);
@@ -187,7 +178,7 @@ uint64_t ShardRecords::NewestHash() const {
 }
 
 const VersionRecord* ShardRecords::Find(Version version) const {
-  if (version > committed_ && !Mutated(Mutation::kShowUncommitted)) return nullptr;  // P9
+  if (version > committed_) return nullptr;  // P9
   if (has_data() && version == newest_.version) return &newest_;
   if (previous_ && version == previous_->version) return &*previous_;
   if (pinned_ && version == pinned_->version) return &*pinned_;

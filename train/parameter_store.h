@@ -23,11 +23,11 @@
 #include "common/blob.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/paged_floats.h"
 #include "common/status.h"
 #include "plan/job.h"
 #include "plan/shard_codec.h"
 #include "plan/tensor_layout.h"
+#include "train/paged_floats.h"
 
 namespace pando {
 

@@ -1,5 +1,5 @@
-// Members: the processes that the scheduler has welcomed and that are not known to be dead.
-// RunMembers alone changes them; the other parts of the scheduler core read them. Threads: none.
+// Members are the processes that the scheduler has welcomed and that are not known to be dead.
+// RunMembers alone changes them; the other parts of the scheduler core read them.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ struct Member : MemberRecord {
   explicit Member(MemberRecord record) : MemberRecord(std::move(record)) {}
 
   bool is_leaving = false;        // it has no work left, and has to stop
-  Heartbeat heartbeat;            // the last
-  std::set<uint16_t> left_lanes;  // said Bye
+  Heartbeat heartbeat;            // the last one
+  std::set<uint16_t> left_lanes;  // the lanes that have said Bye
 
   Role role() const { return registration.role; }
   bool has_left() const { return left_lanes.size() == Peers().size(); }
@@ -32,9 +32,9 @@ struct Member : MemberRecord {
   std::vector<PeerId> Peers() const;  // a server's lanes, or the worker
 };
 
-inline constexpr size_t kHostBytesMax = 253;  // of a host's name; RFC 1035
+inline constexpr size_t kHostBytesMax = 253;  // the longest host name (RFC 1035)
 
-// What tells one process from another, of those that a supervisor or the process itself reports.
+// ProcessName tells one process from another, as a supervisor or the process itself reports it.
 struct ProcessName {
   std::string host;
   uint32_t process_id = 0;  // 0: not known
@@ -55,12 +55,15 @@ class Members {
   const Member* Find(Incarnation incarnation) const;
   const Member* FindProcess(Role role, const ProcessName& process) const;
   const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
+  // The sender of a message, which is a member.
+  Member& Sender(const PeerId& from) { return *Find(Find(from.incarnation)->peer.node); }
+  const Member& Sender(const PeerId& from) const { return *Find(from.incarnation); }
   Member& Add(Member member);
   void Remove(NodeId node) { members_.erase(node); }
   // `wanted`, or the lowest free rank if that is taken or not a rank.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
   std::vector<MemberRecord> Records() const;
-  // Those that take part. Workers by rank, others by node; `avoided` servers get no new work.
+  // The members that take part: workers by rank, others by node. `avoided` ones get no new work.
   std::vector<NodeInfo> NodeInfos() const;
   std::vector<const Member*> TakingPart(Role role) const;
   size_t CountReady(Role role) const { return TakingPart(role).size(); }
@@ -74,8 +77,11 @@ class Members {
   std::map<NodeId, Member> members_;
 };
 
+// Whether the workers are an allreduce group, which no process joins or leaves while it trains.
+inline bool IsGroup(const JobPlan& plan) { return plan.job.strategy == Strategy::kAllreduce; }
+
 // LaneAcks keeps the newest value that each lane has acknowledged: a view, a version. Used by
-// the parts that repeat a message until it is acknowledged. Threads: none.
+// the parts that repeat a message until it is acknowledged.
 template <class T>
 class LaneAcks {
  public:

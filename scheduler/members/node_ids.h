@@ -1,5 +1,5 @@
 // NodeIds gives the processes of a run their ids, and remembers the lives that were given up.
-// RunMembers owns it. Threads: none.
+// RunMembers owns it.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// The moves of placement: which servers should hold each shard, and which moves are possible now.
+// MoveShards: finds which servers should hold each shard, and makes the moves that are possible
+// now.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -328,7 +329,7 @@ class Mover {
   bool ShiftPrimary(size_t from, size_t to) {
     struct Hop {
       size_t shard = 0;
-      size_t server = 0;  // that was its primary
+      size_t server = 0;  // the server that was its primary
     };
     std::map<size_t, Hop> reached{{from, {}}};
     std::vector<size_t> queue{from};
@@ -405,10 +406,10 @@ class Mover {
   std::vector<ShardPlacement>& placements_;
   const size_t largest_;
   std::map<NodeId, size_t> index_;
-  size_t domain_count_ = 0;        // of servers that stay
-  std::vector<Holders> wanted_;    // by shard
-  std::vector<size_t> floats_;     // by server: of the shards that it should hold
-  std::vector<size_t> primaries_;  // by server: floats of the shards that it is primary of
+  size_t domain_count_ = 0;        // the domains of servers that stay
+  std::vector<Holders> wanted_;    // the servers that should hold each shard
+  std::vector<size_t> floats_;     // by server: the floats of the shards that it should hold
+  std::vector<size_t> primaries_;  // by server: the floats of the shards that it leads
   std::map<PeerId, size_t> lane_floats_;
 };
 

@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-constexpr double kNewestShare = 0.3;  // of a new measurement in the evened-out one
+constexpr double kNewestShare = 0.3;  // the newest measurement's share in the smoothed one
 
 // Speeds with the unknown ones filled in; empty if none is known.
 std::vector<uint64_t> KnownSpeeds(const std::vector<WorkerSpeed>& workers) {
@@ -171,7 +171,7 @@ std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
 }
 
 void OwnerPlan::Resume() {
-  for (const MicroBatchOwner& owner : run_.view().owners) shared_among_.insert(owner.worker);
+  for (const MicroBatchOwner& owner : views_.view().owners) shared_among_.insert(owner.worker);
 }
 
 // The workers that take work: all but the avoided ones, or these too if there is no other. In the
@@ -180,7 +180,7 @@ std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
   const std::set<NodeId> all_avoided = silences_.Avoided(now);
   std::vector<WorkerSpeed> speeds;
   std::vector<WorkerSpeed> avoided;
-  for (const Member* worker : GroupByHost(run_.members().Workers())) {
+  for (const Member* worker : GroupByHost(members_.Workers())) {
     if (worker->is_draining) continue;
     const NodeId node = worker->peer.node;
     const auto idle = idle_since_.find(node);
@@ -198,12 +198,12 @@ uint64_t OwnerPlan::micro_batch_us(NodeId worker) const {
 }
 
 std::vector<NodeId> OwnerPlan::ShareAll(const std::vector<WorkerSpeed>& speeds) const {
-  const uint32_t count = run_.plan.job.micro_batches;
+  const uint32_t count = plan_.job.micro_batches;
   return SpreadInRuns(ShareMicroBatches(count, speeds), speeds, count);
 }
 
 std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
-  const std::vector<MicroBatchOwner>& before = run_.view().owners;
+  const std::vector<MicroBatchOwner>& before = views_.view().owners;
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   std::vector<NodeId> workers;
   for (const MicroBatchOwner& owner : before) workers.push_back(owner.worker);
@@ -216,12 +216,12 @@ std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
   had_judge_ = has_dispute;
   verification_.AppointJudge(workers);
   const auto is_living = [&](NodeId node) {
-    const Member* member = run_.members().Find(node);
+    const Member* member = members_.Find(node);
     return member != nullptr && member->takes_part();
   };
   // Hand-overs take place at a step that the run will reach when a joiner is ready for it.
-  const Version committed = run_.progress.committed();
-  const Step ahead(committed.value() + 1 + run_.progress.StepsWithin(kHandOverTime));
+  const Version committed = progress_.committed();
+  const Step ahead(committed.value() + 1 + progress_.StepsWithin(kHandOverTime));
   return HandOverTo(
       workers, before,
       {.is_living = is_living, .lowest = StepReading(committed), .first_step = ahead});
@@ -237,10 +237,10 @@ std::vector<MicroBatchOwner> OwnerPlan::FirstOwners(Micros now) {
   return owners;
 }
 
-// What a step takes, exchange included; at least so long if none was over since the last look.
-// Unknown at the first look, and at the first one after a rollback.
+// Returns the time of a step, exchange included, or a lower bound if no step ended since the last
+// call. Returns none at the first call, and at the first one after a rollback.
 std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
-  const Version committed = run_.progress.committed();
+  const Version committed = progress_.committed();
   const Micros since = now - measured_at_;
   const bool is_first = !measured_ || committed < *measured_;
   if (!is_first && committed == *measured_) return step_time_ = std::max(step_time_, since);
@@ -255,31 +255,31 @@ std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
 }
 
 void OwnerPlan::Tick(Micros now) {
-  if (run_.view().owners.empty() || run_.rollback.is_pending() || run_.IsGroup()) return;
+  if (views_.view().owners.empty() || phase_.is_rolling_back() || IsGroup(plan_)) return;
   if (look_at_ == Micros(0)) look_at_ = now + kSpeedInterval;  // all have reported by then
   if (now < look_at_) return;
   look_at_ = now + kSpeedInterval;
   const std::optional<Micros> step_time = MeasureStep(now);
   std::map<NodeId, uint32_t> shares;
-  for (const MicroBatchOwner& owner : run_.view().owners) ++shares[owner.worker];
+  for (const MicroBatchOwner& owner : views_.view().owners) ++shares[owner.worker];
   if (step_time) stragglers_.Judge(shares, *step_time);
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty() || !IsWorthAView(speeds, step_time)) return;
   has_speed_gain_ = true;
-  run_.views.RequestView(now);
+  views_.RequestView(now);
 }
 
 // Whether an idle worker is on trial, or computing would gain more than a sixth of its time and the
 // step a tenth of its time.
 bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
                              std::optional<Micros> step_time) const {
-  const std::vector<MicroBatchOwner>& owners = run_.view().owners;
+  const std::vector<MicroBatchOwner>& owners = views_.view().owners;
   std::vector<uint32_t> shares;
   for (const WorkerSpeed& speed : speeds) {
     shares.push_back(
         static_cast<uint32_t>(std::ranges::count(owners, speed.worker, &MicroBatchOwner::worker)));
   }
-  const auto best = ShareMicroBatches(run_.plan.job.micro_batches, speeds);
+  const auto best = ShareMicroBatches(plan_.job.micro_batches, speeds);
   for (size_t i = 0; i < speeds.size(); ++i) {
     if (speeds[i].is_on_trial && shares[i] == 0 && best[i] != 0) return true;
   }
@@ -290,8 +290,8 @@ bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
 }
 
 void OwnerPlan::OnView(Micros now) {
-  const std::vector<MicroBatchOwner>& owners = run_.view().owners;
-  for (const auto& [node, member] : run_.members().all()) {
+  const std::vector<MicroBatchOwner>& owners = views_.view().owners;
+  for (const auto& [node, member] : members_.all()) {
     const bool is_idle = std::ranges::find(owners, node, &MicroBatchOwner::worker) == owners.end();
     if (is_idle) {
       idle_since_.try_emplace(node, now);

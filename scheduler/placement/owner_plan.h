@@ -1,5 +1,5 @@
 // OwnerPlan decides which worker computes which micro-batch of the next view, by the workers'
-// measured speeds. Part of the scheduler core. Threads: none.
+// measured speeds.
 //
 // A worker keeps its micro-batches unless workers came or went, a dispute began or ended, or other
 // shares would make a step clearly faster.
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "proto/messages.h"
-#include "scheduler/failures.h"
-#include "scheduler/verification.h"
+#include "scheduler/gradient_comparison.h"
+#include "scheduler/members/silences.h"
 
 namespace pando {
 
@@ -52,7 +52,7 @@ std::vector<NodeId> SpreadInRuns(const std::vector<uint32_t>& shares,
 struct HandOver {
   std::function<bool(NodeId)> is_living;
   Step lowest;      // the lowest incomplete step, as far as known
-  Step first_step;  // of a new owner, if the one before it lives
+  Step first_step;  // where a new owner begins, if the one before it lives
 };
 // P18. The owners that give each micro-batch to `workers`. If the present owner lives, it continues
 // until the new one's first step; else the new one starts at the lowest incomplete step. A
@@ -63,34 +63,38 @@ std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
 
 // StragglerMeter finds the workers that the others wait for although their micro-batches are quick:
 // processes that get little of a processor, or have a slow line. Heartbeats are the samples.
-// Threads: none.
 class StragglerMeter {
  public:
   void Observe(NodeId worker, const Heartbeat& heartbeat);
-  // Of the time since the last call. `shares`: micro-batches of each worker. `step_time`: of a
-  // step.
+  // Judges the time since the last call. `shares`: micro-batches of each worker. `step_time`: how
+  // long a step takes.
   void Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time);
   void Forget(NodeId worker);
-  // What a micro-batch takes a straggler by the clock; 0: it is none. Remembered while it has no
-  // share.
+  // How long a micro-batch takes a straggler by the clock; 0 for other workers. The figure stays
+  // while the straggler has no share.
   uint64_t micro_batch_us(NodeId worker) const;
 
  private:
   struct Samples {
     uint32_t count = 0;
-    uint32_t waiting = 0;  // for parameters
+    uint32_t waiting = 0;  // those in which it waited for parameters
   };
   std::map<NodeId, Samples> samples_;
-  std::map<NodeId, uint64_t> micro_batch_us_;  // of stragglers
+  std::map<NodeId, uint64_t> micro_batch_us_;  // only stragglers have an entry
 };
 
 // ---- the plan -----------------------------------------------------------------------------------
 
 class OwnerPlan {
  public:
-  // All outlive this.
-  OwnerPlan(RunFacts& run, const Silences& silences, const GradientComparison& verification)
-      : run_(run),
+  OwnerPlan(const JobPlan& plan, ViewLedger& views, const RunPhase& phase,
+            const RunProgress& progress, const Members& members, const Silences& silences,
+            const GradientComparison& verification)
+      : plan_(plan),
+        views_(views),
+        phase_(phase),
+        progress_(progress),
+        members_(members),
         silences_(silences),
         verification_(verification),
         had_judge_(verification.has_dispute()) {}
@@ -122,7 +126,11 @@ class OwnerPlan {
   std::optional<Micros> MeasureStep(Micros now);
   bool IsWorthAView(const std::vector<WorkerSpeed>& speeds, std::optional<Micros> step_time) const;
 
-  RunFacts& run_;
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  const Members& members_;
   const Silences& silences_;
   const GradientComparison& verification_;
   std::map<NodeId, SpeedMeter> speeds_;
@@ -130,11 +138,11 @@ class OwnerPlan {
   std::map<NodeId, Micros> idle_since_;  // members that own no micro-batch
   Micros look_at_{0};                    // when speeds are considered next
   Micros measured_at_{0};
-  std::optional<Version> measured_;  // was committed then
+  std::optional<Version> measured_;  // the version that was committed then
   Micros step_time_{0};
   bool has_speed_gain_ = false;
   std::set<NodeId> shared_among_;  // the workers considered, with a share or not
-  bool had_judge_;                 // when owners were last decided on
+  bool had_judge_;                 // whether a dispute was open when owners were last chosen
 };
 
 }  // namespace pando

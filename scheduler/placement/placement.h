@@ -1,12 +1,12 @@
-// Where shards go. Pure functions of the servers and of where the shards are. Called by ViewMaker
-// and Generations.
+// These functions decide on which servers the shards are. They depend only on the servers and on
+// the present places of the shards. ViewMaker calls them.
 //
 // The only moves are: add a replica (it is syncing until its primary reports it in sync), promote,
 // remove. Each call makes the moves that are possible at once. The scheduler publishes them as a
 // view and calls again when they are done.
 //
-// The aim: `replicas` replicas of each shard, on different servers and in as many domains
-// as possible. Where these leave a choice, the bytes of all replicas per server, and of primaries
+// The aim is `replicas` replicas of each shard, on different servers and in as many domains as
+// possible. If these leave a choice, the bytes of all replicas per server, and of primaries
 // per server, differ by at most the largest shard's. No shard moves without need.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace pando {
 // A server as placement sees it.
 struct PlacementServer {
   PeerId peer;         // lane 0
-  std::string domain;  // what fails together: a rack where there are several, else a machine
+  std::string domain;  // its machines fail together: a rack if there are several, else a machine
   uint16_t lane_count = 1;
   bool is_leaving = false;  // keeps what it has until others have it, and gets nothing new
   bool takes_more = true;   // false: gets nothing new for now
@@ -55,8 +55,8 @@ struct MoveOptions {
 bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                 const MoveOptions& options, std::vector<ShardPlacement>& placements);
 
-// What MoveShards and the others share: shards by size, and a new primary. A backup in sync becomes
-// the primary; what is syncing starts over from the new source (P24).
+// MoveShards and the other functions use these two. LargestFirst returns the shards by size.
+// Promote makes a backup in sync the primary; newcomers start over from the new source (P24).
 std::vector<uint32_t> LargestFirst(const ShardPlan& plan);
 void Promote(ShardPlacement& placement, PeerId backup, ViewId next);
 

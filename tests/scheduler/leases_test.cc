@@ -1,4 +1,4 @@
-#include "scheduler/members/membership.h"
+#include "scheduler/members/run_members.h"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
 // The scheduler's ledgers, each by itself.
 #include <doctest/doctest.h>
 
-#include "scheduler/ledgers/fault_ledger.h"
+#include "scheduler/gradient_comparison.h"
+#include "scheduler/members/fault_ledger.h"
 #include "scheduler/snapshots.h"
-#include "scheduler/verification.h"
 
 namespace pando {
 namespace {

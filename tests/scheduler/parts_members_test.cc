@@ -1,8 +1,6 @@
 // The parts that know the run's processes, each alone: RunMembers, Silences, Failures, Commands.
 #include <doctest/doctest.h>
 
-#include "scheduler/commands.h"
-#include "scheduler/failures.h"
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {
@@ -13,20 +11,20 @@ namespace {
 TEST_CASE("replicas are apart by racks where there are several, else by machines, else by hosts") {
   PartsFixture f;
   const auto add = [&f](uint64_t who, const std::string& machine, const std::string& rack) {
-    f.run.membership.OnRegister(f.now, {kUnknownNode, Incarnation(who), 0},
-                                {.role = Role::kServer,
-                                 .host = "h",
-                                 .process_id = static_cast<uint32_t>(who),
-                                 .lane_endpoints = {"tcp://10.0.0.1:1"},
-                                 .machine = machine,
-                                 .rack = rack});
-    const PeerId peer = f.run.members().Find(Incarnation(who))->peer;
-    f.run.membership.OnReady(f.now, peer, {.data_fingerprint = f.plan.data.fingerprint});
+    f.parts.membership.OnRegister(f.now, {kUnknownNode, Incarnation(who), 0},
+                                  {.role = Role::kServer,
+                                   .host = "h",
+                                   .process_id = static_cast<uint32_t>(who),
+                                   .lane_endpoints = {"tcp://10.0.0.1:1"},
+                                   .machine = machine,
+                                   .rack = rack});
+    const PeerId peer = f.parts.members.Find(Incarnation(who))->peer;
+    f.parts.membership.OnReady(f.now, peer, {.data_fingerprint = f.plan.data.fingerprint});
     return peer;
   };
   const auto domains = [&f] {
     std::vector<std::string> names;
-    for (const PlacementServer& server : f.run.members().Servers({}))
+    for (const PlacementServer& server : f.parts.members.Servers({}))
       names.push_back(server.domain);
     return names;
   };
@@ -38,32 +36,33 @@ TEST_CASE("replicas are apart by racks where there are several, else by machines
   add(13, "three", "a");
   CHECK(domains() == std::vector<std::string>{"machine h", "machine one", "rack a", "rack a"});
   for (const uint64_t who : {10, 11})
-    f.run.membership.OnDeath(f.now, f.run.members().Find(Incarnation(who))->peer.node, "", "lease");
+    f.parts.membership.OnDeath(f.now, f.parts.members.Find(Incarnation(who))->peer.node, "",
+                               "lease");
   CHECK(domains() == std::vector<std::string>{"two", "three"});
-  f.run.membership.OnDeath(f.now, in_rack.node, "silence", "lease");
+  f.parts.membership.OnDeath(f.now, in_rack.node, "silence", "lease");
   CHECK(domains() == std::vector<std::string>{"three"});
 }
 
 TEST_CASE("a new incarnation of a process is the death of its old one (P19)") {
   PartsFixture f;
   const PeerId old = f.Add(20, Role::kWorker);
-  f.run.membership.OnRegister(f.now, {kUnknownNode, Incarnation(30), 0},
-                              {.role = Role::kWorker, .host = "h", .process_id = 120});
+  f.parts.membership.OnRegister(f.now, {kUnknownNode, Incarnation(30), 0},
+                                {.role = Role::kWorker, .host = "h", .process_id = 120});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   CHECK(f.recorder.HasEvent("dead"));
-  const Member* member = f.run.members().Find(Incarnation(30));
+  const Member* member = f.parts.members.Find(Incarnation(30));
   REQUIRE(member != nullptr);
   CHECK(member->peer.node != old.node);
   CHECK(member->rank == 0);
-  CHECK(f.run.views.due_at() == f.now);
+  CHECK(f.parts.views.due_at() == f.now);
 }
 
 TEST_CASE("a process whose lease expired is refused, and never welcomed again") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
-  f.run.membership.OnDeath(f.now, worker.node, "silence", "lease");
-  CHECK(f.run.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
-  f.run.membership.OnRegister(f.now, worker, {.role = Role::kWorker, .host = "h"});
+  f.parts.membership.OnDeath(f.now, worker.node, "silence", "lease");
+  CHECK(f.parts.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
+  f.parts.membership.OnRegister(f.now, worker, {.role = Role::kWorker, .host = "h"});
   const auto refusals = f.SentTo<Refused>(worker);
   REQUIRE(refusals.size() == 2);
   CHECK(refusals[0].kind == RefusalKind::kGivenUp);
@@ -73,12 +72,12 @@ TEST_CASE("a process whose lease expired is refused, and never welcomed again") 
 TEST_CASE("a member that sends what is no message is given up, with what it sent") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
-  f.run.membership.OnDisconnect(f.now, Incarnation(99), "a stranger's words");
-  f.run.membership.OnDisconnect(f.now, worker.incarnation, "");
+  f.parts.membership.OnDisconnect(f.now, Incarnation(99), "a stranger's words");
+  f.parts.membership.OnDisconnect(f.now, worker.incarnation, "");
   CHECK(f.forgotten.empty());
-  f.run.membership.OnDisconnect(f.now, worker.incarnation, "a message without frames");
+  f.parts.membership.OnDisconnect(f.now, worker.incarnation, "a message without frames");
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
-  CHECK(f.run.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
+  CHECK(f.parts.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
 }
 
 TEST_CASE("the members of an earlier life are known, and not all heard until each reports") {
@@ -86,7 +85,9 @@ TEST_CASE("the members of an earlier life are known, and not all heard until eac
   const PeerId worker{NodeId(4), Incarnation(20), 0};
   SchedulerState state{.next_node = 5};
   state.members.push_back({.peer = worker, .registration = {.host = "h"}, .is_ready = true});
-  RunMembers membership(f.run, {.state = state}, f);
+  Members members;
+  RunMembers membership({.state = state}, f.plan, f.parts.views, f.parts.outbox, f.parts.phase,
+                        f.parts.faults, f.parts.progress, members, f);
   CHECK(membership.Begin(f.now));
   CHECK_FALSE(membership.Begin(f.now));
   CHECK_FALSE(membership.HasHeardAll());
@@ -99,11 +100,11 @@ TEST_CASE(
     "only a member that is asked to leave is removed by its Bye, once all its lanes said it") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
-  f.run.membership.OnBye(worker);
+  f.parts.membership.OnBye(worker);
   CHECK(f.forgotten.empty());
-  f.run.membership.MarkLeaving(worker.node);
-  CHECK(f.run.membership.RepeatDrained(*f.run.members().Find(worker.node), worker));
-  f.run.membership.OnBye(worker);
+  f.parts.membership.MarkLeaving(worker.node);
+  CHECK(f.parts.membership.RepeatDrained(*f.parts.members.Find(worker.node), worker));
+  f.parts.membership.OnBye(worker);
   CHECK(f.forgotten.size() == 1);
   CHECK(f.SentTo<Stop>(worker).size() == 1);
 }
@@ -113,32 +114,32 @@ TEST_CASE(
 TEST_CASE("the first worker that does not hear a server goes, with the second the server goes") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId second = f.run.members().Find(Incarnation(21))->peer;
-  View view = f.run.view();
+  const PeerId second = f.parts.members.Find(Incarnation(21))->peer;
+  View view = f.parts.views.view();
   view.owners[0].worker = second.node;
-  f.run.views.Publish(view);
-  f.silences.OnPeerSilent(f.now, f.worker, {f.server, 2000});
+  f.parts.views.Publish(view);
+  f.parts.silences.OnPeerSilent(f.now, f.worker, {f.server, 2000});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
-  f.silences.OnPeerSilent(f.now, second, {f.server, 2000});
+  f.parts.silences.OnPeerSilent(f.now, second, {f.server, 2000});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0", "server 0"});
 }
 
 TEST_CASE("a backup that its primary does not hear loses the shards and is avoided for a while") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId backup = f.run.members().Find(Incarnation(11))->peer;
-  View view = f.run.view();
+  const PeerId backup = f.parts.members.Find(Incarnation(11))->peer;
+  View view = f.parts.views.view();
   view.shards[0].in_sync_backups = {backup};
-  f.run.views.Publish(view);
-  f.silences.OnPeerSilent(f.now, f.server, {backup, 2000});
+  f.parts.views.Publish(view);
+  f.parts.silences.OnPeerSilent(f.now, f.server, {backup, 2000});
   CHECK(f.forgotten.empty());
-  CHECK(f.silences.Avoided(f.now) == std::set{backup.node});
-  f.silences.ApplyTo(view);
+  CHECK(f.parts.silences.Avoided(f.now) == std::set{backup.node});
+  f.parts.silences.ApplyTo(view);
   CHECK(view.shards[0].in_sync_backups.empty());
-  f.run.views.DropRequest();
-  f.silences.RequestViews(f.now);
-  CHECK(f.run.views.due_at() == f.now + std::chrono::seconds(5));
-  CHECK(f.silences.Avoided(f.run.views.due_at()).empty());
+  f.parts.views.DropRequest();
+  f.parts.silences.RequestViews(f.now);
+  CHECK(f.parts.views.due_at() == f.now + std::chrono::seconds(5));
+  CHECK(f.parts.silences.Avoided(f.parts.views.due_at()).empty());
 }
 
 TEST_CASE("a server that listens for its own machine is not joined with members of another") {
@@ -147,7 +148,7 @@ TEST_CASE("a server that listens for its own machine is not joined with members 
     const PeerId from{kUnknownNode, Incarnation(who), 0};
     Register registration{.role = role, .host = host, .process_id = static_cast<uint32_t>(who)};
     if (role == Role::kServer) registration.lane_endpoints = {endpoint};
-    f.run.membership.OnRegister(f.now, from, registration);
+    f.parts.membership.OnRegister(f.now, from, registration);
     const auto refused = f.SentTo<Refused>(from);
     return refused.empty() ? std::string() : refused[0].reason;
   };
@@ -162,13 +163,10 @@ TEST_CASE("a server that listens for its own machine is not joined with members 
 // ---- Failures ----------------------------------------------------------------------------------
 
 struct FailureFixture : PartsFixture {
-  FailureFixture() : failures(run, last_snapshot) { StartTraining(); }
+  FailureFixture() { StartTraining(); }
   void Fail(const PeerId& member, FailureKind kind) {
-    failures.OnFailure(now, {.sender = member}, {"boom", kind});
+    parts.failures.OnFailure(now, {.sender = member}, {"boom", kind});
   }
-  SnapshotRequests requests{run, snapshots};
-  LastSnapshot last_snapshot{run, snapshots, requests};
-  Failures failures;
 };
 
 TEST_CASE("a failure of one machine gives the member up; if it follows the work, the run ends") {
@@ -177,31 +175,31 @@ TEST_CASE("a failure of one machine gives the member up; if it follows the work,
   const PeerId right = f.Add(23, Role::kWorker, "right");
   f.Fail(left, FailureKind::kMachine);
   CHECK(f.forgotten == std::vector<std::string>{"worker 2"});
-  CHECK(f.run.phase.is_running());
+  CHECK(f.parts.phase.is_running());
   SUBCASE("before a step is made") {
     f.Fail(right, FailureKind::kMachine);
-    CHECK(f.run.phase.is_ending());
+    CHECK(f.parts.phase.is_ending());
   }
   SUBCASE("after a step is made") {
     f.Commit(1);
     f.Fail(right, FailureKind::kMachine);
-    CHECK(f.run.phase.is_running());
+    CHECK(f.parts.phase.is_running());
   }
 }
 
 TEST_CASE("a failure of training ends the run when another process repeats it") {
   FailureFixture f;
-  const PeerId second = f.run.members().Find(Incarnation(21))->peer;
+  const PeerId second = f.parts.members.Find(Incarnation(21))->peer;
   f.Fail(f.worker, FailureKind::kTraining);
-  REQUIRE(f.run.phase.is_running());
+  REQUIRE(f.parts.phase.is_running());
   SUBCASE("at the same step") { f.Fail(second, FailureKind::kTraining); }
   SUBCASE("at a later step, when there is no other process") {
     f.Commit(1);
     f.Fail(second, FailureKind::kTraining);
   }
   f.now += LastSnapshot::kPatience;
-  f.last_snapshot.Tick(f.now);
-  CHECK(f.run.phase.stop().text == "worker 1 on h: boom");
+  f.parts.last_snapshot.Tick(f.now);
+  CHECK(f.parts.phase.stop().text == "worker 1 on h: boom");
 }
 
 TEST_CASE("a failure of training ends the run when the process's supervisor saw it end") {
@@ -213,68 +211,65 @@ TEST_CASE("a failure of training ends the run when the process's supervisor saw 
                        .exited_us = 1,
                        .text = "exit code 7",
                        .process_key = 5};
-  f.run.membership.OnRegister(
+  f.parts.membership.OnRegister(
       f.now, {kUnknownNode, Incarnation(25), 0},
       {.role = Role::kWorker, .host = "h", .process_id = 120, .process_key = 5});
-  const PeerId worker = f.run.members().Find(Incarnation(25))->peer;
-  f.run.membership.OnReady(f.now, worker, {.data_fingerprint = f.plan.data.fingerprint});
+  const PeerId worker = f.parts.members.Find(Incarnation(25))->peer;
+  f.parts.membership.OnReady(f.now, worker, {.data_fingerprint = f.plan.data.fingerprint});
   SUBCASE("with that failure") {
     f.Fail(worker, FailureKind::kTraining);
-    REQUIRE(f.run.phase.is_running());
-    f.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
-    CHECK(f.run.phase.stop().text == "worker 2 on h: boom");
+    REQUIRE(f.parts.phase.is_running());
+    f.parts.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
+    CHECK(f.parts.phase.stop().text == "worker 2 on h: boom");
   }
   SUBCASE("with its machine's trouble, which costs the process alone") {
     f.Fail(worker, FailureKind::kMachine);
-    f.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
-    CHECK(f.run.phase.is_running());
+    f.parts.failures.OnFaultNote(f.now, {kUnknownNode, Incarnation(900), 0}, note);
+    CHECK(f.parts.phase.is_running());
   }
 }
 
 TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {
   FailureFixture f;
   const PeerId supervisor{kUnknownNode, Incarnation(900), 0};
-  f.failures.OnFaultNote(
+  f.parts.failures.OnFaultNote(
       f.now, supervisor,
       {.number = 3, .action = "exit", .host = "h", .process_id = 120, .exited_us = 1});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   CHECK(f.SentTo<FaultNoteAck>(supervisor).size() == 1);
-  REQUIRE(f.run.faults.records().size() == 1);
-  CHECK(f.run.faults.records()[0].detected_by == "exit");
+  REQUIRE(f.parts.faults.records().size() == 1);
+  CHECK(f.parts.faults.records()[0].detected_by == "exit");
 }
 
 // ---- Commands ----------------------------------------------------------------------------------
 
 struct CommandFixture : PartsFixture {
-  CommandFixture() : commands(run, evaluations, requests, last_snapshot) { StartTraining(); }
+  CommandFixture() { StartTraining(); }
   CommandReply Ask(uint64_t client, CommandKind kind, const std::string& target = "") {
     const PeerId from{kUnknownNode, Incarnation(client), 0};
-    commands.OnCommand(now, from, {kind, target});
+    parts.commands.OnCommand(now, from, {kind, target});
     const auto replies = SentTo<CommandReply>(from);
     return replies.empty() ? CommandReply{} : replies.back();
   }
   void OnForget(const Member& member) override {
     PartsFixture::OnForget(member);
-    commands.Forget(member);
+    parts.commands.Forget(member);
   }
-  SnapshotRequests requests{run, snapshots};
-  LastSnapshot last_snapshot{run, snapshots, requests};
-  Commands commands;
 };
 
 TEST_CASE("a drained worker leaves when no view names it, and then the command is done") {
   CommandFixture f;
   CHECK(f.Ask(99, CommandKind::kDrain, "worker 0").outcome == CommandOutcome::kAccepted);
   const PeerId drained = f.worker;
-  const Member& member = *f.run.members().Find(drained.node);
-  f.commands.StopDrained(f.now);
+  const Member& member = *f.parts.members.Find(drained.node);
+  f.parts.commands.StopDrained(f.now);
   CHECK(member.is_draining);
   CHECK_FALSE(member.is_leaving);
-  f.worker = f.run.members().Find(Incarnation(21))->peer;
+  f.worker = f.parts.members.Find(Incarnation(21))->peer;
   f.PublishView();
-  f.commands.StopDrained(f.now);
+  f.parts.commands.StopDrained(f.now);
   CHECK(member.is_leaving);
-  f.run.membership.Forget(drained.node);
+  f.parts.membership.Forget(drained.node);
   CHECK(f.Ask(99, CommandKind::kDrain, "worker 0").outcome == CommandOutcome::kDone);
 }
 
@@ -288,7 +283,7 @@ TEST_CASE("the last server is not drained, nor is a member that is not there") {
 TEST_CASE("a command to stop ends the run once, and later ones are refused") {
   CommandFixture f;
   CHECK(f.Ask(98, CommandKind::kStop).outcome == CommandOutcome::kDone);
-  CHECK(f.run.phase.stop().reason == StopReason::kInterrupted);
+  CHECK(f.parts.phase.stop().reason == StopReason::kInterrupted);
   CHECK(f.Ask(99, CommandKind::kSnapshot).outcome == CommandOutcome::kRefused);
 }
 
@@ -296,8 +291,8 @@ TEST_CASE("a command for a snapshot is concluded when the version is given up of
   CommandFixture f;
   const CommandReply reply = f.Ask(99, CommandKind::kSnapshot);
   CHECK(reply.outcome == CommandOutcome::kAccepted);
-  f.snapshots.ledger().GiveUp(f.requests.Ask(f.now));
-  for (int attempt = 0; attempt < 6; ++attempt) f.commands.ConcludeSnapshots(f.now);
+  f.parts.snapshots.ledger().GiveUp(f.parts.requests.Ask(f.now));
+  for (int attempt = 0; attempt < 6; ++attempt) f.parts.commands.ConcludeSnapshots(f.now);
   CHECK(f.Ask(99, CommandKind::kSnapshot).outcome == CommandOutcome::kRefused);
 }
 

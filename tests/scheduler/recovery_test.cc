@@ -74,7 +74,7 @@ TEST_CASE("a scheduler without heartbeats suspends leases, and finds the dead on
     CHECK(f.IsNamed(12));
     CHECK(f.NodeFor(10) == kUnknownNode);
     CHECK(f.scheduler->view().generation == 1);
-    CHECK(f.scheduler->WaitingText().empty());
+    CHECK(f.WaitingText().empty());
   }
 }
 
@@ -332,10 +332,10 @@ TEST_CASE("without any worker the job waits, reports it, and goes on when one jo
   f.StartAll();
   f.Exit(20, Role::kWorker);
   f.Exit(21, Role::kWorker);
-  CHECK(f.scheduler->WaitingText() == "no worker");
+  CHECK(f.WaitingText() == "no worker");
   CHECK(f.recorder.HasEvent("waiting"));
   f.Add(22, Role::kWorker);
-  CHECK(f.scheduler->WaitingText().empty());
+  CHECK(f.WaitingText().empty());
   CHECK(f.CountShares(22) == 8);
 }
 
@@ -378,7 +378,7 @@ TEST_CASE("a lost shard is an announced rollback to the last snapshot, on the se
   f.StartAll();
   f.Commit(30);
   f.Exit(11, Role::kServer);
-  CHECK(f.scheduler->WaitingText() == "restoring the last snapshot");
+  CHECK(f.WaitingText() == "restoring the last snapshot");
   SUBCASE("another server comes soon") {
     f.Add(12, Role::kServer);
     CHECK(f.IsNamed(12));
@@ -396,7 +396,7 @@ TEST_CASE("without any server the job waits for one, and rolls back on it") {
   f.StartAll();
   f.Exit(10, Role::kServer);
   f.Wait(milliseconds(2000));
-  CHECK(f.scheduler->WaitingText() == "no server");
+  CHECK(f.WaitingText() == "no server");
   CHECK(f.scheduler->view().generation == 0);
   f.Add(12, Role::kServer);
   CHECK(f.scheduler->view().generation == 1);

@@ -108,7 +108,7 @@ TEST_CASE("a run that was gathering goes on gathering") {
   f.StartScheduler();
   f.scheduler->Tick(f.now);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kGathering);
-  CHECK(f.scheduler->MissingText() == "1 of 2 servers, 0 of 2 workers");
+  CHECK(f.scheduler->membership().MissingText() == "1 of 2 servers, 0 of 2 workers");
 }
 
 TEST_CASE("a view beyond the journal is a rollback in a higher term") {
@@ -163,9 +163,9 @@ TEST_CASE("a resumed run gathers its members and begins another generation") {
   f.StartScheduler(/*is_fresh=*/true);
   f.scheduler->Tick(f.now);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kGathering);
-  CHECK(f.scheduler->MissingText() == "0 of 2 servers, 0 of 2 workers");
+  CHECK(f.scheduler->membership().MissingText() == "0 of 2 servers, 0 of 2 workers");
   f.From(20, Heartbeat{});  // of the old run
-  CHECK(f.scheduler->MissingText() == "0 of 2 servers, 0 of 2 workers");
+  CHECK(f.scheduler->membership().MissingText() == "0 of 2 servers, 0 of 2 workers");
   for (uint64_t who : {40, 41}) f.Join(who, Role::kServer);
   for (uint64_t who : {42, 43}) f.Join(who, Role::kWorker);
   for (uint64_t who : {40, 41, 42, 43}) f.BeReady(who);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/run_status.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {
@@ -198,6 +199,10 @@ class Fixture {
                         .host = "h",
                         .process_id = static_cast<uint32_t>(100 + who),
                         .exited_us = static_cast<uint64_t>(now.count())});
+  }
+  // What `pando status` says that the run waits for.
+  std::string WaitingText() const {
+    return ParseStatus(scheduler->StatusJson(now))->waiting_for.value_or("");
   }
   NodeId NodeFor(uint64_t who) const {
     for (const NodeInfo& node : scheduler->view().nodes) {

@@ -130,7 +130,7 @@ TEST_CASE("training starts when everybody is ready, not before") {
   f.BeReady(10);
   f.BeReady(20);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kGathering);
-  CHECK(f.scheduler->MissingText() == "1 of 1 servers, 1 of 2 workers");
+  CHECK(f.scheduler->membership().MissingText() == "1 of 1 servers, 1 of 2 workers");
   f.BeReady(21);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   REQUIRE(f.recorder.LastTo<ViewUpdate>(Incarnation(21)) != nullptr);

@@ -118,7 +118,7 @@ TEST_CASE("a worker is not given up for a server that is silent to all: the leas
   CHECK(f.CountShares(20) == 8);
   f.Wait(milliseconds(2500), {10});
   CHECK(f.NodeFor(20) != kUnknownNode);
-  CHECK(f.scheduler->WaitingText() == "no server");
+  CHECK(f.WaitingText() == "no server");
 }
 
 TEST_CASE("after the scheduler paused it does not act on reports of silence yet") {

@@ -1,5 +1,5 @@
 // Members that name views which the scheduler does not know, in a run with keys (P26, P44).
-#include "scheduler/view_claims.h"
+#include "scheduler/views/view_claims.h"
 
 #include <doctest/doctest.h>
 

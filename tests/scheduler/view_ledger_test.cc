@@ -1,4 +1,4 @@
-#include "scheduler/ledgers/view_ledger.h"
+#include "scheduler/views/view_ledger.h"
 
 #include <doctest/doctest.h>
 

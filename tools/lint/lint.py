@@ -8,6 +8,7 @@ import history
 import layers
 import limits
 import messages
+import parts
 import phrases
 import programs
 import report
@@ -23,6 +24,7 @@ CHECKS = {
     "tidy": (programs.check_tidy, ["tidy"]),
     "layers": (layers.check_layers, ["layers"]),
     "messages": (messages.check_messages, ["messages"]),
+    "parts": (parts.check_parts, ["parts"]),
     "classes": (limits.check_classes, ["methods", "members"]),
     "functions": (limits.check_functions, ["functions"]),
     "files": (limits.check_files, ["files", "folders"]),

@@ -1,0 +1,59 @@
+// Failures handles what processes and supervisors report: members that cannot continue, processes
+// that ended, replicas that differ.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "scheduler/snapshot_requests.h"
+
+namespace pando {
+
+class Failures {
+ public:
+  Failures(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+           FaultLedger& faults, const RunProgress& progress, RunMembers& membership,
+           LastSnapshot& last_snapshot)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        faults_(faults),
+        progress_(progress),
+        membership_(membership),
+        last_snapshot_(last_snapshot) {}
+
+  void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
+  // A supervisor reports a fault that it made, or a process that ended. No notice comes faster.
+  void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
+  // A primary reports that a backup has made another version. The run begins again.
+  void OnDivergence(Micros now, const PeerId& from, const Divergence& divergence);
+
+ private:
+  struct Trouble {
+    FailureKind kind;
+    std::string host;
+    Version committed;  // the committed version when it occurred
+  };
+  static constexpr size_t kFailedMax = 64;
+
+  bool EndsRun(const Member& member, const Failure& failure);
+  bool ConcernsAll(const Member& member, FailureKind kind);
+  void NoteFailed(const ProcessName& process, const std::string& text);
+
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  RunPhase& phase_;
+  FaultLedger& faults_;
+  const RunProgress& progress_;
+  RunMembers& membership_;
+  LastSnapshot& last_snapshot_;
+  std::optional<Trouble> trouble_;  // the last one
+  // Processes that were removed because they cannot continue, and why.
+  std::map<ProcessName, std::string> failed_;
+  uint32_t divergence_count_ = 0;
+};
+
+}  // namespace pando

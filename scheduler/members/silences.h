@@ -1,0 +1,71 @@
+// Silences decides which process has to go when a pair of members does not hear each other while
+// the scheduler hears both (P23).
+//
+//   the pair                          | what happens
+//   ----------------------------------+------------------------------------------------------------
+//   a worker and a server             | one of them is declared dead: the server if others do
+//                                     | not hear it either, else the worker
+//   two primaries, which need each    | the same; the reporter counts as the worker
+//   other's partial values (P16)      |
+//   a primary and its backup          | the backup loses the primary's shards
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "scheduler/members/run_members.h"
+
+namespace pando {
+
+class Silences {
+ public:
+  Silences(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
+           const RunProgress& progress, RunMembers& membership)
+      : plan_(plan),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        progress_(progress),
+        membership_(membership) {}
+
+  void OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent);
+  // A process that did not hear some server twice, and joins again, is avoided for a while.
+  void OnWelcome(Micros now, const Member& member);
+  void Forget(NodeId node);
+
+  // The members that get no new work now.
+  std::set<NodeId> Avoided(Micros now) const;
+  // Requests a view for the time when a member gets work again.
+  void RequestViews(Micros now);
+  // Takes the backups that did not answer out of the next view. They are reported once.
+  void ApplyTo(View& next);
+  void StartGeneration() { silent_backups_.clear(); }
+
+ private:
+  struct Silence {  // a worker's process does not hear a server
+    Micros at{0};   // the last report
+    uint32_t count = 0;
+  };
+
+  bool Counts(const Member& reporter) const;
+  void OnSilentBackup(Micros now, const Member& primary, const Member& backup,
+                      const std::string& text);
+  void OnSilentPair(Micros now, const Member& reporter, const Member& server);
+  Micros Memory() const;
+  bool IsOftenSilent(Micros now, const Register& registration) const;
+
+  const JobPlan& plan_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  const RunProgress& progress_;
+  RunMembers& membership_;
+  // By server, then by the worker's process, which may join again under another name.
+  std::map<NodeId, std::map<ProcessName, Silence>> silences_;
+  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // the primary's server, the backup's
+  std::map<NodeId, Micros> avoided_until_;
+};
+
+}  // namespace pando

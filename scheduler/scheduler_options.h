@@ -1,0 +1,29 @@
+// SchedulerOptions is what a scheduler's process knows of its run when it starts the core.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/clock.h"
+#include "proto/view_seal.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+struct SchedulerOptions {
+  PeerId self;
+  JobId job;
+  std::string job_toml;
+  std::string snapshot_dir;             // sent to every node; empty: the run stores no snapshots
+  std::string files_endpoint;           // sent to every node (P45)
+  Micros started_at{0};                 // when the job began, on the machine's steady clock
+  Step next_row;                        // OnStepMetrics continues from here
+  std::optional<SchedulerState> state;  // the journal's state, if there is one
+  // With a state: all nodes are new, and a new generation begins from the last snapshot
+  // (`pando resume`).
+  bool is_fresh = false;
+  Micros stop_grace = std::chrono::milliseconds(500);
+  ViewSeal* seal = nullptr;  // outlives the scheduler; null: the run has no keys
+};
+
+}  // namespace pando

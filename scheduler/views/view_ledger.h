@@ -1,0 +1,65 @@
+// ViewLedger keeps the scheduler's newest view, the scheduler's term, and when the next view is
+// due. ViewMaker makes the views; the other parts read them and request new ones.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "proto/outbox.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class ViewLedger {
+ public:
+  // `state`: the journal's, if there is one.
+  explicit ViewLedger(const std::optional<SchedulerState>& state);
+
+  const View& view() const { return view_; }
+  uint64_t term() const { return term_; }
+  ViewId NextId() const { return {term_, view_.id.number + 1}; }
+  uint32_t NextGeneration() const;
+  void Publish(View next, std::string signature = "") {
+    view_ = std::move(next);
+    signature_ = std::move(signature);
+  }
+  const std::string& signature() const { return signature_; }  // this life's, over the view
+  // Whether this life of the scheduler has published a view.
+  bool HasAnnounced() const { return view_.id.number != 0 && view_.id.term == term_; }
+
+  // Whether this life made the view, or the journal knew it when this life began.
+  bool IsOurs(ViewId id, uint32_t generation) const;
+  // A process has a view that is not ours. Our next view gets a higher term and generation.
+  void OnNewsBeyond(ViewId id, uint32_t generation);
+  // Whether a run that has lost its last views can have come so far (P26).
+  bool IsBelievable(ViewId id, uint32_t generation) const;
+
+  // The earliest request counts.
+  void RequestView(Micros at);
+  void DropRequest() { due_at_.reset(); }
+  Micros due_at() const { return due_at_.value_or(kNever); }
+
+  // P19 left out (Mutation::kNoIncarnations): the process gets a new incarnation in place.
+  void ReplaceIncarnation(const PeerId& before, Incarnation incarnation);
+
+ private:
+  View view_;
+  std::string signature_;
+  uint64_t term_ = 1;
+  uint64_t journal_term_ = 0;     // the first term of this life
+  ViewId journal_view_;           // the newest view of earlier lives
+  uint32_t generation_seen_ = 0;  // the highest one that the journal does not know
+  std::optional<Micros> due_at_;
+};
+
+bool HasBackupOn(const ShardPlacement& placement, NodeId server);
+// Whether the view gives the server a replica of some shard.
+bool HasReplicaOn(const View& view, NodeId server);
+// Whether the server is the primary of some shard.
+bool LeadsShards(const View& view, NodeId server);
+// Whether the worker owns a micro-batch, or has to finish one that it hands over. `committed`: the
+// version that all shards have committed.
+bool HasWorkFor(const View& view, NodeId worker, Version committed);
+
+}  // namespace pando

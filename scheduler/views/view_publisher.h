@@ -1,0 +1,45 @@
+// ViewPublisher publishes the views that ViewMaker makes, and repeats each until every lane and
+// worker has acknowledged it.
+#pragma once
+
+#include <string>
+
+#include "scheduler/members/run_members.h"
+
+namespace pando {
+
+class ViewPublisher {
+ public:
+  // `seal` is null if the run has no keys.
+  ViewPublisher(ViewSeal* seal, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
+                FaultLedger& faults, const RunMembers& membership)
+      : seal_(seal),
+        views_(views),
+        outbox_(outbox),
+        phase_(phase),
+        faults_(faults),
+        membership_(membership) {}
+
+  void Publish(Micros now, View next);
+  // Whether the view differs from the last one, or the members do not know this life's views yet.
+  bool IsNews(const View& next) const;
+  void OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack);
+  void RepeatTo(const PeerId& lane);
+  void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
+
+  // Says without what the run cannot continue: "no worker"; empty if it continues.
+  std::string WaitingText() const;
+
+ private:
+  bool HaveAllAcked() const;
+
+  ViewSeal* const seal_;
+  ViewLedger& views_;
+  JournaledOutbox& outbox_;
+  const RunPhase& phase_;
+  FaultLedger& faults_;
+  const RunMembers& membership_;
+  LaneAcks<ViewId> acked_;
+};
+
+}  // namespace pando
