@@ -200,7 +200,7 @@ class Fixture {
                         .process_id = static_cast<uint32_t>(100 + who),
                         .exited_us = static_cast<uint64_t>(now.count())});
   }
-  // What `pando status` says that the run waits for.
+  // The things for which the run waits, as `pando status` prints them.
   std::string WaitingText() const {
     return ParseStatus(scheduler->StatusJson(now))->waiting_for.value_or("");
   }
