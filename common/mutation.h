@@ -9,9 +9,9 @@ enum class Mutation {
   kNoDeduplication,    // P3: the aggregator adds a held contribution again
   kSumInArrivalOrder,  // P2: sums run in the order of arrival, not along the tree
   kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
-  kNoQuestion,         // P17: a worker does not ask what is missing in a new view
+  kNoQuestion,         // P17: a worker does not ask for the missing parts in a new view
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
-  kGiveOnce,             // P6a: only the host's relay pushes what it was given
+  kGiveOnce,             // P6a: only the host's relay pushes the gradients that it was given
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   kAnyView,              // P44: lanes and workers enter views without a good signature
@@ -21,14 +21,14 @@ enum class Mutation {
   kPromoteSyncing,          // P24: a replica that is not in sync is promoted
   kAnnounceBeforeJournal,   // P25: views are announced before they are written
   kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
-  kNoDecisionBarrier,       // P32: steps are made whose version a decision may exclude
+  kNoDecisionBarrier,       // P32: steps run although a decision may exclude their version
   kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
   kAnySupplier,             // P43: parts of a declaration count from any worker
   kMixSuppliers,            // P43: a new supplier goes on where the last one ended
   kKeepSupplier,            // P43: no worker takes a dead supplier's place
   kAnySignOfLife,           // P44: a message that its sender may not send renews its lease
   kAnyNews,                 // P26: a view without a good signature counts as lost
-  // P46: believed of a member about
+  // P46: the scheduler believes a member's message about
   kAnyPrimary,          // shards that another lane leads
   kAnyReplica,          // shards of which it has no replica
   kAnyHolder,           // snapshots of shards that it never held
@@ -48,7 +48,7 @@ enum class Mutation {
   kNoRetransmission,    // P10: pushes, roots and chunks are sent once
   kSnapshotOneVersionLate,   // P29: shard 0 stores version K + 1 as K
   kNoGeneration,             // P21: a lane keeps data of an older generation
-  kPartialsFromRecordsOnly,  // P16: partial values are served from records alone
+  kPartialsFromRecordsOnly,  // P16: partial values are served only from records
   kPartialsNotInBackups,     // P16: a backup's records have no partial values
   kNoPartialsPull,           // P16: partial values are sent once and not pulled
   kEncodeSums,               // P34: a worker encodes sums of micro-batches, not each one

@@ -17,7 +17,7 @@
 namespace pando {
 
 // After it, the calling thread, and the threads that it starts, share no descriptors with others.
-// Of the open ones it keeps 0 to 2 and `kept`, and closes the others in its table: a pipe that the
+// It keeps the open ones 0 to 2 and `kept`, and closes the others in its table: a pipe that the
 // program closes later must not stay open here.
 void SeparateFiles(std::span<const int> kept);
 

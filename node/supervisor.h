@@ -182,7 +182,7 @@ class Supervisor {
   // Workers with is_forked are forked from the process of this program
   // (node/programs/program_process.h).
   Status StartPreloaded(const ProcessSpec& spec);
-  // Starts the process, and keeps it running while on_exit says so.
+  // Starts the process, and keeps it running while on_exit decides that.
   Status Start(const ProcessSpec& spec, Role role);
   // Sets how its later lives are started. REQUIRES: spec.name is kept.
   void SetSpec(const ProcessSpec& spec);

@@ -59,7 +59,7 @@ struct OptimizerOptions {
   double clip_norm = 0.0;            // norm of the whole mean gradient, before decay; 0: none (P14)
   double trust_coefficient = 0.001;  // LARS: η
   double trust_ratio_max = 10.0;     // LAMB: per layer, as DeepSpeed's max_coeff
-  double ema_decay = 0.0;            // of the average of the weights on the servers; 0: no average
+  double ema_decay = 0.0;            // the servers' average of the weights; 0: there is none
   LossScaleOptions loss_scale;
   // train.weighted: a program weighs its micro-batches, and the gradient's mean is over the weights
   // (P14), not over samples.
@@ -72,7 +72,7 @@ inline bool HasPartials(const OptimizerOptions& o) {
          o.loss_scale.is_on || o.is_weighted;
 }
 
-// [schedule]. The learning rate of each step, computed by the scheduler alone (P36).
+// [schedule]. The learning rate of each step, which only the scheduler computes (P36).
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::kConstant;
   uint64_t warmup_steps = 0;              // linear, before the kind begins
@@ -93,7 +93,7 @@ struct ScheduleOptions {
 };
 
 // The format in which GPUs compute activations and their gradients. Parameters and sums of
-// gradients are floats everywhere. A CPU computes in floats alone.
+// gradients are floats everywhere. A CPU computes only in floats.
 enum class Precision : uint8_t {
   kFp32,
   kTf32,  // floats, with products of 10 bits of mantissa on tensor cores
@@ -117,8 +117,8 @@ enum class ParameterResidency : uint8_t {
 template <>
 inline constexpr auto kEnumNames<ParameterResidency> = std::to_array({"all", "layer"});
 
-// How gradients become the next version. Not part of the job's identity: with two workers of an
-// aligned half each the bits are equal.
+// How gradients become the next version. This is not part of the job's identity: with two workers
+// that compute an aligned half each, the bits are equal.
 enum class Strategy : uint8_t {
   kParameterServers,
   kAllreduce,  // workers sum among themselves and update their copies; no servers
@@ -133,10 +133,10 @@ template <>
 inline constexpr auto kEnumNames<AllreduceAlgorithm> = std::to_array({"auto", "ring",
                                                                       "halving-doubling"});
 
-// Which shards' gradients the workers of one host sum there before they leave it (P6a).
+// The shards whose gradients the workers of a host sum before these leave the host (P6a).
 enum class HostSum : uint8_t {
-  kAuto,    // of shards whose primary is on another host
-  kAlways,  // of all
+  kAuto,    // shards whose primary is on another host
+  kAlways,  // all shards
   kOff,
 };
 template <>
@@ -146,9 +146,9 @@ enum class MissingValues : uint8_t { kError, kMean, kCategory };
 template <>
 inline constexpr auto kEnumNames<MissingValues> = std::to_array({"error", "mean", "category"});
 
-// model.name and data.name where a program of the user's computes the gradients and has the data
-// (P43): model.tensors, and the sample counts of data.synthetic_*, are all that Pando knows of
-// them.
+// model.name and data.name in a job whose gradients are computed by a user's program, which also
+// has the data (P43). Pando then knows only model.tensors and the sample counts of
+// data.synthetic_*.
 inline constexpr const char* kExternalName = "external";
 
 struct Job {
@@ -157,19 +157,19 @@ struct Job {
   std::string network;                       // model.network
   std::vector<uint64_t> mlp_hidden = {128};  // model.hidden: layer widths of "mlp"
   std::string init;                          // file of the first version; empty: from the seed
-  bool init_partial = false;                 // what does not fit comes from the seed
-  std::string init_hash;                     // of the first version, once the file was read
-  std::vector<std::string> tensors;          // of an external model (plan/external_model.h)
-  std::vector<std::string> constants;        // of its tensors that no step changes: "NAME HASH"
+  bool init_partial = false;                 // tensors that do not fit come from the seed
+  std::string init_hash;                     // hash of the first version, once the file was read
+  std::vector<std::string> tensors;          // an external model's (plan/external_model.h)
+  std::vector<std::string> constants;        // its tensors that no step changes: "NAME HASH"
   std::string program;                       // its name in the program, for people
   // [data]
   std::string dataset = "mnist";
   std::string data_path;             // folder; empty if the data set has none
-  std::vector<std::string> columns;  // of a table; none: the data set's own choice
+  std::vector<std::string> columns;  // a table's; none: the data set's own choice
   std::string label;                 // data.label: column of a table's classes
-  double test_share = 0.2;           // of a table's rows, where no file has the test rows
-  double validation_share = 0;       // data.validation: of the training samples; 0: none
-  MissingValues missing = MissingValues::kError;  // of a table
+  double test_share = 0.2;           // share of a table's rows, if no file has the test rows
+  double validation_share = 0;       // data.validation: share of the training samples; 0: none
+  MissingValues missing = MissingValues::kError;  // in a table
   std::vector<std::string> augment;               // "crop", "flip": drawn again in every epoch
   uint32_t resize = 0;                            // side of the pictures; 0: unchanged
   uint64_t train_limit = 0;                       // data.limit: samples of a seeded subset; 0: all
@@ -184,13 +184,13 @@ struct Job {
   uint32_t micro_batches = 8;
   LastBatch last_batch = LastBatch::kShort;
   uint64_t seed = 1;
-  double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; for the training loss alone
+  double label_smoothing = 0.0;  // as PyTorch's CrossEntropyLoss; only in the training loss
   bool activation_checkpointing = false;  // changes no bit: less memory, more time
   Precision precision = Precision::kFp32;
   bool allow_nondeterministic = false;            // GPUs may use algorithms without equal bits
-  PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: of gradients
+  PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: for gradients
   double top_k_share = 0.01;                      // share of a gradient's values that top-k sends
-  PayloadCodec pull_codec = PayloadCodec::kFp32;  // of the parameters that workers compute with
+  PayloadCodec pull_codec = PayloadCodec::kFp32;  // for the parameters that workers compute with
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   // [eval]
@@ -198,41 +198,41 @@ struct Job {
   uint64_t eval_every_steps = 0;       // 0: by epochs; at most one of the two is above 0
   uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
   double early_stop_min_delta = 0.0;   // an improvement is larger than this share
-  std::vector<std::string> eval_sums;  // of an external model: what an evaluation sums, by name
+  std::vector<std::string> eval_sums;  // an external model's: names of an evaluation's sums
   // [worker], [snapshot], [verify] and [run]: not part of the job's identity; they do not change
   // the result
   ParameterResidency parameter_residency = ParameterResidency::kAll;
   uint64_t snapshot_every = 500;             // steps; 0: only the job's end
   uint32_t snapshot_keep = 2;                // complete ones
   bool snapshot_best = false;                // evaluated versions are stored, and the best is kept
-  std::string snapshot_store = "scheduler";  // which keeps them, or folder: servers share it (P45)
+  std::string snapshot_store = "scheduler";  // it keeps them; or "folder": servers share one (P45)
   uint64_t verify_every = 0;                 // P41: one micro-batch in N is computed twice; 0: none
   Strategy strategy = Strategy::kParameterServers;
   AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
   uint32_t workers = 2;
   uint32_t servers = 2;            // with allreduce 1, which is rank 0
   uint32_t replicas = 2;           // of each shard, 1 or 2; one if there is one server
-  std::string device = "auto";     // of workers: auto, cpu, cuda or cuda:N
+  std::string device = "auto";     // the workers': auto, cpu, cuda or cuda:N
   uint32_t threads = 1;            // computing threads per worker; one on a GPU
   uint32_t reader_threads = 1;     // per worker; they read and decode samples ahead
   std::string data_cache;          // folder for decoded and resized pictures; empty: none
   uint32_t lanes = 0;              // per server; 0: by cores
-  std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
+  std::string transport = "auto";  // for payloads: auto, tcp, ipc or shm
   std::string encrypt = "all";     // with keys: all, control or none (P44)
   HostSum host_sum = HostSum::kAuto;
-  std::string name;                  // of the run folder; empty: model-dataset-time
+  std::string name;                  // the run folder's; empty: model-dataset-time
   std::string run_dir;               // empty: runs/NAME
-  std::vector<std::string> command;  // run.command: what a worker of an external model runs
+  std::vector<std::string> command;  // run.command: the program of an external model's workers
   bool preload = false;              // its workers are forked from one process
   uint64_t log_every_steps = 1;      // rows of metrics.csv
-  std::string timeline;              // trace file of what every process does; empty: none
-  std::string timeline_steps;        // "A:B": of these steps alone; empty: of all
+  std::string timeline;              // trace file of all processes' work; empty: none
+  std::string timeline_steps;        // "A:B": only of these steps; empty: of all
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process is declared dead
   uint32_t start_timeout_ms = 60000;
   uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
 
-  // The samples that a run is evaluated on, for people.
+  // Names the samples on which a run is evaluated, for people.
   const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }
 };
 

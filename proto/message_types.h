@@ -1,5 +1,5 @@
-// What the messages are made of, beside ids and payloads: the parts that pando.capnp's annotations
-// name, and constants of single messages. message_structs.h, which is generated from pando.capnp,
+// The parts of messages beside ids and payloads: the types that pando.capnp's annotations name, and
+// constants of single messages. message_structs.h, which is generated from pando.capnp,
 // includes this header; all others include messages.h.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace pando {
 
 inline constexpr NodeId kSchedulerNode{0};
-inline constexpr NodeId kUnknownNode{UINT32_MAX};  // of a node without a Welcome
+inline constexpr NodeId kUnknownNode{UINT32_MAX};  // a node without a Welcome
 // The file store's lane: it has a thread and an endpoint beside the scheduler's.
 inline constexpr uint16_t kFilesLane = 1;
 inline constexpr uint32_t kAnyRank = UINT32_MAX;  // Register::wanted_rank
@@ -31,7 +31,7 @@ struct ListOf {
 
 // ---- the facts that a message's type decides by itself: a MessageRow for each ------------------
 
-// What handles a message; all others ignore it. The compiler checks the first four (dispatch.h).
+// The cores that handle a message; others ignore it. The compiler checks the first 4 (dispatch.h).
 enum class Core : uint16_t {
   kNone = 0,
   kScheduler = 1,
@@ -42,7 +42,7 @@ enum class Core : uint16_t {
   kClient = 32,       // SchedulerClient: a command, a supervisor
   kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
   kFiles = 128,       // the scheduler's FileStore (P45)
-  kFileClient = 256,  // of a node
+  kFileClient = 256,  // a node's
 };
 constexpr Core operator|(Core a, Core b) {
   return static_cast<Core>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
@@ -51,8 +51,8 @@ constexpr bool HasCore(Core cores, Core core) {
   return (static_cast<uint16_t>(cores) & static_cast<uint16_t>(core)) != 0;
 }
 
-// The senders from which it is accepted. The first three also are no members, but hold a key (P44)
-// of that role or a stronger one where the run has keys; only the scheduler accepts theirs.
+// The senders from which a message is accepted. The first three may also be no members, but need a
+// key (P44) of that role or a stronger one if the run has keys; only the scheduler accepts theirs.
 // kServers, kWorkers, kNodes (both): members of the view in that role, and the scheduler.
 enum class Sender : uint8_t {
   kReader,
@@ -65,30 +65,30 @@ enum class Sender : uint8_t {
 };
 constexpr bool MayBeStranger(Sender sender) { return sender <= Sender::kAdmin; }
 
-// kOne: about versions, which another generation may have made again, so it is dropped there (P21).
+// kOne: a message about versions. Another generation may make them again, so it is dropped (P21).
 enum class Generation : uint8_t { kAny, kOne };
 
 // A member may report only what is its own (P46). The scheduler, lanes and workers drop a
 // message that concerns anything else (proto/ownership.h, scheduler/ownership.h).
 enum class About : uint8_t {
-  kItself,      // the sender, a request, or what its handler compares with the sender
-  kPrimary,     // shards whose primary the view says it is; for workers, also their relay
+  kItself,      // the sender, a request, or a thing that its handler compares with the sender
+  kPrimary,     // shards of which the view names it primary; for workers, also their relay
   kReplica,     // shards of which the view gives it a replica
   kHolder,      // shards of which a view of the generation gave it a replica
   kSlice,       // the slice of the test set that it was given
   kMicroBatch,  // micro-batches that it owns or verifies, or did lately (item by item)
 };
 
-// What a message may have in bytes, all its frames together; a longer one is not decoded. Lists are
-// of up to 65,536 items, texts of 64 KiB.
+// The limit of a message's bytes, all its frames together; a longer one is not decoded. Lists have
+// up to 65,536 items, and texts up to 64 KiB.
 enum class Size : uint32_t {
   kSmall = 512 << 10,
   kList = 32 << 20,
   kDocument = 17 << 20,  // job files, status reports
-  kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and what is said of each
+  kPayloads = 97 << 20,  // closed at 1 MiB: then one more payload, and each one's fields
 };
 
-// Which of a node's connections to the scheduler carries it.
+// The connection from a node to the scheduler that carries a message.
 enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
 
 struct MessageRow {

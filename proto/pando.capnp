@@ -5,27 +5,27 @@
 # One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
 # Payloads are external segments over the gradient or parameter buffer itself.
 #
-# The order of the lines is the order of the structs' members, and that in which fields are written.
+# The order of the lines is the order of the structs' members, and the order of the written fields.
 # To change this file, add fields and union members with new numbers. A message that is not needed any
 # more becomes `retiredN @N :Void`. If a field changes its type or meaning, or an older program would
 # misread it, increment kProtocolVersion (codec.h). A field that is not set keeps Cap'n Proto's default,
-# zero. A rule that concerns several fields is a function CheckRules in codec_rules.h.
+# zero. A rule that concerns several fields is a function CheckRules in codec_fields.h.
 
 @0xd3a7be6b6f0c4c11;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("pando::wire");
 
-# ---- what the plugin reads ----------------------------------------------------------------------
+# ---- the annotations that the plugin reads --------------------------------------------------------
 
-# Of a field.
+# Annotations of a field. The trailing comments say which value is annotated.
 annotation type(field, group) :Text; # the member's type, or its items'; by default the wire's
 annotation initial(field) :Text;     # the member's initial value; by default 0 or the first enumerator
 annotation limit(field) :Limit;      # of a number, of the bytes of a text, of the items of a list
 annotation each(field) :Limit;       # of each item of a list
 annotation min(field) :UInt32;       # of a tree node
 annotation bytes(field) :Void;       # the payload is any bytes; by default floats
-# Of a struct or an enum.
+# Annotations of a struct or an enum.
 annotation message(struct) :MessageFacts;
 annotation compared(struct) :Void;        # it has the operators ==, <, ...
 annotation byHand(struct, enum) :Void;    # C++ has the type already
@@ -35,7 +35,7 @@ struct Limit {
   max @1 :Text;   # in C++; it may name members that come before this one: m.size
 }
 
-# What a message's type decides by itself; message_types.h explains each.
+# The facts that a message's type decides by itself; message_types.h explains each.
 struct MessageFacts {
   handlers @0 :List(Core);
   sender @1 :Sender;
@@ -177,7 +177,7 @@ struct PeerId $compared {
   node @0 :UInt32 $type("NodeId") $initial("kUnknownNode");
     # The id that the scheduler gave. A node without a Welcome has kUnknownNode.
   incarnation @2 :UInt64 $type("Incarnation");
-    # It is drawn for each process life. 0 as a receiver is any (only for Register and clients).
+    # It is drawn for each process life. 0 as a receiver: any incarnation (only for Register and clients).
   lane @1 :UInt16 $limit(what = "lane", max = "kLanesMax - 1");
     # The index of a server's lane; 0 in workers and the scheduler.
 }
@@ -197,11 +197,11 @@ struct Register $message(handlers = [scheduler, intake], sender = newcomer) {
   processId @1 :UInt32;  # the operating system's, on `host`
   laneEndpoints @3 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
     # a server's, by lane: "tcp://10.0.0.3:41213"
-  wantedRank @4 :UInt32 = 0xffffffff;  # of its role; another one if it is in use
+  wantedRank @4 :UInt32 = 0xffffffff;  # within its role; another one if this is in use
   processKey @5 :UInt64;  # drawn for the process, as two containers may agree in host and id
-  publicKey @6 :Text $limit(.publicKeyBytes);  # of this process life, where the run has keys (P44)
-  machine @7 :Text $limit(.hostBytes);  # a server's: what fails with it (MachineOf); empty: `host`
-  rack @8 :Text $limit(.hostBytes);  # label of what fails together beyond a machine; empty: none
+  publicKey @6 :Text $limit(.publicKeyBytes);  # this process life's, if the run has keys (P44)
+  machine @7 :Text $limit(.hostBytes);  # a server's failure domain (MachineOf); empty: `host`
+  rack @8 :Text $limit(.hostBytes);  # label of machines that fail together; empty: none
 }
 
 struct DataFacts $byHand {
@@ -226,12 +226,12 @@ struct Welcome $message(handlers = [joiner], sender = onlyScheduler, size = docu
     # the resolved job file
   data @3 :DataFacts;  # the scheduler's facts about the data set
   snapshotDir @4 :Text $limit(what = "bytes of a snapshot folder", max = "kPathBytesMax");
-    # of the scheduler's machine (P29); absolute
+    # on the scheduler's machine (P29); absolute
   filesEndpoint @5 :Text $limit(.endpointBytes);
-    # Of the scheduler's file store, at the host where the node reaches it; empty: servers read
-    # and write snapshot_dir themselves (P45).
+    # The endpoint of the scheduler's file store, at the host where the node reaches it; empty:
+    # servers read and write snapshot_dir themselves (P45).
   viewKey @6 :Text $limit(.publicKeyBytes);
-    # the public key that signs views, where the run has keys (P44)
+    # the public key that signs views, if the run has keys (P44)
 }
 
 struct DeclarationWanted $message(handlers = [joiner], sender = onlyScheduler) {
@@ -258,20 +258,20 @@ enum RefusalKind {
 struct Refused $message(handlers = [joiner, lane, worker, group], sender = onlyScheduler) {
   # Scheduler -> node, which cannot take part (any more).
   reason @0 :Text $limit(what = "bytes of a reason", max = "kTextBytesMax");
-    # for people: what does not fit and what to do
+    # for people: the misfit, and what to do
   kind @1 :RefusalKind;
 }
 
 struct Ready $message(handlers = [scheduler], sender = nodes) {
-  # Node -> scheduler, repeated until a view has it: it has loaded what the job needs.
+  # Node -> scheduler, repeated until a view has the node: it has loaded all that the job needs.
   kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");
     # backend, instruction set, library versions (P40)
   probeHash @1 :UInt64;  # worker: gradient hash of a probe micro-batch (P40)
-  dataFingerprint @2 :UInt64;  # worker: of its data set (P38)
+  dataFingerprint @2 :UInt64;  # worker: its data set's (P38)
 }
 
 enum Activity {
-  # What a process is doing.
+  # The activity of a process.
   starting @0;
   idle @1;
   computing @2;
@@ -282,8 +282,8 @@ enum Activity {
 }
 
 struct LineTraffic {
-  # Bytes of messages that a process has exchanged by one kind of connection, its payloads in shared
-  # memory included.
+  # Bytes of messages that a process has exchanged by one kind of connection, including its payloads
+  # in shared memory.
   sent @0 :UInt64;
   received @1 :UInt64;
 }
@@ -326,8 +326,8 @@ struct NodeInfo {
   host @4 :Text $limit(.hostBytes);
   laneEndpoints @5 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
     # by lane; empty in workers
-  probeHash @6 :UInt64;  # worker: of its Ready; workers of one kind have the same (P40)
-  publicKey @7 :Text $limit(.publicKeyBytes);  # of its Register
+  probeHash @6 :UInt64;  # worker: from its Ready; workers of one kind have the same (P40)
+  publicKey @7 :Text $limit(.publicKeyBytes);  # from its Register
 }
 
 struct SyncingBackup $compared {
@@ -358,7 +358,7 @@ struct SnapshotRef $compared {
 }
 
 struct View {
-  # P17. Membership, placement and assignment together.
+  # P17: membership, placement and assignment together.
   id @0 :ViewId;
   generation @1 :UInt32;  # of this view (P21)
   restore @5 :SnapshotRef;
@@ -376,7 +376,7 @@ struct ViewUpdate $message(handlers = [scheduler, lane, worker, group], sender =
   # scheduler that wants it.
   view @0 :View;
   signature @1 :Text $limit(what = "bytes of a signature", max = "kSignatureBytesMax");
-    # of the scheduler over the view (P44); empty without keys
+    # the scheduler's, over the view (P44); empty without keys
 }
 
 struct ViewWanted $message(handlers = [lane, worker], sender = onlyScheduler) {
@@ -427,7 +427,7 @@ struct PullItem {
 }
 
 struct Pull $message(handlers = [lane], sender = workers, generation = one, size = list) {
-  # Worker or scheduler -> lane, where no push asks for the version: at a start, with layer residency,
+  # Worker or scheduler -> lane, if no push asks for the version: at a start, with layer residency,
   # for an evaluation, for the final weights.
   items @0 :List(PullItem) $limit(what = "pulls in a message", max = "kItemsPerMessageMax");
 }
@@ -454,7 +454,7 @@ enum PushOutcome {
 }
 
 struct PushReplyItem {
-  # What became of a push or a pull of one shard.
+  # The outcome of a push or a pull of one shard.
   shard @0 :UInt32 $type("ShardId");
   version @2 :UInt64 $type("Version");  # requested
   node @1 :UInt32 $type("TreeNode");  # of the answered push; 0 for a pull
@@ -475,12 +475,12 @@ struct Question $message(handlers = [lane, worker], sender = workers, generation
 }
 
 struct AnswerItem {
-  # What the lane has of one shard.
+  # The versions and contributions of one shard that the lane has.
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");  # committed
   nodes @2 :List(UInt32) $type("TreeNode") $min(1)
       $limit(what = "tree nodes of a shard", max = "kMicroBatchesMax");
-    # held of the step that reads it
+    # held for the step that reads it
 }
 
 struct Answer $message(handlers = [worker], sender = nodes, generation = one, about = primary,
@@ -604,8 +604,8 @@ struct Divergence $message(handlers = [scheduler], sender = servers, generation 
 }
 
 struct PeerSilent $message(handlers = [scheduler], sender = nodes, generation = one) {
-  # Lane or worker -> scheduler: a peer has owed an answer for two leases (P23).
-  peer @0 :PeerId;  # owes an answer
+  # Lane or worker -> scheduler: a peer has not answered for two leases (P23).
+  peer @0 :PeerId;  # the silent one
   silentMs @1 :UInt64;  # milliseconds since it was asked
 }
 
@@ -628,7 +628,7 @@ struct SnapshotStored $message(handlers = [scheduler], sender = servers, generat
 }
 
 struct SnapshotAckItem {
-  # What the scheduler has heard of.
+  # A record that the scheduler knows to be stored.
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");
 }
@@ -680,7 +680,7 @@ struct StoreFileAck $message(handlers = [fileClient], sender = onlyScheduler) {
   # Store -> node.
   name @0 :Text $limit(.fileNameBytes);  # copied
   offset @1 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");
-    # bytes that the store has: where to go on
+    # bytes that the store has: the next piece begins there
   isStored @2 :Bool;  # whole and durable
   failure @3 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
     # why it cannot be stored; empty: it can
@@ -702,13 +702,13 @@ struct FilePart $message(handlers = [fileClient], sender = onlyScheduler, size =
   isMissing @3 :Bool;  # there is no such file
   failure @4 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
     # why it cannot be read; empty: it can
-  payload @5 :Data $bytes;  # fewer bytes than wanted: there the file ends
+  payload @5 :Data $bytes;  # fewer bytes than wanted: the file ends there
 }
 
 struct ListFiles $message(handlers = [files], sender = nodes) {
-  # Node -> store, repeated until answered: names of files that begin so.
-  prefix @0 :Text $limit(.fileNameBytes);  # what the names begin with
-  after @1 :Text $limit(.fileNameBytes);  # those that come after this one
+  # Node -> store, repeated until answered: asks for the names of files that begin with a prefix.
+  prefix @0 :Text $limit(.fileNameBytes);  # the names' beginning
+  after @1 :Text $limit(.fileNameBytes);  # only names that come after this one
 }
 
 struct FileNames $message(handlers = [fileClient], sender = onlyScheduler, size = list) {
@@ -716,7 +716,7 @@ struct FileNames $message(handlers = [fileClient], sender = onlyScheduler, size 
   prefix @0 :Text $limit(.fileNameBytes);  # copied
   after @1 :Text $limit(.fileNameBytes);  # copied
   names @2 :List(Text) $limit(what = "file names", max = "kFileNamesMax") $each(.fileNameBytes);
-    # ascending, at most kFileNamesMax; as many: there are more
+    # ascending, at most kFileNamesMax; if there are that many, there may be more
 }
 
 # ---- scalars and progress: lane <-> scheduler -----------------------------------------------------
@@ -745,7 +745,7 @@ struct Progress $message(handlers = [scheduler], sender = servers, generation = 
   # the lowest row that the lane has and that is not acknowledged.
   committed @0 :UInt64 $type("Version");
     # every shard whose primary the lane is has committed it; the final version if it is primary
-    # of no shard. Counts for the envelope's view alone.
+    # of no shard. Counts only for the envelope's view.
   rows @1 :List(StepMetrics) $limit(what = "metric rows", max = "kMetricRowsPerMessageMax");
     # ascending; from the lane of the metric shard
 }
@@ -785,12 +785,12 @@ struct EvaluationResult $message(handlers = [scheduler], sender = workers, gener
     # samples whose largest output is their label's
   lossSum @4 :Float64;  # over the samples
   top5Count @5 :UInt64 $limit(what = "top-5 count", max = "m.sample_count");
-    # of samples with at most four classes ahead of the label
+    # samples with at most four classes ahead of the label
   confusion @6 :List(ConfusionCount) $limit(what = "confusion counts", max = "kConfusionCountsMax");
     # ascending by label and predicted; the slice's samples
   sums @7 :List(Float64) $initial("{}")
       $limit(what = "sums of an evaluation", max = "kEvaluationSumsMax");
-    # of an external model: by name, as in the job's eval.sums
+    # an external model's sums: by name, as in the job's eval.sums
 }
 
 struct ReleasePin $message(handlers = [lane], sender = onlyScheduler, generation = one) {
@@ -810,7 +810,7 @@ enum StopReason {
   completed @0;
   failed @1;
   interrupted @2;
-  drained @3;  # other nodes have the receiver's work; the run goes on
+  drained @3;  # other nodes have taken over the receiver's work; the run goes on
 }
 
 struct Stop $message(handlers = [joiner, lane, worker, group], sender = onlyScheduler) {
@@ -832,7 +832,7 @@ enum FailureKind {
 struct Failure $message(handlers = [scheduler], sender = nodes) {
   # Node -> scheduler, repeated until Stop or Refused: the node cannot go on.
   text @0 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
-    # for people: what, where, what was expected
+    # for people: the error, its place, the expected value
   kind @1 :FailureKind;
 }
 
@@ -859,7 +859,7 @@ struct GradientHashes $message(handlers = [scheduler], sender = workers, generat
 
 struct GradientHashesAck $message(handlers = [worker], sender = onlyScheduler, generation = one) {
   # Scheduler -> worker.
-  below @0 :UInt64 $type("Step");  # reports of steps below are known or not needed any more
+  below @0 :UInt64 $type("Step");  # reports of lower steps are known or not needed any more
 }
 
 struct StatusRequest $message(handlers = [scheduler, intake], sender = reader) {
@@ -873,7 +873,7 @@ struct StatusReport $message(handlers = [client], sender = onlyScheduler, size =
 }
 
 enum CommandKind {
-  # What a client may ask for.
+  # The commands that a client may send.
   drain @0;
   snapshot @1;
   stop @2;
@@ -888,7 +888,7 @@ struct Command $message(handlers = [scheduler, intake], sender = admin) {
 }
 
 enum CommandOutcome {
-  # How far a command is.
+  # The progress of a command.
   accepted @0;  # in progress
   done @1;
   refused @2;
@@ -902,7 +902,7 @@ struct CommandReply $message(handlers = [client], sender = onlyScheduler) {
 
 struct FaultNote $message(handlers = [scheduler, intake], sender = newcomer) {
   # Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that
-  # it saw or made. Times are of the machine's steady clock, which both share; 0 is unknown.
+  # it saw or made. Times are those of the machine's steady clock, which both share; 0 is unknown.
   number @0 :UInt64;  # given by the supervisor, for the acknowledgement
   action @1 :Text $limit(what = "bytes of a fault's action", max = "kNameBytesMax");
     # "kill", "stop", "partition"; "exit" for one that happened by itself

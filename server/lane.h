@@ -33,8 +33,8 @@
 //
 //   A shard that is still being restored is left out of Answers, its Pulls are Pending, and a Push,
 //   which no worker has reason to send yet, is not answered.
-//   What replicas say, and workers ask of a primary, under a view that the lane has not entered yet
-//   waits for that view (EarlyMessages).
+//   Messages of replicas, and workers' requests to a primary, under a view that the lane has not
+//   entered yet wait for that view (EarlyMessages).
 // clang-format on
 //
 // Threads: none. Owns: its parts. Invariants I2, I3, I4, I6.

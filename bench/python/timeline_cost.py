@@ -3,9 +3,9 @@
 
 Measures the cost of --timeline in images/s and CPU-seconds: a run with it beside one without, and a second one without,
 which shows how far two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially: its layers are so
-short that it pays most. Every round runs each variant once, and every other round goes backwards. Prints min, p50, p99,
-max, and the ratios of the rounds. Images/s need an idle machine; on a busy one look at the CPU-seconds. --data "" is for a
-data set that has no folder.
+short that it pays most. Every round runs each variant once, and every other round goes backwards. Prints min, p50,
+p99, max, and the ratios of the rounds. Images/s need an idle machine; on a busy one look at the CPU-seconds. --data ""
+is for a data set that has no folder.
 """
 import json
 import resource

@@ -1,4 +1,4 @@
-// What `pando bench kernels` counts of layers.
+// The counts of layers by `pando bench kernels`.
 #include <doctest/doctest.h>
 
 #include <string>

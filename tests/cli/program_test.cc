@@ -173,7 +173,7 @@ TEST_CASE("every flag of the table is a flag of train") {
 
 TEST_CASE("a flag's help says what its value is, and the default as the flag takes it") {
   const std::string help = Pando({"train", "--help"}).output;
-  // Of the flag's entry, to the next flag.
+  // Returns the flag's entry, up to the next flag.
   const auto entry = [&](const std::string& flag) {
     const size_t at = help.find("  " + flag + " ");
     REQUIRE(at != std::string::npos);

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-// Of glibc's malloc: sanitizers bring their own.
+// These tests need glibc's malloc: sanitizers bring their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace pando {

@@ -46,7 +46,7 @@ struct dim3 {
   unsigned x, y, z;
 };
 
-// Of the thread at hand.
+// The current thread's.
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
@@ -127,7 +127,7 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major, minor;
 };
-// Of compute capability CUDA_ON_HOST_CAPABILITY, or 90.
+// The device has compute capability CUDA_ON_HOST_CAPABILITY, or 90.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = 2, cudaSuccess;

@@ -40,7 +40,7 @@ struct CUstream_st {
   uint64_t count() const { return done_count + waiting.size(); }
 };
 
-// Of this thread.
+// This thread's.
 thread_local bool is_capturing = false;
 
 namespace {

@@ -1,4 +1,4 @@
-// What kernels/cuda/cudnn.cc takes from the real cuDNN, on GPUs that files describe. Exits with 77
+// Tests of kernels/cuda/cudnn.cc with the real cuDNN, on GPUs that files describe. Exits with 77
 // where there is no such cuDNN.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -179,7 +179,7 @@ TEST_CASE("cuDNN has no bf16 engine on a T4 for most of ResNet-50") {
   CHECK(static_cast<size_t>(without) > problems.size() / 2);
 }
 
-// What cudnn_plans prints with this library path.
+// Returns cudnn_plans' output with this library path.
 FirstEngines RunPlans(const std::string& library_path, const RealPrecision& precision,
                       const std::string& gpu_name, const std::string& models) {
   const std::string command =

@@ -1,4 +1,4 @@
-// What the tests and cudnn_plans share: the zoo's convolutions, the precisions, the GPUs of
+// Shared by the tests and cudnn_plans: the zoo's convolutions, the precisions, the GPUs of
 // tests/golden/devices, and kernels/cuda/cudnn.cc's planner over the real cuDNN (forward_cudnn.h).
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a reader's error must say.
+// CheckMessage: checks the text of a reader's error.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -380,7 +380,7 @@ TEST_CASE("pictures beside the classes, and links in a circle, are not read") {
             "1 not read: 'train/ants/all' is a link to a folder that holds the link"});
 }
 
-// What `look` returns without root's rights. The test's folder is open to others.
+// Returns the result of `look` without root's rights. The test's folder is open to others.
 template <class Look>
 Status WithoutRights(const TinyFolder& tiny, Look look) {
   fs::permissions(tiny.folder.path(), fs::perms::all);

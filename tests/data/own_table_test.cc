@@ -98,7 +98,7 @@ void CheckStandardised(const TwoFiles& table, const std::vector<std::string>& co
     INFO(column[i], ": ", values[i], ", expected ", expected[i]);
     CHECK(std::abs(values[i] - expected[i]) <= kStandardisedTolerance);
   }
-  // What is exported gives the same inputs, bit for bit.
+  // The exported preprocessing gives the same inputs, bit for bit.
   const Preprocessing inputs = (*data)->facts().preprocessing;
   for (size_t i = 0; i < values.size(); ++i) {
     const double x = std::strtod(column[i].c_str(), nullptr);

@@ -67,7 +67,7 @@ TEST_CASE("over many epochs every sample comes first about equally often") {
 }
 
 TEST_CASE("neighbours are torn apart") {
-  // Of two random places the mean distance is a third of the size.
+  // The mean distance of two random places is a third of the size.
   constexpr uint64_t kSize = 60000;
   const auto all = All(kSize, 1, 0);
   double distance_sum = 0;

@@ -125,7 +125,7 @@ TEST_CASE("grey PNGs of few bits fill the range") {
            [](uint32_t y, uint32_t x, uint32_t) { return static_cast<uint8_t>((y + x) % 4 * 85); });
 }
 
-// Of one colour, so that JPEG's rounding is all that moves it.
+// Makes a picture of one colour, so that only JPEG's rounding changes it.
 Bytes PlainJpeg(const Bytes& pixel, int format, int flags) {
   constexpr int kJpegSide = 40;
   Bytes pixels;

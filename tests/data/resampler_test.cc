@@ -65,7 +65,7 @@ TEST_CASE("a box is resized as if it were a separate picture") {
   Resampler resampler;
   resampler.Resize({pixels.data(), 40, 60, 3}, box, 16, 16, out.data());
   CHECK(out == Resized(cut, {nullptr, box.height, box.width, 3}, 16, 16));
-  // What the resampler kept of another picture does not matter.
+  // State that the resampler kept from another picture does not matter.
   resampler.Resize({pixels.data(), 40, 60, 3}, {0, 0, 40, 60}, 9, 9, out.data());
   resampler.Resize({pixels.data(), 40, 60, 3}, box, 16, 16, out.data());
   CHECK(out == Resized(cut, {nullptr, box.height, box.width, 3}, 16, 16));

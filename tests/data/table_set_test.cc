@@ -67,7 +67,7 @@ TEST_CASE("the split is the same for every seed and file name, and labels keep t
   tiny.job.data_path = tiny.file();
   auto again = OpenDataSet(tiny.job);
   CHECK((*data)->fingerprint() == (*again)->fingerprint());
-  // Of neighbours in u, one is a star and one a galaxy: u tells the label.
+  // One of two neighbours in u is a star, the other a galaxy: u tells the label.
   for (Split split : {Split::kTrain, Split::kTest}) {
     const Batch batch = ReadAll(**data, split);
     const Batch train = ReadAll(**data, Split::kTrain);

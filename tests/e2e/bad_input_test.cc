@@ -1,5 +1,5 @@
-// What a user does wrong ends with one clear line on standard error, which names what, where and
-// what was expected, and with the exit code that common/exit_codes.h documents.
+// A user's mistake ends with one clear line on standard error, which names the mistake, its place
+// and the expected value, and with the exit code that common/exit_codes.h documents.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>

@@ -55,7 +55,7 @@ ACCURACY_TOLERANCE = 0.01
 class Matrix:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        # Of the kills, a run long enough for all of them.
+        # With kills, the run is long enough for all of them.
         steps = str(args.kills * args.steps_per_kill)
         by_steps = ["--steps", steps, "--set", "eval.every_epochs=0"]
         self.length = by_steps if args.kills else ["--epochs", str(args.epochs)]

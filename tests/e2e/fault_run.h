@@ -20,10 +20,10 @@ namespace pando {
 // second on two idle cores.
 inline constexpr uint64_t kFaultSteps = 600;
 
-// Of faults that only a lease of silence tells: each takes more than a second to be noticed.
+// Steps of runs with faults that only a lease's silence shows: each is noticed after a second.
 inline constexpr uint64_t kSilenceSteps = 2000;
 
-// What carries the payloads of these runs: PANDO_TEST_TRANSPORT, which tools/test.sh takes from the
+// The transport of these runs' payloads: PANDO_TEST_TRANSPORT, which tools/test.sh takes from the
 // commit. Payloads below 16 KiB are never shared (P42): shards of this perceptron have 19.
 inline Args TransportOfFaults() {
   const char* transport = std::getenv("PANDO_TEST_TRANSPORT");

@@ -11,10 +11,10 @@
 namespace pando {
 namespace {
 
-// Of the runs under a codec, of which there are many.
+// Steps of the runs with a codec, of which there are many.
 constexpr uint64_t kCodecSteps = 300;
 
-// What residuals that died with a worker may cost of the test accuracy.
+// The test accuracy that residuals which died with a worker may cost.
 constexpr double kFeedbackAccuracyTol = 0.08;  // of 500 samples; measured 0.04
 
 // Each fault that was brought over the run is in its summary, noticed, and got over.

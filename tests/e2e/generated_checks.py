@@ -61,7 +61,7 @@ class Program:
 # ---- one error ------------------------------------------------------------------------------------------------------
 
 def error_problems(name: str, done: Done, parts: tuple[str, ...], code: int = EXIT_USAGE) -> list[str]:
-    """What is wrong with a run that must end with one clear error."""
+    """Returns the faults of a run that must end with one clear error."""
     problems = []
     if done.code != code:
         problems.append(f"{name}: exit code {done.code}, expected {code}")
@@ -100,7 +100,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
 
 
 class Run:
-    """What a run folder holds."""
+    """The content of a run folder."""
 
     def __init__(self, folder: Path):
         self.summary = json.loads((folder / "summary.json").read_text())

@@ -78,7 +78,7 @@ def standardise(x: np.ndarray) -> np.ndarray:
 
 
 def plain_table(table: Table) -> Table:
-    """What NumPy made of it, as a plain csv: nothing in it is odd."""
+    """Returns NumPy's reading of the table as a plain csv, with nothing odd in it."""
     columns = {}
     for name, texts in table.columns.items():
         if name in table.words:

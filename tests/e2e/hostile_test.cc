@@ -47,8 +47,8 @@ constexpr Attack kFullAttack{.steps = 2400,
                              .registrations = 300,
                              .long_frames = 200,
                              .idle_connections = 1000};
-// What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
-// 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
+// The memory that the attack may cost a process: as much as one endpoint's queues can hold (a frame
+// of 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
 // An attack that begins again meets what the scheduler still holds of the one before: strangers
 // that have registered (32 a second, 256 KiB each) are given up after a lease of 5 s. Resident
@@ -62,7 +62,7 @@ constexpr size_t kStepsToDrain = 20;
 // A run makes at most this number of steps beside an attack.
 constexpr uint64_t kStepsPerAttackedSecond = 60;
 
-// What the attacker has.
+// The key that the attacker has.
 enum class Key : uint8_t {
   kNeedsNone,  // the run has no keys
   kNone,       // the run has
@@ -75,7 +75,7 @@ RawDealer::Options As(const ZmqContext& context, std::string routing_id) {
   return {.routing_id = std::move(routing_id), .linger_ms = 2000, .server_key = server_key};
 }
 
-// Of one that dials the scheduler.
+// The id of a peer that dials the scheduler.
 std::string RoutingIdFor(char channel, const PeerId& peer) {
   return RoutingId({static_cast<Channel>(channel), peer.incarnation, peer.lane},
                    {kSchedulerNode, Incarnation(), 0});
@@ -206,7 +206,7 @@ class KeysInEnvironment {
   }
   ~KeysInEnvironment() { unsetenv(kKeysVariable); }
   KeysInEnvironment(const KeysInEnvironment&) = delete;
-  // What a thief of a member's machine has.
+  // The keys that a thief of a member's machine has.
   Keys Stolen() const {
     Result<Keys> keys = ReadKeys(folder_, KeyRole::kMember);
     REQUIRE(keys.ok());

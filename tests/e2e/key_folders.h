@@ -13,7 +13,7 @@
 
 namespace pando {
 
-// What a command says that ends by itself.
+// The output of a command that ends by itself.
 struct Said {
   int exit_code = -1;
   std::string out;

@@ -16,7 +16,7 @@ struct PushedBytes {
   uint64_t early = 0;  // while backward was going on
 };
 
-// Of both workers over the whole run, as they say at its end.
+// Returns the bytes of both workers over the whole run, as they print them at its end.
 PushedBytes TrainCounted(const Args& args) {
   JobByHand job(1, 2, args + Args{"--set", "run.lease_ms=10000"});
   job.scheduler->Await(std::chrono::minutes(3));
@@ -36,8 +36,8 @@ PushedBytes TrainCounted(const Args& args) {
   return sum;
 }
 
-// What LeNet-5 computes in backward before its convolutions: 400 to 120, and first 84 to 10 and 120
-// to 84.
+// The layers that LeNet-5 computes in backward before its convolutions: 400 to 120, and first 84 to
+// 10 and 120 to 84.
 constexpr uint64_t kFirstLinearBytes = (400 * 120 + 120) * sizeof(float);
 constexpr uint64_t kOtherLinearBytes = (120 * 84 + 84 + 84 * 10 + 10) * sizeof(float);
 

@@ -43,7 +43,7 @@ class Process {
   // Waits for its end.  Fails the test at the deadline.
   void Await(std::chrono::milliseconds within = kEventDeadline);
 
-  // Of a process that has ended.
+  // Only for a process that has ended.
   int exit_code() const;  // 128 + signal, as shells count, where a signal ended it
   std::chrono::duration<double> lifetime() const { return ended_at_ - started_at_; }
   TestClock::time_point ended_at() const { return ended_at_; }

@@ -1,4 +1,4 @@
-// What a run leaves in its folder, as the end-to-end tests read it, and jobs small enough for them.
+// The files in a run's folder, as the end-to-end tests read them, and jobs small enough for them.
 #pragma once
 
 #include <string>

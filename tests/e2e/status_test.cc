@@ -1,4 +1,4 @@
-// What `pando status` says of the lines between the processes of one host: auto means shared
+// The text of `pando status` about the lines between the processes of one host: auto means shared
 // memory.
 #include <doctest/doctest.h>
 
@@ -71,7 +71,7 @@ bool HasLines(const Json& status, const std::string& role, const Json& lines) {
   return count == 2;
 }
 
-// Of every process of a run: to each server's lane, or to the other server's.
+// Checks every process's lines: to each server's lane, or to the other server's.
 void CheckLines(const std::string& transport, const std::string& kind) {
   CAPTURE(transport);
   const auto lines = [&](uint32_t count) {

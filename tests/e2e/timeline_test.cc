@@ -19,9 +19,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the run's steps: a row reaches the scheduler some 20 ms after its step.
+// Share of the run's steps: a row reaches the scheduler some 20 ms after its step.
 constexpr double kCoverageMin = 0.95;
-// Of a clock that is the same one: half a round trip on a loaded machine.
+// Error for one and the same clock: half a round trip on a loaded machine.
 constexpr double kClockErrorMaxNs = 1e8;
 
 struct Span {
@@ -104,7 +104,7 @@ void CheckComputing(const Tracks& tracks, const std::string& first_layers) {
   }
 }
 
-// Of a worker's life that computed the window's steps.
+// Checks a worker's life that computed the window's steps.
 void CheckWorker(const Tracks& tracks, const Window& window) {
   CheckCovered(tracks.at("compute 0"), window);
   CheckComputing(tracks, FirstLayers());
@@ -151,7 +151,7 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
       for (const Span& span : spans) CHECK((span.step >= 10 && span.step < 590));
     }
   }
-  // What the dead worker did it did before it was killed; its next life came after.
+  // The dead worker's events are before it was killed; its next life came after.
   CHECK(trace.tracks.at("worker 0").at("compute 0").front().begin_us < killed_us);
   CHECK(trace.tracks.at("worker 0, life 2").at("compute 0").front().begin_us > killed_us);
   CHECK(trace.marks.at("fault noticed").at(0) >= killed_us);

@@ -1,4 +1,4 @@
-// What the tests of embed/ share: the plan of a small model that a program declares.
+// Shared by the tests of embed/: the plan of a small model that a program declares.
 #pragma once
 
 #include "plan/external_model.h"

@@ -34,7 +34,7 @@ struct ComputerFixture {
                            }};
   std::vector<uint64_t> holds = std::vector<uint64_t>(4);
 
-  // What the session may still see, and forgets it.
+  // Returns the events that the session may still see, and forgets them.
   std::vector<ComputeEvent> TakeEvents() {
     std::lock_guard lock(mutex);
     std::vector<ComputeEvent> current;

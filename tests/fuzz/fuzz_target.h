@@ -1,7 +1,7 @@
-// What each *_fuzz.cc of this folder defines: a reader of the product, for inputs of any bytes.
-// libFuzzer runs it (libfuzzer_main.cc, tools/fuzz.sh), and so does replay_main.cc in the ordinary
-// build. A reader must return a Status for bytes that it does not accept. Crashes, exceptions,
-// hangs, reports of sanitizers and a failed PANDO_CHECK are findings.
+// The function that each *_fuzz.cc of this folder defines: a reader of the product, for inputs of
+// any bytes. libFuzzer runs it (libfuzzer_main.cc, tools/fuzz.sh), and so does replay_main.cc in
+// the ordinary build. A reader must return a Status for bytes that it does not accept. Crashes,
+// exceptions, hangs, reports of sanitizers and a failed PANDO_CHECK are findings.
 #pragma once
 
 #include <cstddef>

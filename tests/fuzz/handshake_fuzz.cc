@@ -1,4 +1,4 @@
-// What a peer that dials a scheduler with keys says of itself: the user id of its key, its routing
+// The identity of a peer that dials a scheduler with keys: the user id of its key, its routing
 // id and the public key that it registers. An input is the message and the user id (a byte), the
 // size of the routing id, that, and the key.
 #include <algorithm>

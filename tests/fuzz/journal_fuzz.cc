@@ -63,7 +63,7 @@ std::vector<std::string> FuzzSeeds() {
 
 }  // namespace pando
 
-// What can be read can be written, and reads back as the same state.
+// A state that can be read can be written, and reads back as the same state.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pando;
   SchedulerState state;

@@ -34,7 +34,7 @@ std::vector<std::string> FuzzSeeds() {
   const std::vector<float> flat(Layout().float_count(), 0.5f);
   PANDO_CHECK(WriteWeights(folder.path() + "/weights", Layout(), flat).ok());
   std::string of_floats = folder.Read("weights");
-  // Of another type: the header's text and the bytes are half as long.
+  // Tensors of another type: the header's text and the bytes are half as long.
   std::string of_halves = R"({"a":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
                           R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[12,14]}})";
   of_halves.resize((of_halves.size() + 7) / 8 * 8, ' ');

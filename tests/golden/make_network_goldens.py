@@ -161,7 +161,7 @@ def edges(relu):
 
 
 def distance(x, relu, dim=None):
-    """Of the units, or of those along all other dimensions, the least from an edge of the relu."""
+    """Returns the least distance of a unit from an edge of the relu: of all, or along the other dimensions."""
     least = torch.stack([(x - edge).abs() for edge in edges(relu)]).amin(0)
     return least.min() if dim is None else least.transpose(0, dim).flatten(1).amin(1)
 

@@ -30,8 +30,8 @@ inline uint32_t Noise(uint32_t i, uint32_t seed) {
   return h >> 8;
 }
 
-// What is kept of a tensor. Were the tensor off by an error of some norm, so would be, about, the
-// sum with signs, as the signs are noise.
+// The part of a tensor that is kept. If the tensor has an error of some norm, then the sum with
+// signs has about the same error, as the signs are noise.
 struct Digest {
   static constexpr size_t kProbeCount = 8;
   double norm = 0;

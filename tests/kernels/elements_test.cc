@@ -5,7 +5,7 @@
 namespace pando {
 namespace {
 
-// Of the largest value. Two roundings, of the result and of what it was made from: bfloat16 keeps 8
+// A share of the largest value. Two roundings, of the result and of its operands: bfloat16 keeps 8
 // bits, half 11. Measured on the host 3.5e-3 and 3.4e-4.
 double Tolerance(ElementType element) {
   return element == ElementType::kBfloat16 ? 1.0 / 128 : 1.0 / 1024;
@@ -109,7 +109,7 @@ TEST_CASE("convolutions of small elements are those of floats") {
       const auto scratch = b.Scratch(Conv2dScratchBytes(b.device(), spec, kSamples));
       Conv2dForward(b.device(), spec, {kSamples, x, weight, bias, nullptr, y, argmax}, scratch);
       Results results{b.ReadElements(y, out)};
-      // Of what is masked and pooled the two may choose apart: the gradients of a plain one.
+      // The two may mask and pool differently: only plain gradients are compared.
       if (spec.relu || spec.max_pool) return results;
       void* dy = b.Elements(ExactValues(out, 4));
       Conv2dBackward(b.device(), spec,
@@ -318,7 +318,7 @@ TEST_CASE("batch norm of small elements is that of floats") {
   }
 }
 
-// What a batch norm's activation lets through: from x, or from y where there may be a residual.
+// The gradients that a batch norm's activation passes: from x, or from y if it has a residual.
 Results MaskedGradients(Device device, BatchNormSpec spec, bool from_x) {
   constexpr uint32_t kSamples = 4;
   Bench b(device);

@@ -1,4 +1,4 @@
-// What the kernel tests share: random arrays, and gradients by finite differences of a reference in
+// Shared by the kernel tests: random arrays, and gradients by finite differences of a reference in
 // double precision (loops that follow the definition, nothing of the kernels).
 #pragma once
 
@@ -100,7 +100,7 @@ inline double FiniteDifferenceError(Doubles& values, const std::function<double(
   return error / largest;
 }
 
-// Of a Poisoned output: all that exists has been written, and nothing behind it.
+// Whether all of a Poisoned output has been written, and nothing behind it.
 inline bool IsAllWritten(const Floats& buffer, size_t count) {
   const auto is_nan = [](float x) { return std::isnan(x); };
   float* const end = buffer.data() + count;

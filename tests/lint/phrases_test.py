@@ -24,6 +24,13 @@ class PhrasesTest(LintTest):
         self.expect(phrases.check_phrases(project), ("b.sh", 1, "in peace"), ("c.py", 1, "likewise"),
                     ("docs/a.md", 2, "lest"), ("meson.build", 1, "unasked"))
 
+    def test_a_comment_begins_with_its_subject(self):
+        project = self.project({"a.h": "// Of a lane.\nint a;  // of what it has\n/// What b is.\nint b;\n",
+                                "b.py": '"""What it does."""\n# Of c.\nD = "What"\n', "c.sh": "#!/bin/sh\n# What d\n",
+                                "d.md": "What it is.\n", "e.cc": 'Print("What");\nint offer;\n// Offers of it\n'})
+        self.expect(phrases.check_phrases(project), ("a.h", 1, '"Of"'), ("a.h", 3, '"What"'), ("b.py", 1, '"What"'),
+                    ("b.py", 2, '"Of"'), ("c.sh", 2, '"What"'))
+
     def test_parts_of_words_are_not_phrases(self):
         project = self.project({"a.md": "the blest, whole, then; theory; butterfly for\n"})
         self.expect(phrases.check_phrases(project))

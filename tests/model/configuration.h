@@ -1,4 +1,4 @@
-// What one run of the model looks at: how many of each there are, which faults may happen how
+// The limits of one run of the model: how many of each there are, which faults may happen how
 // often, and which rule is left out. configuration.cc has the named ones.
 #pragma once
 
@@ -74,7 +74,7 @@ struct Configuration {
 
 constexpr size_t kStatesMax = 40'000'000;  // about 12 GB
 
-// What the search has to find in a mutated configuration.
+// The finding that the search must make in a mutated configuration.
 enum class Finding { kNone, kLoss, kHang };
 
 struct MutationCase {

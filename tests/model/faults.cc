@@ -1,4 +1,4 @@
-// What goes wrong: kills of servers and workers. And processes that start: a server again, as
+// The faults: kills of servers and workers. And processes that start: a server again, as
 // another life at its address (P19), a worker that joins. False suspicion and the scheduler's own
 // death are views, so they stand in rules_scheduler.cc.
 #include <fmt/core.h>

@@ -50,7 +50,7 @@ class Model {
   const Configuration& configuration() const { return configuration_; }
   State Initial();
   void Successors(const State& state, Steps* steps);
-  // What is broken in this state, by the invariant's name; nothing in a good one.
+  // The name of the invariant that this state breaks; none in a good state.
   std::optional<std::string> Violation(const State& state) const;
   // Every shard has committed the last version, and its snapshot is complete where there are any.
   bool IsFinished(const State& state) const;

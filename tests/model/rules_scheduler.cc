@@ -1,4 +1,4 @@
-// What the scheduler does: views after deaths and joins (P17, P18, P22, P24), planned moves,
+// The scheduler's actions: views after deaths and joins (P17, P18, P22, P24), planned moves,
 // manifests (P29), rollbacks (P21), its own restart (P25, P26).
 //
 // A view is persisted and announced in one step (P25), so the views of the state are the journal.

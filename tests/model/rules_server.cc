@@ -1,5 +1,5 @@
-// What servers do: roots and commits (P7, P8, P13, P22), partial values (P16), transfers to new
-// backups (P20, P24), snapshots (P29), views (P17, P21, P22).
+// The servers' actions: roots and commits (P7, P8, P13, P22), partial values (P16), transfers to
+// new backups (P20, P24), snapshots (P29), views (P17, P21, P22).
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What workers do: pushes (P3, P6, P11), the question of a new view (P17, P18), requests and their
-// answers (P4, P9, P10), computing, and computing again (P12).
+// The workers' actions: pushes (P3, P6, P11), the question of a new view (P17, P18), requests and
+// their answers (P4, P9, P10), computing, and computing again (P12).
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -65,7 +65,7 @@ enum ReplicaData : uint32_t {
   kRestoring,  // the generation's base has to be read from its snapshot (P21)
 };
 
-// What one server holds of one shard.
+// One server's replica of one shard.
 struct Replica {
   uint32_t data : 2;
   uint32_t newest : 2;  // versions kept: oldest..newest, one or two of them
@@ -73,17 +73,17 @@ struct Replica {
   uint32_t committed : 2;      // of a primary: newest or newest - 1
   uint32_t leaves : 2;         // of a primary: micro-batches held of the step that reads `newest`
   uint32_t was_made_here : 1;  // `newest` was made from pushes, not from a primary's root
-  // Of a primary: the transfer to the syncing backup (P20, P24).
+  // A primary's: the transfer to the syncing backup (P20, P24).
   uint32_t is_frozen : 1;
   uint32_t frozen_newest : 2;
   uint32_t frozen_oldest : 2;
   uint32_t needs_newcomer : 1;  // its acks are required from now on
-  // Of a syncing backup: the transfer that it receives.
+  // A syncing backup's: the transfer that it receives.
   uint32_t source : 3;
   uint32_t source_newest : 2;
   uint32_t source_oldest : 2;
   uint32_t chunks : 2;  // received, one per version
-  // Of a primary: committed versions due for a snapshot, bit v - 1 for version v, until the
+  // A primary's: committed versions due for a snapshot, bit v - 1 for version v, until the
   // manifest.
   uint32_t to_store : 3;
   uint32_t unused : 3;

@@ -170,7 +170,7 @@ TEST_CASE("gradients with dropout equal finite differences of the loss") {
   }
 }
 
-// Of equal logits: the loss is log 10 for any labels; the gradients say how they are spread.
+// With equal logits the loss is log 10 for any labels; the gradients show how they are spread.
 TEST_CASE("label smoothing spreads a share of the labels in training, and none in evaluation") {
   constexpr double kTol = 1e-6;
   constexpr double kShare = 0.25;

@@ -1,4 +1,4 @@
-// What the model tests share: models of the zoo, batches made by formula, and a whole pass.
+// Shared by the model tests: models of the zoo, batches made by formula, and a whole pass.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -10,8 +10,8 @@ namespace {
 
 // fp32 against double, through up to 53 convolutions, relative.
 constexpr double kNetworkLossTol = 5e-6;
-// Of a tensor's norm: sums over samples and pixels, of gradients that came through the layers above
-// and were divided by deviations there. Measured 3.6e-5 (ResNet-50), of the others 1.4e-5 at most.
+// A share of a tensor's norm: sums over samples and pixels, of gradients that came through the
+// layers above and were divided by deviations. Measured 3.6e-5 (ResNet-50), else at most 1.4e-5.
 constexpr double kNetworkGradientTol = 2e-4;
 // A bias before a batch norm, with no relu between, changes nothing: its gradient is 0 except for
 // roundings, whose size is that of the weight's gradient, the tensor before.

@@ -91,7 +91,7 @@ std::vector<GoldenModel> ReadTorchvision() {
   return models;
 }
 
-// Of the tensor's first floats in version 0.
+// Measures the tensor's first floats in version 0.
 GoldenTensor Measure(const TensorLayout& layout, size_t index) {
   const TensorSpec& spec = layout.specs()[index];
   GoldenTensor measured{.name = spec.name, .shape = spec.shape};

@@ -1,4 +1,4 @@
-// What the network tests share: parties on this machine, and waiting for events with a deadline.
+// Shared by the network tests: parties on this machine, and waiting for events with a deadline.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What another user of this machine reaches: nothing. Only root can try.
+// Another user of this machine reaches nothing. Only root can try.
 #include <grp.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// What the tests of shared memory share (P42): two parties of this process that read each other's
+// Used by the tests of shared memory (P42): two parties of this process that read each other's
 // memory, as two processes would.
 #pragma once
 

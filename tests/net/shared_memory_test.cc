@@ -375,7 +375,7 @@ TEST_CASE("a process with the maximum of readers refuses others, and both ends l
   CHECK(!worker.sharing_failure().ok());
 }
 
-// What it had sent is read after its link cannot be made again.
+// Its messages are read after its link cannot be made again.
 TEST_CASE("a peer that shared memory and died is no reason to say that none can be shared") {
   ZmqContext context;
   const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);

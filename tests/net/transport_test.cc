@@ -113,7 +113,7 @@ TEST_CASE("a port of 0 is filled in and a port in use is named") {
             "port (0: any free one)");
 }
 
-// What a killed process leaves behind.
+// Leaves the file that a killed process leaves.
 void LeaveSocketFile(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

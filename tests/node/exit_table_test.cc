@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-// What follows in each phase of the run, as the table's letters.
+// The consequence in each phase of the run, as the table's letters.
 std::string Letters(ExitRole role, const ProcessExit& exit) {
   std::string letters;
   for (const FleetPhase phase : {FleetPhase::kGathering, FleetPhase::kBegun, FleetPhase::kLeft})

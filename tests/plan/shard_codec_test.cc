@@ -34,7 +34,7 @@ std::vector<float> RoundTrip(const ShardCodec& codec, const std::vector<float>& 
   return decoded;
 }
 
-// Of one tensor, without statistics.
+// A codec of one tensor, without statistics.
 ShardCodec PlainCodec(PayloadCodec codec, uint64_t floats) {
   return ShardCodec({codec}, TensorLayout({{.name = "w", .shape = {floats}}}), {0, floats});
 }

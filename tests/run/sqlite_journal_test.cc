@@ -359,7 +359,7 @@ TEST_CASE("only changed rows are written, and those that are no more go") {
                                      {"views", "1", "1"}});
 }
 
-// What is read after the change of a value, without the file's name.
+// Returns the reader's error after the change of a value, without the file's name.
 std::string ErrorAfter(const std::string& section, const std::string& value) {
   JournalFile file;
   REQUIRE(file.Open().Commit(SmallState()).ok());

@@ -36,7 +36,7 @@ class TracedRun {
     REQUIRE(timeline.ok());
     return *std::move(timeline);
   }
-  // Of the process whose file is so called.
+  // Puts the machine of the process whose file has this name.
   void Put(const std::string& file_name, const Machine& machine) {
     std::fstream file(folder_.path() + "/timeline/" + file_name,
                       std::ios::in | std::ios::out | std::ios::binary);

@@ -52,7 +52,7 @@ TEST_CASE("a result is sound if its counts are of the classes and of its samples
   CHECK_FALSE(IsSound(ThreeSamples({}), 2));
 }
 
-// Of a hundred samples each, every ten steps.
+// Returns evaluations of a hundred samples each, every ten steps.
 std::vector<EvaluationSummary> Evaluations(std::vector<uint64_t> correct_counts) {
   std::vector<EvaluationSummary> evaluations;
   for (size_t i = 0; i < correct_counts.size(); ++i)

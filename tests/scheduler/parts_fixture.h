@@ -60,7 +60,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
         now, {.view = parts.views.view().id, .sender = server, .message = Progress{}},
         Progress{Version(version), {}});
   }
-  // What was sent to this process since the last call.
+  // Returns the messages sent to this process since the last call.
   template <class M>
   std::vector<M> SentTo(const PeerId& to) {
     parts.outbox.Flush();

@@ -57,7 +57,7 @@ Floats CountFloats(const ShardPlan& plan, const std::vector<PlacementServer>& se
   return floats;
 }
 
-// What must hold whenever nothing is syncing and no move is left.
+// Checks the rules that hold when nothing is syncing and no move is left.
 void CheckAtRest(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                  uint32_t replicas, const std::vector<ShardPlacement>& placements) {
   std::set<NodeId> here;

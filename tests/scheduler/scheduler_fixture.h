@@ -122,7 +122,7 @@ class Fixture {
                                             plan, journal, recorder, recorder);
   }
 
-  // What a member says, in the scheduler's view and generation.
+  // Sends a member's message, in the scheduler's view and generation.
   void From(uint64_t who, Message message, uint16_t lane = 0) {
     Say(who, std::move(message), lane, scheduler->view().id);
   }
@@ -200,7 +200,7 @@ class Fixture {
                         .process_id = static_cast<uint32_t>(100 + who),
                         .exited_us = static_cast<uint64_t>(now.count())});
   }
-  // What `pando status` says that the run waits for.
+  // The things for which the run waits, as `pando status` prints them.
   std::string WaitingText() const {
     return ParseStatus(scheduler->StatusJson(now))->waiting_for.value_or("");
   }

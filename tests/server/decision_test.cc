@@ -1,4 +1,4 @@
-// What a lane makes of scalars that end early, where the scheduler has yet to decide (P32).
+// A lane's work with scalars that end early, because the scheduler has yet to decide (P32).
 #include "tests/server/lane_fixture.h"
 
 namespace pando {

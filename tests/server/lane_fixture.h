@@ -1,4 +1,4 @@
-// What the lane's tests share: lanes that hear each other in order and at once, a scheduler and a
+// Shared by the lane's tests: lanes whose messages arrive in order and at once, a scheduler and a
 // worker that only listen, and snapshots in memory. Messages wait until Deliver(), so that a test
 // may look at, drop or reorder them.
 #pragma once

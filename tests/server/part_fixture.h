@@ -1,5 +1,5 @@
-// What the tests of a lane's parts share: server 1's view member and replicas, and what the part
-// under test sends.
+// Shared by the tests of a lane's parts: server 1's view member and replicas, and the messages that
+// the part under test sends.
 #pragma once
 
 #include <doctest/doctest.h>

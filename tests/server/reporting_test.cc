@@ -1,4 +1,4 @@
-// What a lane tells the scheduler: scalars it asks for, progress, reports, and its life.
+// A lane's messages to the scheduler: requests for scalars, progress, reports, and its life.
 #include "server/reporting.h"
 
 #include "tests/server/part_fixture.h"

@@ -1,4 +1,4 @@
-// What a simulated process consists of beside its state: its seat, its event loops, and as a member
+// The parts of a simulated process beside its state: its seat, its event loops, and as a member
 // the real cores of a server or a worker. Used by Process.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace pando::sim {
 
 inline constexpr JobId kJob{77};
 
-// What stays when a process is started again.
+// The part that stays when a process is started again.
 struct Seat {
   Place place = 0;
   Role role = Role::kWorker;

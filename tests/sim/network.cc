@@ -112,7 +112,7 @@ void Network::AddToTrace(const Envelope& envelope, const Content& content) {
   if (is_tracing_) Trace(envelope);
 }
 
-// What was sent in earlier views comes once more, when its receiver has just entered another.
+// Messages of earlier views come once more, when their receiver has just entered another.
 void Network::Echo(const Address& receiver, ViewId entered) {
   const auto held = echoes_.find(receiver);
   ViewId& newest = entered_[receiver];

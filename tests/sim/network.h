@@ -66,7 +66,7 @@ class Network {
   enum class Cut : uint8_t { kLoses, kHolds };
   void CutLink(Place from, Place to, Micros until, Cut kind);
   bool IsCut(Place from, Place to) const;
-  // What was cut lately: a silence that it may explain.
+  // The end of the last cut, which may explain a silence.
   Micros last_cut_end(Place place) const;
   void Heal();  // from now on nothing is lost, repeated, late or withheld
 

@@ -18,7 +18,7 @@
 
 namespace pando::sim {
 
-// What the processes live in. All outlive the population.
+// The surroundings of the processes. All outlive the population.
 struct Stage {
   World& world;
   const Swarm& swarm;

@@ -65,7 +65,7 @@ class Process {
   void OnDisconnect(Incarnation incarnation);
   // Null while the process has not joined.
   const Member* member() const { return member_; }
-  // Of the newest life that had one.
+  // The computer of the newest life that had one.
   VirtualComputer* computer();
   Scheduler* scheduler() { return scheduler_; }
 

@@ -28,7 +28,7 @@ std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step,
 using LeafOf = std::function<std::vector<float>(MicroBatch)>;
 std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf);
 EvaluationResult MakeEvaluation(uint64_t digest, const Evaluate& request);
-// What an evaluation of the whole test set comes to.
+// The result of an evaluation of the whole test set.
 struct EvaluationTotals {
   uint64_t sample_count = 0;
   uint64_t correct_count = 0;
@@ -41,16 +41,16 @@ class Reference {
  public:
   explicit Reference(const JobPlan& plan);
   std::span<const float> ShardAt(ShardId shard, Version version) const;
-  // Of the shard's state at this version, as a lane keeps it.
+  // The hash of the shard's state at this version, as a lane keeps it.
   uint64_t StateHashAt(ShardId shard, Version version) const {
     return state_hashes_[version.value()][shard.value()];
   }
   static uint64_t HashOfState(std::span<const float> state);
   uint64_t DigestAt(Version version) const;
-  // What workers are shown of it for training.
+  // The values that workers get for training.
   std::vector<float> ShownAt(ShardId shard, Version version) const;
   std::span<const float> FlatAt(Version version) const { return versions_[version.value()].span(); }
-  // What the run ends with: an early stop's, if there is one (P32).
+  // The run's last version: an early stop's, if there is one (P32).
   Version final_version() const { return final_version_; }
 
  private:

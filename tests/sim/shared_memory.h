@@ -21,7 +21,7 @@ class SharedMemory {
   // From now on memory is shared.
   void Start() { is_on_ = true; }
   bool is_on() const { return is_on_; }
-  // Of what this party makes to be sent; the heap, where nothing is shared.
+  // The source of this party's payloads; the heap if nothing is shared.
   BufferSource Source(const PeerId& self);
   void Forget(Incarnation incarnation);
 

@@ -48,7 +48,7 @@ struct Arguments {
   std::vector<uint64_t> known_seeds;  // that found the mutation before
 };
 
-// What a process that ran some seeds tells of them. Plain bytes: it goes through a pipe.
+// The report of a process that ran some seeds. Plain bytes: it goes through a pipe.
 struct Tally {
   uint64_t seed_count = 0;
   uint64_t failed_count = 0;

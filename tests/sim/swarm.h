@@ -102,7 +102,7 @@ struct Swarm {
 Swarm DrawSwarm(Chance& chance, Focus focus);
 // A job over a model of a few shards, long enough for the faults to meet it.
 JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus);
-// What a micro-batch takes, so that the job goes on about as long as the faults do.
+// Draws the time of a micro-batch, so that the job lasts about as long as the faults.
 Micros DrawMicroBatchTime(Chance& chance, const Swarm& swarm, const JobPlan& plan);
 
 }  // namespace pando::sim

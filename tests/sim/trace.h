@@ -1,4 +1,4 @@
-// What a replay prints of a message beside its name, and of the simulator's own doings.
+// The texts that a replay prints for a message beside its name, and for the simulator's actions.
 #pragma once
 
 #include <string>

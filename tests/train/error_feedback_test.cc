@@ -17,7 +17,7 @@ class FeedbackFixture {
  public:
   FeedbackFixture() : plan_(MakePlan()), feedback_(plan_) {}
 
-  // What a server reads of the gradient.
+  // Returns the gradient as a server reads it.
   std::vector<float> Send(uint64_t step, MicroBatch m, float first, float second) {
     std::vector<float> gradient(plan_.shards.range(ShardId(0)).size());
     gradient[0] = first;

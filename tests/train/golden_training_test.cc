@@ -11,8 +11,8 @@ namespace pando {
 namespace {
 
 constexpr double kLossTol = 3e-6;  // fp32 against double, relative
-// Of the norm of a tensor's move. A batch norm's weights near 1 move by 3e-4 of themselves, and are
-// floats: each step rounds them by up to 1e-4 of that. Measured 6.4e-4.
+// A share of the norm of a tensor's move. A batch norm's weights near 1 move by 3e-4 of themselves,
+// and are floats: each step rounds them by up to 1e-4 of that. Measured 6.4e-4.
 constexpr double kMoveTol = 3e-3;
 // Serial training takes given parameters for those of a later version: all begins with step 1.
 constexpr Step kFirstStep(1);
@@ -34,7 +34,7 @@ class GoldenSet : public DataSet {
   const NetworkGolden& golden_;
 };
 
-// What is trained, and from where.
+// The training, and its start.
 struct Training {
   explicit Training(const nlohmann::json& j) : golden(ReadNetworkGolden(j)) {
     for (const nlohmann::json& loss : j.at("losses")) losses.push_back(loss);

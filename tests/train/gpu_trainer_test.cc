@@ -1,4 +1,4 @@
-// What a trainer on a GPU must do beyond what one on the CPU does (the other tests run on both).
+// Tests of a trainer's additional duties on a GPU (the other tests run on both).
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -74,7 +74,7 @@ TEST_CASE("a shard that is read in place is kept as it is, for as long as its ve
   CHECK(kept.expired());
 }
 
-// What a wait asks whether it is called off: so it has begun.
+// A wait asks this whether it is called off, which shows that it has begun.
 class CallOff {
  public:
   std::function<bool()> question() {

@@ -35,7 +35,7 @@ inline bool IsOnGpu() { return TestDevice().kind != DeviceKind::kCpu; }
 
 // Computing threads of a trainer on the test's device: `on_cpu`, or one on a GPU.
 inline uint32_t ThreadsOnTestDevice(uint32_t on_cpu) { return IsOnGpu() ? 1 : on_cpu; }
-// What a test goes through on the CPU; on a GPU one thread alone.
+// The counts that a test goes through on the CPU; on a GPU only one thread.
 inline std::vector<uint32_t> ThreadCounts(const std::vector<uint32_t>& on_cpu) {
   return IsOnGpu() ? std::vector<uint32_t>{1} : on_cpu;
 }

@@ -1,4 +1,4 @@
-// What the tests of the computing side share: a data set of numbers, a small job, and a sink that
+// Shared by the tests of the computing side: a data set of numbers, a small job, and a sink that
 // waits for events.
 #pragma once
 

@@ -43,7 +43,7 @@ class LayeredTrainer {
           : trainer.EvaluationParametersArrived(shard, wanted.version, blob);
     }
   }
-  // Of the last Compute call, which computes one micro-batch.
+  // The gradient of the last Compute call, which computes one micro-batch.
   std::vector<float> Gradient() {
     Await<StepComputed>();
     std::vector<float> flat(test_.plan.layout.float_count());
@@ -63,7 +63,7 @@ class LayeredTrainer {
   Trainer trainer;  // last: its threads use the above
 };
 
-// Of the two layers whose shards are the most bytes.
+// The bytes of the two layers with the largest shards.
 uint64_t TwoLargestLayers(const TestJob& test) {
   const Network network(test.model, 1);
   std::vector<uint64_t> bytes;

@@ -1,4 +1,4 @@
-// What the tests of the session and of its parts share: the members of a view, and a computing side
+// Shared by the tests of the session and of its parts: the members of a view, and a computing side
 // that only remembers its calls.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the tests of the session's parts share: a job of two shards on two lanes, three workers, and
+// Shared by the tests of the session's parts: a job of two shards on two lanes, three workers, and
 // the parts below most others. The worker is the first one.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the tests of the session share: a job of few shards on two lanes, and both ends of the wire
+// Shared by the tests of the session: a job of few shards on two lanes, and both ends of the wire
 // in virtual time.
 #pragma once
 
@@ -121,7 +121,7 @@ class SessionFixture : private Outbox {
     session.OnComputeEvent(now, std::move(event));
     session.Tick(now);
   }
-  // What a call emits.
+  // Emits a call's events.
   void FinishCall(const ComputeLog::Call& call) {
     for (TreeNode node : plan.steps.Tree(call.step).Cover(call.micro_batches)) {
       for (uint32_t shard = 0; shard < shard_count(); ++shard) {

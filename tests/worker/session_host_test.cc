@@ -47,7 +47,7 @@ std::vector<PushedSum> TakePushed(SessionFixture& f) {
   return pushed;
 }
 
-// What the host gives is taken for granted only from the second step on.
+// The host's gradients are relied on only from the second step on.
 void RunFirstStep(SessionFixture& f) {
   f.Start();
   f.FinishCall(f.compute.calls.at(0));

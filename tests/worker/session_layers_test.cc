@@ -179,7 +179,7 @@ TEST_CASE("a version that is behind is wanted no more, and its work is abandoned
   CHECK(f.compute.abandoned == std::vector<Step>{Step(0)});
   f.AnswerAll(2);
   CHECK(f.compute.calls.back().step == Step(3));
-  // What was abandoned may be asked for all the same: it is answered, and starts nothing.
+  // Abandoned work may be asked for anyway: it is answered, and starts nothing.
   f.Want(0, 1);
   CHECK(f.TakePulls() == Pulls{{kLaneB, 1, 0}});
   f.AnswerBehind(1, 0, 2);

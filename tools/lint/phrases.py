@@ -11,17 +11,22 @@ from findings import Finding
 LIST = Path(__file__).with_name("phrases.txt")
 # They quote the phrases.
 EXEMPT = ("tools/lint/phrases.txt", "tests/lint/")
+# A line of a comment that begins so lacks its subject.
+BEGINNING = (re.compile(r"^[ \t]*(?:Of|What)\b", re.MULTILINE), "begin with the subject: \"The bytes that ...\"")
 OTHER_TEXT = (".sh", ".toml", ".capnp", ".md", "meson.build", "meson_options.txt")
 
 
 def check_phrases(project):
-    """No phrase of tools/lint/phrases.txt in comments, documents, help texts or errors."""
+    """No phrase of tools/lint/phrases.txt in texts for people, and no comment that begins with Of or What."""
     phrases = read_phrases(LIST.read_text(encoding="utf-8"))
     findings = []
     for path in project.files:
         if path.startswith(EXEMPT):
             continue
-        for prose in read_prose(project, path):
+        comments, others = read_prose(project, path)
+        for prose in comments:
+            findings += find_phrases([BEGINNING, *phrases], path, prose)
+        for prose in others:
             findings += find_phrases(phrases, path, prose)
     return findings
 
@@ -50,32 +55,34 @@ def find_phrases(phrases, path, prose):
 
 
 def read_prose(project, path):
-    """The texts of a file that people read."""
+    """Returns a file's comments and docstrings, and its other texts that people read."""
     if path in project.cpp_files:
         source = project.cpp(path)
-        return source.comments + source.strings
+        return source.comments, source.strings
     if path.endswith(".py"):
         return read_python(project.text(path))
     if path.endswith(OTHER_TEXT):
-        return [Prose(1, re.sub(r"^([ \t]*)#+", r"\1", project.text(path), flags=re.MULTILINE))]
-    return []
+        text = [Prose(1, re.sub(r"^([ \t]*)#+", r"\1", project.text(path), flags=re.MULTILINE))]
+        return ([], text) if path.endswith(".md") else (text, [])
+    return [], []
 
 
 def read_python(text):
-    prose = []
+    comments, others = [], []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 words = token.string.lstrip("#")
-                if prose and prose[-1].line + prose[-1].text.count("\n") + 1 == token.start[0]:
-                    prose[-1] = Prose(prose[-1].line, prose[-1].text + "\n" + words)
+                if comments and comments[-1].line + comments[-1].text.count("\n") + 1 == token.start[0]:
+                    comments[-1] = Prose(comments[-1].line, comments[-1].text + "\n" + words)
                 else:
-                    prose.append(Prose(token.start[0], words))
+                    comments.append(Prose(token.start[0], words))
             elif token.type == tokenize.STRING:
-                prose.append(Prose(token.start[0], string_value(token.string)))
+                texts = comments if token.string.endswith('"""') else others
+                texts.append(Prose(token.start[0], string_value(token.string)))
     except (tokenize.TokenError, SyntaxError):
         pass  # flake8 reports it
-    return prose
+    return comments, others
 
 
 def string_value(literal):

@@ -234,8 +234,8 @@ class StepRows:
         self.rows.append(StepRow(step, *times))
 
     def pace(self, first: int, last: int) -> Tuple[float, float]:
-        """Returns steps/s, and ms of waiting in a step, between two rows; `first` is left out. The scheduler gets reports
-        of several steps at once, whose rows have one time: a pace is between the ends of such batches."""
+        """Returns steps/s, and ms of waiting in a step, between two rows without `first`. The scheduler gets reports of
+        several steps at once, whose rows have one time: a pace is between the ends of such batches."""
         rows = self.rows[first:last + 1]
         waits = [row.exposed_sync_ms for row in rows[1:]]
         return (rows[-1].step - rows[0].step) / (rows[-1].elapsed_s - rows[0].elapsed_s), sum(waits) / len(waits)

@@ -21,7 +21,7 @@ struct Machine {
   std::unique_ptr<Process> process;
 };
 
-// What some machines run.
+// The commands of some machines.
 inline const Args kServerNode{"node", "--servers", "1", "--workers", "0"};
 inline const Args kWorkerNode{"node", "--servers", "0", "--workers", "1"};
 

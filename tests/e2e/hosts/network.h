@@ -36,7 +36,7 @@ class TestNetwork {
   std::string HostAddress(HostId host) const;  // "10.77.0.1"
   // How this program reaches a path of a host that has a disk.
   std::string PathOn(HostId host, const std::string& path) const;
-  // What runs a process on the host: Process's `through`.
+  // Words that run a process on the host: Process's `through`.
   Args Through(HostId host) const;
 
   // The host's cable: nothing goes in or out until it is plugged in again. Connections are not

@@ -27,7 +27,7 @@ def is_target(target: dict[str, str], resource: dict[str, Any]) -> bool:
 
 
 class Manifests:
-    """What the kustomization.yaml of a folder names. `files`: those of each ConfigMap and Secret, by name."""
+    """The objects that a folder's kustomization.yaml names. `files`: those of each ConfigMap and Secret, by name."""
 
     def __init__(self, folder: Path):
         root = yaml.safe_load((folder / "kustomization.yaml").read_text())

@@ -99,7 +99,7 @@ class StalledRun:
         return next(each["pid"] for each in self.status()["nodes"] if each["name"] == node)
 
     def steps(self) -> list[tuple[int, float]]:
-        """Of the whole rows in metrics.csv: the step, and the time since the run began in seconds."""
+        """Returns from the whole rows in metrics.csv the step, and the seconds since the run began."""
         path = self.run_dir / "metrics.csv"
         rows = [row.split(",") for row in path.read_text().split("\n")[1:-1]] if path.exists() else []
         return [(int(row[0]), float(row[7])) for row in rows if row[2]]

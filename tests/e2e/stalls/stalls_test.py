@@ -154,7 +154,7 @@ def replicated_server(case: Case) -> None:
 
 
 def write_pictures(root: Path) -> None:
-    """Of two classes, in one grey each."""
+    """Writes pictures of two classes, each in one grey."""
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     for split in ("train", "val"):

@@ -173,7 +173,7 @@ class Page:
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def take_screenshot(self, path: Path) -> None:
-        """Of the viewport."""
+        """Takes a screenshot of the viewport."""
         self.await_frames()
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 

@@ -22,7 +22,7 @@ SHORT, ENDLESS = ["--steps", "1"], ["--steps", "1000000"]
 
 
 def train(pando: str, folder: str, words: list[str], is_enough: Callable[[str], bool]) -> tuple[str, subprocess.Popen]:
-    """What it says on a terminal, to its end or until that is enough."""
+    """Returns its output on a terminal, to its end or until that is enough."""
     terminal, own = pty.openpty()
     process = subprocess.Popen([pando, "train", *JOB, "--serial", "--run-dir", folder, "--force", *words],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=own)

@@ -21,7 +21,7 @@ Faults = dict[int, dict[str, Any]]
 
 
 def by_id(faults: Iterable[dict[str, Any]]) -> Faults:
-    """Of a fault that comes again the last word counts."""
+    """Returns the faults by id. If a fault comes again, the last one counts."""
     known = {fault["id"]: fault for fault in faults}
     for fault in known.values():
         assert set(fault) == FIELDS, f"other fields: {fault}"
@@ -38,7 +38,7 @@ def status_of(run: ViewedRun) -> dict[str, Any]:
 
 
 def page_of(address: str) -> dict[str, Any]:
-    """What a page that is opened now gets first: the whole state."""
+    """Returns the first event of a page that is opened now: the whole state."""
     stream = get(address, "/api/stream")
     while stream.readline() != b"event: update\n":
         pass

@@ -72,7 +72,7 @@ class Watcher:
         return self.page.evaluate(STEP) or 0
 
     def points(self) -> list[int]:
-        """Of each chart; 0: it has none, or it is missing."""
+        """Returns the points of each chart; 0: it has none, or it is missing."""
         ids = json.dumps([f"chart-{name}" for name in CHARTS])
         return self.page.evaluate(f"{ids}.map(id => Number(document.getElementById(id)?.dataset.points || 0))")
 

@@ -25,7 +25,7 @@ BLANK = (" ", False)  # a cell: its character, and whether it is reverse
 
 
 class Screen:
-    """What the user sees. A sequence that this class does not know fails the test."""
+    """The terminal as the user sees it. A sequence that this class does not know fails the test."""
 
     def __init__(self, rows: int, columns: int):
         self.modes = set(MODES)

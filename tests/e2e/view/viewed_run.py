@@ -94,7 +94,7 @@ class ViewedRun:
             time.sleep(POLL_S)  # neither files nor a page can be waited for otherwise
 
     def await_end(self) -> None:
-        """Of a run that was stopped."""
+        """Waits for the end of a stopped run."""
         self.may_end.add("train")
         self.wait(lambda: self.processes["train"].poll() is not None, "the run ends")
         code = self.processes["train"].returncode

@@ -32,7 +32,7 @@ class JournalChecker {
   void OnCommitted(const std::optional<SchedulerState>& before, const SchedulerState& after);
   void OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state);
   void NoteSynced(const Synced& synced);
-  // What explains later rollbacks and departures.
+  // Events that explain later rollbacks and departures.
   void NoteResumed() { is_resuming_ = true; }
   // A client asked to drain the process with this name.
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }

@@ -35,7 +35,7 @@ class Verdict {
   std::optional<std::string> failure_;
 };
 
-// What the run is compared with.
+// The values with which the run is compared.
 class Truth {
  public:
   Truth(const JobPlan& plan, const Reference& reference) : plan_(plan), reference_(reference) {}

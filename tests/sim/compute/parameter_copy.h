@@ -15,7 +15,7 @@ using ParameterCopy = std::map<ShardId, std::vector<float>>;
 // Which shards a pass reads. Training does not read the metric shard.
 enum class ShardsRead : uint8_t { kAll, kOfTraining };
 std::vector<ShardId> ListShards(const JobPlan& plan, ShardsRead which);
-// Of the whole version; none while a shard that is read is missing.
+// The digest of the whole version; none while a shard that is read is missing.
 std::optional<uint64_t> DigestIfWhole(const JobPlan& plan, const ParameterCopy& copy,
                                       ShardsRead which);
 

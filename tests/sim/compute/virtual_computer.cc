@@ -33,7 +33,7 @@ void VirtualComputer::Abandon(Step from) {
   tickets_.Abandon(from);
   std::erase_if(
       calls_, [&](const Call& call) { return call.kind == CallKind::kStep && call.step >= from; });
-  // What has left may count: if it is hashed, it is hashed to its end (P41).
+  // A given gradient may count: if it is hashed, it is hashed to its end (P41).
   const Call* backward = layered_.backward_call();
   if (backward != nullptr && !tickets_.IsOpen(backward->ticket) && !layered_.has_hashes())
     DropBackward();

@@ -23,14 +23,14 @@ class VirtualGradients {
   VirtualGradients(const JobPlan& plan, BufferSource buffers, FlipsBit flips_bit)
       : plan_(plan), buffers_(std::move(buffers)), flips_bit_(std::move(flips_bit)) {}
 
-  // What is made until EndStep may come out wrong.
+  // Gradients that are made until EndStep may be wrong.
   void BeginStep(Step step, const std::vector<MicroBatch>& micro_batches);
   void EndStep() { flipped_.reset(); }
   // The sums to push for these micro-batches, from the parameters with this digest.
   std::vector<NodeSum> SumNodes(Step step, const std::vector<MicroBatch>& micro_batches,
                                 uint64_t digest) const;
   GradientHashed Hash(Step step, MicroBatch m, uint64_t digest) const;
-  // Of the micro-batches that are verified.
+  // Returns the hashes of the verified micro-batches.
   std::vector<GradientHashed> HashVerified(Step step, const std::vector<MicroBatch>& micro_batches,
                                            uint64_t digest) const;
   // The shard's part of the sum as it travels, in memory that peers of this host can read.

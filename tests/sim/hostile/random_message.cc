@@ -16,13 +16,13 @@ namespace {
 
 constexpr double kNear = 0.7;
 
-// Of any magnitude, at most `max`.
+// Draws a number of any magnitude, at most `max`.
 uint64_t AnyNumber(Chance& chance, uint64_t max = UINT64_MAX) {
   const uint64_t number = chance.Next() >> chance.Below(64);
   return max == UINT64_MAX ? number : number % (max + 1);
 }
 
-// What the fields of one message have in common.
+// The common part of one message's fields.
 struct Draw {
   Chance& chance;
   const RunKnowledge& run;

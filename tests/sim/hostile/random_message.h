@@ -16,7 +16,7 @@ namespace pando::sim {
 // From where hostile processes send.
 inline constexpr Place kHostilePlace = UINT32_MAX;
 
-// What the sender knows of the run.
+// The sender's knowledge of the run.
 struct RunKnowledge {
   const JobPlan& plan;
   ViewId view;

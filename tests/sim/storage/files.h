@@ -38,7 +38,7 @@ class VirtualFolder : public FileDisk {
   VirtualDisk& disk_;
 };
 
-// What FileService is in the product: the store beside a life of the scheduler.
+// Stands for the product's FileService: the store beside a life of the scheduler.
 class SchedulerFiles {
  public:
   SchedulerFiles(VirtualDisk& disk, Loop& loop, const PeerId& scheduler, JobId job);
@@ -53,7 +53,7 @@ class SchedulerFiles {
   FileStore* store_;  // the loop's core
 };
 
-// What a server's SnapshotStore is in the product: it stores and restores records, one after the
+// Stands for the product's SnapshotStore: it stores and restores records, one after the
 // other, through the client.
 class RecordQueue {
  public:

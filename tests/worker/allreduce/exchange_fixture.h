@@ -1,4 +1,4 @@
-// What tests of the exchange share: a small plan, ranks that sum in memory, and a rank whose
+// Shared by tests of the exchange: a small plan, ranks that sum in memory, and a rank whose
 // exchange tells a mailbox.
 #pragma once
 

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kRanks = 3;
 const std::atomic<bool> kNotCancelled = false;
 
-// What the ranks of the group below share.
+// Shared by the ranks of the group below.
 struct Table {
   std::barrier<> all{kRanks};
   std::mutex mutex;
