@@ -13,6 +13,7 @@
 
 #include "common/text.h"
 #include "models/graph.h"
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {

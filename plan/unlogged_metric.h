@@ -1,6 +1,6 @@
 // UnloggedSum: what the metric tensor has in place of a value that a program did not log. It is
 // finite, so that it passes through the tree's sums and the step's mean, and below any loss. Used
-// by embed/, which writes it, and server/reporting, which reads it.
+// by embed/, which writes it, and server/reports, which reads it.
 #pragma once
 
 #include <limits>

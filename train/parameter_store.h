@@ -26,8 +26,9 @@
 #include "common/paged_floats.h"
 #include "common/status.h"
 #include "plan/job.h"
+#include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
-#include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 
 namespace pando {
 

@@ -238,8 +238,7 @@ TEST_CASE("events are one JSON object per line") {
   CHECK_FALSE(std::getline(lines, line));
 }
 
-// ---- runs that go on
-// ------------------------------------------------------------------------------
+// ---- runs that go on ---------------------------------------------------------------------------
 
 void AppendText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::app | std::ios::binary) << text;
