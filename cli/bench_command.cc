@@ -1,4 +1,4 @@
-// pando bench: runs the scripts of bench/python/pando_bench by Python.
+// pando bench: runs the scripts of bench/python/pando_bench with Python.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kScripts = "pando_bench";
 
-// Debian's own Python first: Debian's packages of libraries belong to it.
+// Debian's own Python comes first, because Debian's library packages belong to it.
 int RunPython(std::vector<std::string> words) {
   std::vector<char*> argv{nullptr};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   for (std::string python : {"/usr/bin/python3", "python3"}) {
-    argv[0] = python.data();              // where Python looks for its libraries
+    argv[0] = python.data();              // Python finds its libraries by it
     execvp(python.c_str(), argv.data());  // returns only if it fails
   }
   Say("pando: cannot run python3: {}; apt-get install python3\n", std::strerror(errno));
@@ -35,7 +35,7 @@ int RunBench(const std::vector<std::string>& arguments) {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path here = program.parent_path();
   std::string tried;
-  // Beside this program; in the build folder; where they are installed.
+  // They are beside this program, in the build folder, or in the installed place.
   for (const fs::path& place : {here / kScripts, here.parent_path() / "bench/python" / kScripts,
                                 here.parent_path() / PANDO_LIBEXEC_DIR / "pando" / kScripts}) {
     if (fs::is_directory(place, error)) {

@@ -1,4 +1,4 @@
-// `pando data`: inspect, check and fetch.
+// `pando data`: inspects, checks and fetches data sets.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -53,19 +53,19 @@ Result<int> Inspect(const InspectOptions& options) {
 
 struct CheckOptions {
   std::string path;
-  std::string out;  // of the skip list; empty: kSkipListDefault in the folder
+  std::string out;  // the skip list's path; empty: kSkipListDefault in the folder
   uint32_t threads = std::max(1u, std::thread::hardware_concurrency());
   bool is_forced = false;
 };
 
-// Twenty lines for a large folder, none for one that takes a moment.
+// Prints twenty lines for a large folder, and none for one that takes a moment.
 void TellProgress(uint64_t done, uint64_t all) {
   constexpr uint64_t kLines = 20, kPerLineMin = 1000;
   const uint64_t interval = std::max(all / kLines, kPerLineMin);
   if (done % interval == 0) Say("pando: checked {} of {} pictures\n", done, all);
 }
 
-// Another list may be part of a run, which needs it to continue.
+// A list that exists may be part of a run, which needs it to continue.
 Status WriteSkipList(const CheckOptions& options, const std::string& path,
                      const std::string& text) {
   std::error_code ignored;

@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr long kConnectSeconds = 15;
-constexpr long kSilentSeconds = 30;  // a transfer that gets nothing for so long is broken off
-constexpr int kTriesMax = 5;         // of a file, each going on where the last one ended
+constexpr long kSilentSeconds = 30;  // a transfer without bytes for this time is stopped
+constexpr int kTriesMax = 5;         // per file; each try continues where the last one ended
 
 struct PublishedFile {
   std::string name;
@@ -40,7 +40,7 @@ struct Publication {
   std::string data_set;
   std::string base_url;
   std::vector<PublishedFile> files;
-  // Of an archive (one .tar.gz): the folder that it unpacks to, and sizes of the files in it.
+  // For an archive (one .tar.gz): the folder to which it unpacks, and the sizes of its files.
   std::string folder;
   std::map<std::string, uint64_t> unpacked_bytes;
   bool is_archive() const { return !unpacked_bytes.empty(); }
@@ -117,10 +117,10 @@ bool IsThere(const std::string& path, const PublishedFile& wanted) {
   return hash.ok() && *hash == wanted.sha256;
 }
 
-// What a transfer appends to. Unbuffered: what was taken is in the file, or `error` says why not.
+// The file to which a transfer appends. Unbuffered: taken bytes are in it, or `error` says why not.
 struct Sink {
   UniqueFd fd;
-  uint64_t bytes_max = 0;  // one more than are wanted: a longer file is another one
+  uint64_t bytes_max = 0;  // one more than wanted, to recognise a longer file
   int error = 0;           // errno of the write that failed
 };
 
@@ -141,14 +141,14 @@ size_t AppendToFile(char* bytes, size_t, size_t count, void* to) {
   return count < all ? 0 : count;  // 0 ends the transfer
 }
 
-// How one try ended. `message` is curl's, if it failed.
+// The end of one try. `message` is curl's, if it failed.
 struct Try {
   CURLcode code = CURLE_OK;
   std::string message;
-  bool is_all = false;  // the other side said how much there is, and this is it
+  bool is_all = false;  // the server announced the size, and all bytes arrived
 };
 
-// Appends to `part` from where it ends, so that it has at most one byte more than `wanted_bytes`.
+// Appends to `part`, which then has at most one byte more than `wanted_bytes`.
 Result<Try> Transfer(const std::string& url, const std::string& part, uint64_t wanted_bytes) {
   Sink sink{.fd = UniqueFd(open(part.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)),
             .bytes_max = wanted_bytes + 1 - FileSize(part)};
@@ -178,8 +178,8 @@ Result<Try> Transfer(const std::string& url, const std::string& part, uint64_t w
              .is_all = code == CURLE_OK && length >= 0};
 }
 
-// Tries again as long as each try brings some bytes. Ok: there is no more, whether it is what was
-// wanted or not.
+// Tries again as long as each try brings some bytes. Ok means that no more bytes exist, whether
+// they are the wanted ones or not.
 Status Download(const std::string& url, const std::string& part, const PublishedFile& wanted) {
   std::error_code ignored;
   std::string message;
@@ -229,7 +229,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   return error ? FileError("cannot write", path, error.value()) : Status();
 }
 
-// Compares sizes: a truncated file is fetched again.
+// Compares sizes, so that a truncated file is fetched again.
 bool IsUnpacked(const Publication& publication, const std::string& folder) {
   const auto holds_all = [&](const std::string& at) {
     return std::ranges::all_of(publication.unpacked_bytes, [&](const auto& file) {
@@ -237,7 +237,7 @@ bool IsUnpacked(const Publication& publication, const std::string& folder) {
     });
   };
   std::error_code ignored;
-  const std::string own = folder + "/" + publication.folder;  // read first where it is there
+  const std::string own = folder + "/" + publication.folder;  // read first if it exists
   return holds_all(fs::is_directory(own, ignored) ? own : folder);
 }
 
@@ -253,7 +253,7 @@ bool LeadsOut(const fs::path& name) {
   return name.is_absolute() || std::ranges::find(name, "..") != name.end();
 }
 
-// Writes the entry that the reader stands at.
+// Writes the reader's current entry.
 Status UnpackFile(archive* reader, const fs::path& path, const Status& cut) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

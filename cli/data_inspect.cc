@@ -81,7 +81,7 @@ Result<std::string> MomentsText(const DataSet& data) {
                      moments.picture_count);
 }
 
-// The first training samples of each of the first classes.
+// Returns the first training samples of each of the first classes.
 Result<std::vector<std::vector<uint64_t>>> SheetRows(const DataSet& data) {
   std::vector<std::vector<uint64_t>> rows(std::min<size_t>(data.class_count(), kSheetRowsMax));
   size_t missing = rows.size() * kSheetColumns;

@@ -1,4 +1,4 @@
-// What `pando data inspect` says of a data set.
+// The output of `pando data inspect` about a data set.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace pando {
 
-// Counts, shape, classes, and mean and deviation of the training pictures or of a table's columns,
-// a line each.
+// Returns one line each for counts, shape, classes, and mean and deviation of the training pictures
+// or of a table's columns.
 Result<std::string> DescribeData(const DataSet& data);
 
-// Training pictures as a PNG: a row for each of the first classes.  REQUIRES: HoldsPictures(data).
+// Writes training pictures as a PNG, with a row per class. REQUIRES: HoldsPictures(data).
 Status WriteContactSheet(const DataSet& data, const std::string& path);
-bool HoldsPictures(const DataSet& data);  // and no table
+bool HoldsPictures(const DataSet& data);  // false for a table
 
 }  // namespace pando

@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A scheduler of a few dozen nodes holds a descriptor or two for each.
+// A scheduler of a few dozen nodes holds one or two descriptors per node.
 constexpr uint64_t kOpenFilesWanted = 1024;
 
 std::string ReadSystem() {
@@ -58,7 +58,7 @@ uint32_t CountCores() {
   return static_cast<uint32_t>(CPU_COUNT(&cores));
 }
 
-// Entries of a folder of the kernel's whose name begins so.
+// Counts the entries of a kernel folder for which `is_one` holds.
 template <class F>
 uint32_t CountEntries(const char* folder, const F& is_one) {
   std::error_code error;
@@ -83,7 +83,7 @@ std::string FirstLine(const fs::path& path) {
   return line;
 }
 
-// Display controllers of NVIDIA's on the bus, with a driver or without.
+// Counts NVIDIA's display controllers on the bus, with or without a driver.
 uint32_t CountNvidiaCards() {
   return CountEntries("/sys/bus/pci/devices", [](const fs::path& path) {
     return FirstLine(path / "vendor") == "0x10de" && FirstLine(path / "class").starts_with("0x03");
@@ -99,7 +99,7 @@ bool CanBindLoopback() {
          bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Of the library of one of these names; `function` returns it. Empty: it cannot be loaded.
+// Returns the version from `function` of the first library that loads; empty if none does.
 std::string ReadVersion(std::initializer_list<const char*> names, const char* function) {
   Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
   if (!library.ok()) return "";
@@ -207,7 +207,7 @@ std::string DescribeMachine(const MachineFacts& facts,
 
 namespace {
 
-// The lines and problems of one visit. Returns an exit code.
+// Prints the problems of one visit. Returns an exit code.
 int PrintVisit(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) Print("problem: {}\n", problem);
   Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));

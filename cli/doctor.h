@@ -1,5 +1,5 @@
-// What `pando doctor` looks at: facts of this machine and of this build, and the problems that they
-// mean for a run. Reading and judging are separate, so that tests judge any facts.
+// The checks of `pando doctor`: facts about this machine and this build, and the problems that they
+// mean for a run. Reading and judging are separate, so that tests can judge any facts.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct MachineFacts {
   std::string system;           // "Linux 6.1.0 x86_64"
   std::string processor;        // "AMD EPYC 9B14"
   std::string instruction_set;  // of the chosen kernels: "x86-64-v4"
-  uint32_t core_count = 0;      // that this process may use
+  uint32_t core_count = 0;      // cores that this process may use
   uint32_t numa_node_count = 0;
   uint64_t memory_bytes = 0;
   CgroupLimits cgroup;
@@ -28,7 +28,7 @@ struct MachineFacts {
   bool is_cuda_built = false;
   std::string cudnn;         // "9.19.0"; empty: it cannot be loaded
   std::string cublas;        // "13.1.0"
-  std::string cuda_trouble;  // why the GPU cannot be used, as CUDA says it; empty: it can, or none
+  std::string cuda_trouble;  // CUDA's reason why the GPU cannot be used; empty: it can, or no GPU
 };
 
 struct LibraryVersion {
@@ -39,9 +39,9 @@ struct LibraryVersion {
 MachineFacts ReadMachine();
 std::vector<LibraryVersion> ReadLibraries();
 
-// Each a sentence that says what is wrong and what to do; empty: nothing is.
+// Returns sentences that each say what is wrong and what to do; empty if nothing is wrong.
 std::vector<std::string> FindProblems(const MachineFacts& facts);
-// What was found, one line each.
+// Describes the facts, one line each.
 std::string DescribeMachine(const MachineFacts& facts,
                             const std::vector<LibraryVersion>& libraries);
 

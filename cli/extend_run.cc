@@ -25,18 +25,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPartSuffix = ".part";  // of a folder that is being made
+constexpr const char* kPartSuffix = ".part";  // the suffix of a folder that is being made
 
-// Keeps the evaluations that the longer run makes too: not that of the shorter one's last version.
+// Drops evaluations that the longer run does not make: that of the shorter run's last version.
 void KeepDue(const JobPlan& plan, Version last, std::vector<EvaluationSummary>* evaluations) {
   std::erase_if(*evaluations, [&](const EvaluationSummary& evaluation) {
     return evaluation.version > last || !plan.IsEvaluationDue(evaluation.version);
   });
 }
 
-// How another run starts from the weights of one that cannot be extended.
+// Says how another run can start from the weights of a run that cannot be extended.
 std::string OtherStart(const RunFolder& from) {
-  std::error_code ignored;  // then the file is not named
+  std::error_code ignored;  // the file is then not named
   if (fs::exists(from.WeightsPath(), ignored))
     return fmt::format("pando train --init {} starts another from its weights", from.WeightsPath());
   return fmt::format("`pando export {} FILE` and pando train --init FILE start another run",
@@ -48,7 +48,7 @@ Status StopsAtOnce(const RunFolder& from, uint64_t step) {
                                      from.path(), step, OtherStart(from)));
 }
 
-// Where the longer run begins: rows and evaluations beyond it would be of another trajectory.
+// Returns where the longer run begins. Rows and evaluations beyond it belong to another trajectory.
 Result<Version> FindBeginning(const RunFolder& from, const JobPlan& plan) {
   Result<Summary> before = from.ReadSummary();
   if (!before.ok() && before.status().code() != StatusCode::kNotFound) return before.status();
@@ -71,9 +71,9 @@ Result<Version> FindBeginning(const RunFolder& from, const JobPlan& plan) {
   return newest->snapshot.version;
 }
 
-// Absolute and without a slash at its end, so that the folder has a name and others lie beside it.
+// Makes a path absolute, without a slash at its end, so that others can lie beside the folder.
 std::string PlainPath(const std::string& path) {
-  std::error_code ignored;  // of a working folder that is gone: then nothing can be made
+  std::error_code ignored;  // the working folder is gone, so nothing can be created
   const fs::path plain = fs::absolute(path, ignored).lexically_normal();
   return plain.has_filename() ? plain : plain.parent_path();
 }
@@ -84,13 +84,13 @@ Status ChooseFolder(const RunFolder& from, const std::string& wanted_dir, uint64
                                     : PlainPath(wanted_dir);
   PANDO_RETURN_IF_ERROR(CheckJobValue(*FindJobKey("run.dir"), job->run_dir));
   job->name = fs::path(job->run_dir).filename();
-  std::error_code ignored;  // making it says what is wrong
+  std::error_code ignored;  // creating it reports the fault
   if (!fs::exists(job->run_dir, ignored)) return Status();
   return AlreadyExists(fmt::format(
       "{} exists already; --run-dir NEW takes another folder for the longer run", job->run_dir));
 }
 
-// Copies what a run goes on from, and its rows so far.
+// Copies the files that the longer run needs, and the rows so far.
 Status CopyState(const RunFolder& from, const RunFolder& to) {
   std::vector<std::string> names{"scheduler.db", "scheduler.db-wal", "metrics.csv",
                                  "events.jsonl", "init.safetensors", "snapshots"};
@@ -105,7 +105,7 @@ Status CopyState(const RunFolder& from, const RunFolder& to) {
   return Status();
 }
 
-// The state in a copied journal, as that of the longer run, which has not ended.
+// Opens the state in a copied journal as that of the longer run, which has not ended.
 Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
@@ -116,18 +116,18 @@ Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
   return journal.Commit(*state);
 }
 
-// What an earlier try left. A rest of it would be part of the longer run.
+// Removes what an earlier try left, since its rest would be part of the longer run.
 Status RemovePart(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
   return error ? FileError("remove", path, error.value()) : Status();
 }
 
-// Makes the whole folder under another name, and renames it. `job` names the folder's final place.
+// Makes the whole folder under another name, and renames it. `job` names the final place.
 Status MakeFolder(const RunFolder& from, const JobPlan& plan, Version last, Job job) {
   const std::string final_dir = job.run_dir;
   job.run_dir += kPartSuffix;
-  std::error_code ignored;  // then the new folder is its owner's alone
+  std::error_code ignored;  // only its owner then has access
   const fs::perms others = fs::status(from.path(), ignored).permissions() & ~fs::perms::owner_all;
   PANDO_ASSIGN_OR_RETURN(
       const RunFolder part,

@@ -1,4 +1,4 @@
-// A run that goes on beyond its end, in another folder; its own stays as it is (`pando resume
+// Extends a run beyond its end, in another folder; its own folder stays as it is (`pando resume
 // --epochs, --steps`; run_commands.cc).
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace pando {
 
-// Makes the folder of the longer run, whole or not at all, with what it goes on from. Sets the
-// job's folder and name; `wanted_dir` may be empty. Refuses a run that has not ended with its
-// newest snapshot, or whose evaluations stop it at once. REQUIRES: `plan` is that of `job`, and has
-// more steps than the run.
+// Makes the folder of the longer run, whole or not at all, with the files from which it continues.
+// Sets the job's folder and name; `wanted_dir` may be empty. Refuses a run that did not end with
+// its newest snapshot, or whose evaluations would stop it at once. REQUIRES: `plan` is that of
+// `job`, and has more steps than the run.
 Result<RunFolder> ExtendRun(const RunFolder& from, const std::string& wanted_dir,
                             const JobPlan& plan, Job* job);
 

@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-// "--out FILE" -> "--out". The rest is what the help shows as its type.
+// Returns "--out" of "--out FILE". The help shows the rest as the type.
 std::string NameIn(const std::string& usage) { return usage.substr(0, usage.find(' ')); }
 
 Flag WithType(CLI::Option* option, const std::string& usage) {

@@ -1,5 +1,5 @@
-// How a subcommand declares its flags and arguments. Used by all commands. The functions hide
-// CLI11, which takes five seconds to compile in each file that includes it.
+// The functions with which a subcommand declares its flags and arguments. All commands use them.
+// They hide CLI11, which takes five seconds to compile in each file that includes it.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ class Validator;
 
 namespace pando {
 
-// A rule for the text of a value; by default any text fits. The help shows its description.
+// A rule for the text of a value; by default any text is valid. The help shows its description.
 class FlagCheck {
  public:
   FlagCheck() = default;
   explicit FlagCheck(const CLI::Validator& validator);
-  // Returns what is wrong with the text, or nothing.
+  // `find_fault` returns what is wrong with the text, or "".
   explicit FlagCheck(std::function<std::string(const std::string&)> find_fault);
   FlagCheck operator|(const FlagCheck& other) const;
 
@@ -28,21 +28,21 @@ class FlagCheck {
   friend class Flag;
   std::shared_ptr<const CLI::Validator> validator_;
 };
-// T: int, uint32_t, uint64_t, double. NaN passes.
+// T is int, uint32_t, uint64_t or double. NaN passes.
 template <class T>
 FlagCheck InRange(T min, T max);
 FlagCheck AnyWordFrom(std::vector<std::string> words);
 
-// A flag or an argument, to say more of it.
+// A flag or an argument, whose properties are added by its methods.
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag Required() const;
-  // Names the help's group for it. With an empty name the help does not show it.
+  // Names its group in the help. With an empty name the help does not show it.
   Flag Group(const std::string& name) const;
   Flag Check(const FlagCheck& check) const;
   Flag Excludes(Flag other) const;
-  // The value is a list whose items stand between commas.
+  // The value is a list with commas between its items.
   Flag TakesList() const;
   // Takes one value each time that it is given.
   Flag TakesOneEach() const;
@@ -51,27 +51,27 @@ class Flag {
   CLI::Option* option_;
 };
 
-// `usage`: the option as the help shows it, "--out FILE", or a positional one, "RUN_DIR". `value`
-// must outlive the parsing. flags.cc lists the types of values.
+// `usage` is the option as the help shows it: "--out FILE", or "RUN_DIR" for a positional one.
+// `value` must outlive the parsing. flags.cc lists the types of values.
 template <class T>
 Flag AddOption(CLI::App& command, const std::string& usage, T* value, const std::string& help,
                const FlagCheck& check = FlagCheck());
 Flag AddFlag(CLI::App& command, const std::string& name, bool* value, const std::string& help);
-// Calls `take` with the value that is given.
+// Calls `take` with the given value.
 Flag AddTaker(CLI::App& command, const std::string& usage,
               std::function<void(const std::string&)> take, const std::string& help);
 
 // Its help ends with `notes`, which are whole lines, and with the exit codes.
 CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
                          const std::string& notes);
-// A command whose words are another program's, --help too. `footer` ends what `pando help` shows.
+// Declares a command whose words are another program's, with --help. `footer` ends `pando help`.
 CLI::App& DeclareRelay(CLI::App& app, const std::string& name, const std::string& description,
                        const std::string& footer);
-// A command of a command, one of which must be given.
+// Adds a command of a command. One of them must be given.
 CLI::App& AddPart(CLI::App& command, const std::string& name, const std::string& description);
 // Whether the command line names it.
 bool IsChosen(const CLI::App& part);
-// The words from the first one on that is no flag of the command are the rest.
+// From the first word that is not a flag of the command, all words are the rest.
 void StopAtRest(CLI::App& command);
 std::vector<std::string> RemainingWords(const CLI::App& command);
 

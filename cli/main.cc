@@ -33,7 +33,7 @@ constexpr const char* kFooter =
     "More of each:    pando COMMAND --help\n"
     "\n";
 
-// Of the flags or subcommands that `app` knows.
+// Returns the flags or subcommands that `app` knows.
 std::vector<std::string> KnownWords(const CLI::App& app, bool is_flag) {
   std::vector<std::string> words;
   if (is_flag) {
@@ -51,7 +51,7 @@ const CLI::App& Innermost(const CLI::App& app) {
   return chosen.empty() ? app : Innermost(*chosen.front());
 }
 
-// "pando data inspect"
+// Returns for example "pando data inspect".
 std::string NameWithParents(const CLI::App& app) {
   const CLI::App* parent = app.get_parent();
   return parent == nullptr ? "pando" : NameWithParents(*parent) + " " + app.get_name();
@@ -95,12 +95,12 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
   return kExitCompleted;
 }
 
-// The commands whose kernels --cpu-level chooses, for their child processes too.
+// These commands take --cpu-level, which chooses kernels for their child processes too.
 constexpr auto kComputingCommands =
     std::to_array({"train", "run", "server", "worker", "node", "resume", "evaluate", "predict",
                    "verify", "doctor"});
 
-// Says how a command that trains, or that shows runs, takes less memory.
+// Returns how a command that trains, or that shows runs, can use less memory.
 const char* ChooseMemoryAdvice(const std::string& command) {
   constexpr auto kTrainingCommands = std::to_array<std::string_view>(
       {"train", "run", "scheduler", "server", "worker", "node", "resume", "verify"});
@@ -119,7 +119,7 @@ void AddCpuLevelFlag(CLI::App& command, std::string* level) {
       ->envname(kCpuLevelVariable);
 }
 
-// The words behind "--" of the two commands that start a program; CLI11 would take them for flags.
+// Takes the words behind "--" of the two commands that start a program: CLI11 would parse them.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   const bool starts_one =
       *argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "node");
@@ -130,7 +130,7 @@ std::vector<std::string> TakeProgram(int* argc, char** argv) {
   return {dashes + 1, end};
 }
 
-// Reads the command line. Returns the exit code of one that runs no command: an error, or a help.
+// Parses the command line. Returns an exit code if no command runs: after an error or a help.
 std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -141,7 +141,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
     Say("pando: {}\n", error.what());
     return kExitUsage;
   } catch (const CLI::ArgumentMismatch& error) {
-    // CLI11's text for a flag that is given twice: "--lr: At Most 1 required but received 2".
+    // CLI11 says of a flag that is given twice: "--lr: At Most 1 required but received 2".
     const std::string text = error.what();
     const size_t end = text.find(": At Most 1 required");
     Say("pando: {}\n", end == std::string::npos ? text : text.substr(0, end) + " is given twice");
@@ -154,7 +154,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-// Job files, logs and run folders are UTF-8, and arguments go there.
+// Job files, logs and run folders are UTF-8, and they get arguments.
 bool AreUtf8(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (IsUtf8(argv[i])) continue;
@@ -217,7 +217,7 @@ int Main(int argc, char** argv) {
     if (Status s = ChooseCpuLevel(cpu_level); !s.ok()) return Report(s);
     setenv(kCpuLevelVariable, cpu_level.c_str(), /*overwrite=*/1);  // for child processes
   }
-  constexpr uint64_t kFilesMin = 40;  // an idle process with its sockets
+  constexpr uint64_t kFilesMin = 40;  // for an idle process with its sockets
   const std::string name = app.get_subcommands().front()->get_name();
   if (Status s = CheckFileLimit(kFilesMin, "pando"); name != "doctor" && !s.ok()) return Report(s);
   SetMemoryAdvice(ChooseMemoryAdvice(name));
@@ -230,9 +230,9 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   pando::OpenStandardStreams();
-  // A reader that left, as `head` does, is an error where we write, and ends no run.
+  // If a reader closes the pipe, as `head` does, the write fails and the run continues.
   std::signal(SIGPIPE, SIG_IGN);
-  // A file that would grow beyond `ulimit -f` is an error where it is written, not a death.
+  // If a file would exceed `ulimit -f`, the write fails and the process continues.
   std::signal(SIGXFSZ, SIG_IGN);
   pando::RaiseFileLimit();
   pando::EndWhenOutOfMemory();

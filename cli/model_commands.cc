@@ -30,15 +30,15 @@ struct ModelOptions {
   bool is_summary = false;
 };
 
-// The CPU, unless a GPU is asked for: none is started for its own sake.
+// Returns the CPU, unless a GPU is requested: no GPU is started without need.
 Result<OpenedDevice> OpenAskedDevice(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", job.device));
   using enum DeviceChoice::Kind;
-  if (choice.kind == kAuto || choice.kind == kCpu) return OpenedDevice();  // of any precision
+  if (choice.kind == kAuto || choice.kind == kCpu) return OpenedDevice();  // for any precision
   return OpenDevice(choice, job);
 }
 
-// As a worker's computing thread has it.
+// The memory of one of a worker's computing threads.
 struct Memory {
   NetworkMemory network;
   std::optional<GpuMemoryPlan> gpu;
@@ -63,7 +63,7 @@ Result<Memory> PlanMemory(Job job, const Graph& graph, uint32_t batch) {
   return memory;
 }
 
-// Writes FILE.csv and FILE.svg. The path may end in either.
+// Writes FILE.csv and FILE.svg. The path may end in either one.
 Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& graph,
                      const MemoryPlan& training) {
   std::string stem = options.timeline_path;

@@ -17,14 +17,14 @@
 namespace pando {
 namespace {
 
-// "11,689,512".
+// Returns for example "11,689,512".
 std::string Grouped(uint64_t number) {
   std::string digits = std::to_string(number);
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
   return digits;
 }
 
-// "3.64 G", for a unit to follow.
+// Returns for example "3.64 G", which a unit follows.
 std::string Scaled(double number) {
   constexpr const char* kUnits[] = {" ", " k", " M", " G", " T", " P"};
   size_t unit = 0;
@@ -49,7 +49,7 @@ uint64_t ParameterCount(const Graph& graph, const Layer& layer) {
   return count;
 }
 
-// What a layer reads, where that is not simply the layer before.
+// Returns the names of a layer's inputs if they are not simply the layer before.
 std::string InputNames(const Graph& graph, size_t index) {
   const std::vector<int>& inputs = graph.layers()[index].inputs;
   if (inputs == std::vector<int>{static_cast<int>(index) - 1}) return "";
@@ -153,7 +153,7 @@ std::string SummaryText(const ModelReport& report) {
 
 namespace {
 
-// What a worker has: parameters, gradients, the plan's uses. Then the servers' optimizer state.
+// A worker's series: parameters, gradients, the plan's uses. The servers' optimizer state follows.
 constexpr size_t kWorkerSeriesCount = 2 + kBufferUseCount;
 constexpr size_t kSeriesCount = kWorkerSeriesCount + 1;
 using Row = std::array<uint64_t, kSeriesCount>;
@@ -186,7 +186,7 @@ const char* PhaseName(const MemoryEvent& event) {
   return event.is_backward ? "backward" : "forward";
 }
 
-// The picture's measures, in its own units.
+// The picture's dimensions, in its own units.
 constexpr double kWidth = 1000, kHeight = 480;
 constexpr double kLeft = 90, kTop = 50, kRight = 200, kBottom = 50;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
@@ -235,7 +235,7 @@ class Picture {
                                          static_cast<double>(std::max<uint64_t>(peak_, 1)));
   }
 
-  // Everything up to and with the series; those above were drawn before.
+  // Draws everything up to the series; the series above it were drawn before.
   void Area(size_t series) {
     std::string points = fmt::format("{:.1f},{:.1f}", kLeft, Y(0));
     for (size_t event = 0; event < rows_.size(); ++event) {

@@ -1,5 +1,5 @@
-// The subcommands that start the processes of a run by hand, look at them, or ask them to do
-// something: scheduler, server, worker, node, status, drain, snapshot, stop.
+// The subcommands that start a run's processes by hand, show them, or send them requests:
+// scheduler, server, worker, node, status, drain, snapshot, stop.
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
@@ -37,20 +37,20 @@ struct SchedulerOptions {
   SchedulerArgs args{.bind = kSchedulerBind};
   std::string interface;
   std::string keys_folder;
-  std::string prepared_run_dir;  // made by `pando train`
+  std::string prepared_run_dir;  // a folder that `pando train` made
   FolderChoice folder;
   bool is_verbose = false;
 };
 
-// The weights that a run starts from are kept in its folder; the file may be gone.
+// The run's folder keeps the weights from which it starts; the file may be gone.
 void TakeInitHash(Job* job) {
   if (job->init.empty()) return;
   const Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
   if (begun.ok() && begun->init == job->init) job->init_hash = begun->init_hash;
 }
 
-// A program has declared the rest of its job in the run's folder. A job file that says only how the
-// program is run is that run's too, so a scheduler that is started again gets what was declared.
+// A program has declared the rest of its job in the run's folder. A job file that only says how the
+// program is run belongs to that run too, so a restarted scheduler gets the declaration.
 void TakeDeclaration(Job* job) {
   if (!IsExternal(*job) || IsDeclared(*job)) return;
   Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
@@ -97,7 +97,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
       "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
 
-// Before a folder is made, or emptied.
+// Call it before a folder is created or emptied.
 Status CheckCanListen(const std::string& bind) {
   ZmqContext context;
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = true});
@@ -166,11 +166,11 @@ Result<int> KeepNode(NodeArgs args, const std::string& keys_folder, const std::s
 
 struct StatusOptions {
   RunAddress run;
-  bool is_json = false;  // the scheduler's own JSON instead of a table
+  bool is_json = false;  // prints the scheduler's own JSON instead of a table
   uint32_t timeout_ms = 5000;
 };
 
-// What to try where no scheduler answers.
+// Returns what to try if no scheduler answers.
 std::string NextAfterSilence(const RunAddress& run) {
   if (run.run_dir.empty()) return "check the address, and that the run has not ended";
   return fmt::format("if all its processes are gone, pando resume {} continues the run",
@@ -203,14 +203,14 @@ void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data
             "folder of decoded photographs on this machine, if it is not the job's");
 }
 
-// ---- drain, snapshot, stop: ask a running scheduler ---------------------------------------------
+// ---- drain, snapshot, stop: requests to a running scheduler -------------------------------------
 
 constexpr double kTimeoutDefaultSeconds = 60;
 constexpr std::chrono::seconds kSilenceMax{10};  // unless --timeout is given
 
 struct ClientOptions {
   RunAddress run;
-  std::string target;  // of drain; with a folder, the word after it
+  std::string target;  // for drain; with a folder, the word after it
   double timeout_seconds = kTimeoutDefaultSeconds;
 };
 
@@ -227,8 +227,8 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
       fmt::format("the run in {} has not ended yet; raise --timeout to wait longer", run_dir));
 }
 
-// Whether the run in the folder is completed, and only scripts go on after their loop. Asks the
-// process that waits for them to end them.
+// Returns whether the run in the folder is completed and only scripts go on after their loop. Asks
+// the process that waits for these scripts to end them.
 bool StopScripts(const std::string& run_dir) {
   if (run_dir.empty()) return false;  // --join
   const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
@@ -239,7 +239,7 @@ bool StopScripts(const std::string& run_dir) {
   return true;
 }
 
-// Shows each thing that the scheduler says until it has done it.
+// Shows each reply of the scheduler until it has carried the command out.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
   const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
   const Micros deadline = SteadyNow() + timeout;
@@ -261,7 +261,7 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   return kExitCompleted;
 }
 
-// `example`: the words after "pando".
+// `example` has the words after "pando".
 Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
                            const char* description, const char* example) {
   auto options = std::make_shared<ClientOptions>();
@@ -274,7 +274,7 @@ Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
   if (kind != CommandKind::kDrain) return [options, kind] { return Order(*options, kind); };
   AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0");
   return [options, kind]() -> Result<int> {
-    // With --join the one word is the process.
+    // With --join the only word is the process.
     if (!options->run.join.empty() && options->target.empty())
       options->target.swap(options->run.run_dir);
     if (options->target.empty())

@@ -29,7 +29,7 @@ std::string GroupName(std::string_view section) {
   return is_run ? "Processes and run folder" : "Steps and batches";
 }
 
-// By ValueKind.
+// Indexed by ValueKind.
 constexpr auto kTypeNames =
     std::to_array({"N", "X", "true|false", "NAME", "NAME", "N,N", "NAME,NAME"});
 
@@ -40,7 +40,7 @@ std::string TypeName(const JobKey& key) {
   return kTypeNames[static_cast<size_t>(key.kind)];
 }
 
-// As the flag takes it. Of what may be empty, and is, the help says what that means.
+// Returns the default as the flag takes it. If it is empty, the help says what that means.
 std::string DefaultText(const JobKey& key) {
   static const Job kDefaults;
   const JobValue value = key.get(kDefaults);
@@ -58,7 +58,7 @@ std::string Help(const JobKey& key) {
   return usual.empty() ? help : fmt::format("{} [{}]", help, usual);
 }
 
-// "a.b=c" as an override; a --set without '=' names no key.
+// Parses "a.b=c" as an override; a --set without '=' names no key.
 JobDraft::Override ParseSet(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
   return {.key = text.substr(0, equals),
@@ -66,7 +66,7 @@ JobDraft::Override ParseSet(const std::string& text) {
           .where = "--set " + text};
 }
 
-// A flag for each key that `is_wanted`.
+// Adds a flag for each key for which `is_wanted` holds.
 void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const JobKey&)) {
   for (const JobKey& key : JobKeys()) {
     if (key.flag.empty() || !is_wanted(key)) continue;
@@ -95,7 +95,7 @@ void AddSetOption(CLI::App& command, JobSource* source) {
       ->group("Steps and batches");
 }
 
-// The folder is the argument, and says what the run is; another length extends it.
+// The folder is the argument, and has the run's job; another length extends the run.
 bool IsForResume(const JobKey& key) {
   if (key.name == "data.path" || key.name == "train.activation_checkpointing") return true;
   if (IsLengthKey(key)) return true;
@@ -246,7 +246,7 @@ void AddOwnKeysOption(CLI::App& command, std::string* folder) {
 Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose) {
   std::string folder = run.keys;
   const std::string kept = RunFolder::Open(run.run_dir).KeysPath();
-  // Other users of a shared run folder see what its files say.
+  // In a shared run folder, other users see only what its files grant.
   const bool is_ours = !run.run_dir.empty() && access(kept.c_str(), R_OK | X_OK) == 0;
   if (folder.empty() && is_ours) folder = kept;
   return FindKeys(folder, purpose);
@@ -311,11 +311,11 @@ Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
 
 namespace {
 
-// What an endpoint takes that other machines reach.
+// The flags that an endpoint needs if other machines reach it.
 constexpr const char* kExposedHint =
     "give --keys FOLDER (pando keys new makes one), or --insecure if the network is private";
 
-// Whether --insecure allows it, which is said.
+// Returns whether --insecure allows it, and prints so.
 bool IsAllowed(bool is_insecure, const std::string& endpoint) {
   if (is_insecure)
     Say("pando: --insecure: any program that reaches {} can join, read and disturb the run\n",
@@ -389,7 +389,7 @@ void PrintSummary(const Summary& summary, const RunFolder& folder) {
         "codec 1-bit or top-k)";
   if (!summary.failure.empty()) line += ": " + summary.failure;
   Say("{}\npando: summary in {}\n", line, folder.SummaryPath());
-  std::error_code ignored;  // a journal that cannot be looked at shows when it is read
+  std::error_code ignored;  // an unreadable journal shows when it is read
   if (summary.status == kStatusCompleted || !std::filesystem::exists(folder.JournalPath(), ignored))
     return;
   if (HasDiverged(summary)) {

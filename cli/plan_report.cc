@@ -23,8 +23,8 @@ uint64_t BytesBetween(const TensorLayout& layout, size_t first_tensor, size_t la
   return (layout.offset(last_tensor) - layout.offset(first_tensor)) * sizeof(float);
 }
 
-// Of each shard the first layer that has floats in it. A shard of the metrics alone goes with the
-// last layer.
+// Assigns each shard to the first layer that has floats in it. A shard of metrics alone belongs to
+// the last layer.
 std::vector<StepShard> MakeShards(const Graph& graph) {
   const TensorLayout& layout = graph.layout();
   const std::vector<Layer>& layers = graph.layers();
@@ -43,7 +43,7 @@ constexpr double kBitsPerByte = 8;
 
 using NamedFactor = std::pair<std::string_view, double>;
 
-// Of a unit's text, in bytes a second; none where it is no unit.
+// Returns a unit's bytes per second; none if the text is not a unit.
 std::optional<double> ParseUnit(std::string_view unit) {
   constexpr auto kPrefixes = std::to_array<NamedFactor>({{"", 1},
                                                          {"k", 1e3},
@@ -67,7 +67,7 @@ std::optional<double> ParseUnit(std::string_view unit) {
 
 constexpr double kMsPerSecond = 1000;
 
-// More servers than sending hosts do not help, except where the shards' sizes are uneven.
+// More servers than sending hosts do not help, except if the shards' sizes are uneven.
 constexpr uint32_t kServersTriedMax = 256;
 
 std::string Counted(uint64_t count, const std::string& thing) {
@@ -130,7 +130,7 @@ std::string Table(const Plan& plan) {
   return text;
 }
 
-// The best of the servers beside the ring.
+// Compares the better kind of servers with the ring.
 std::string Comparison(const Plan& plan) {
   const Prediction& ring = plan.predictions.back();
   const auto servers =
@@ -150,8 +150,8 @@ std::string Comparison(const Plan& plan) {
                      saved_ms, other.name, 100 * saved_ms / other.time.step_ms, hosts);
 }
 
-// The first layer's shard is the last to be final. A server answers when all copies of it are
-// there, and shards are cut by the job alone (P5). Said where that is a good part of a step.
+// The first layer's shard is final last. A server answers when it has all copies, and only the job
+// cuts shards (P5). The line is printed if this wait is a considerable part of a step.
 std::string LastShardLine(const Plan& plan) {
   constexpr double kWorthSaying = 0.05;
   const Cluster& cluster = plan.input.cluster;
@@ -274,7 +274,7 @@ Plan MakePlan(PlanInput input) {
 
 namespace {
 
-// A role's rows, and their sum below them.
+// Prints a role's rows, and their sum below them.
 std::string MemoryLines(const std::vector<MemoryBound>& memory) {
   std::string text = memory.empty() ? "" : "memory of a process, at most:\n";
   uint64_t sum = 0;

@@ -1,6 +1,6 @@
-// What `pando plan` is asked for: the work of a step, from a model's graph or from a count of
-// parameters, and how fast a network is, as people write it: "25Gbit", "100Mbit/s", "3GB/s". And
-// what it predicts, as text and as JSON.
+// The input of `pando plan`: the work of a step, from a model's graph or a parameter count, and the
+// speed of a network as people write it: "25Gbit", "100Mbit/s", "3GB/s". Its output: the
+// prediction, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,34 @@
 
 namespace pando {
 
-// Bounds of what is planned for: of a step's transfers, which are simulated one by one.
+// The bound of a plan, because a step's transfers are simulated one by one.
 inline constexpr uint64_t kPlanParametersMax = 4'000'000'000;
 
-// The layers of a graph; compute_ms is divided among them as their FLOPs are. Shards are the job's
-// (P5).
+// Makes the work of a graph's layers; compute_ms is divided among them by their FLOPs. Shards are
+// the job's (P5).
 StepWork MakeWork(const Graph& graph, double compute_ms);
 
-// Of a model of which only the size is known: parameters and FLOPs spread evenly over it, backward
-// twice as long as forward.
+// Makes the work of a model of which only the size is known: parameters and FLOPs are spread
+// evenly, and backward takes twice as long as forward.
 StepWork MakeWork(uint64_t parameter_count, double compute_ms);
 
-// Bytes a second, above 0. k, M, G and T are powers of 1000, and m, g, t are the same (tc writes
-// mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument: names the flag,
-// the text and what was expected.
+// Parses bytes per second, above 0. k, M, G and T are powers of 1000, and m, g, t are the same (tc
+// writes mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument names the
+// flag, the text and what was expected.
 Result<double> ParseBandwidth(const std::string& flag, const std::string& text);
 
-// "25 Gbit/s".
+// Returns for example "25 Gbit/s".
 std::string BandwidthText(double bytes_per_second);
 
-// A further server that saves less of a step than this is not worth its machine.
+// One more server that saves a smaller share of a step is not worth its machine.
 inline constexpr double kLeastGain = 0.02;
 
 struct PlanInput {
   std::string model;  // or "a model"
   uint64_t parameter_count = 0;
   StepWork work;
-  Cluster cluster;       // servers 0: as many as are worth having
-  BucketLimits buckets;  // of the ring
+  Cluster cluster;       // servers 0: as many as are worth their machines
+  BucketLimits buckets;  // the ring's
   uint64_t batch = 0;    // samples of a worker's step; 0: unknown
 };
 
@@ -56,9 +56,9 @@ struct Prediction {
 struct Plan {
   PlanInput input;
   ServerChoice choice;
-  // Servers on separate hosts, servers on the workers' hosts, ring allreduce.
+  // Servers on separate hosts, servers on the workers' hosts, and ring allreduce.
   std::vector<Prediction> predictions;
-  std::vector<MemoryBound> memory;  // empty: not wanted
+  std::vector<MemoryBound> memory;  // empty if not requested
 };
 
 Plan MakePlan(PlanInput input);

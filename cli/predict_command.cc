@@ -33,7 +33,7 @@ struct PredictOptions {
   bool is_inverted = false;
 };
 
-// In quotes where a reader would take it for several fields, or cut it.
+// Puts a field in quotes if a reader would otherwise split or cut it.
 std::string CsvField(const std::string& text) {
   if (text.find_first_of(", \t\r\n\"") == std::string::npos) return text;
   std::string field = "\"";
@@ -47,7 +47,7 @@ std::string HeaderRow(const std::vector<std::string>& class_names) {
   return row + "\n";
 }
 
-// The softmax of a network's outputs, in double.
+// Computes the softmax of a network's outputs, in double.
 std::vector<double> Probabilities(std::span<const float> outputs) {
   const double largest = *std::ranges::max_element(outputs);
   std::vector<double> shares;
@@ -57,7 +57,7 @@ std::vector<double> Probabilities(std::span<const float> outputs) {
   return shares;
 }
 
-// kInternal: an output is not a number.
+// kInternal: an output is NaN.
 Result<std::string> SampleRow(const std::string& name, const std::string& label,
                               std::span<const float> outputs) {
   std::string row = CsvField(name) + "," + CsvField(label);
@@ -71,7 +71,7 @@ Result<std::string> SampleRow(const std::string& name, const std::string& label,
   return row + "\n";
 }
 
-// Computes chunk by chunk, and writes the rows of each one.
+// Computes chunk by chunk, and writes the rows of each chunk.
 Status PredictAll(const ChosenWeights& chosen, const UnlabelledSamples& samples, Device device,
                   const std::function<Status(const std::string&)>& write) {
   const std::vector<std::string>& classes = chosen.opened.plan.data.preprocessing.class_names;
@@ -112,10 +112,10 @@ Result<UnlabelledSamples> OpenSamples(const PredictOptions& options, const JobPl
                   options.weights.path, plan.job.dataset, options.inputs.size()));
 }
 
-// The output replaces a file.
+// The output must not replace an input.
 Status CheckOutput(const PredictOptions& options, const std::string& weights) {
   namespace fs = std::filesystem;
-  std::error_code ignored;  // making it says what is wrong
+  std::error_code ignored;  // creating it reports the fault
   if (!fs::exists(options.output, ignored)) return Status();
   if (!fs::is_regular_file(options.output, ignored))
     return InvalidArgument(fmt::format(
@@ -132,7 +132,7 @@ Status CheckOutput(const PredictOptions& options, const std::string& weights) {
 Result<int> Predict(PredictOptions options) {
   SetUpLog({.process = "predict"});
   SetFloatEnvironment();
-  // The final weights say themselves how a sample becomes an input, without the data set.
+  // The final weights' metadata say how a sample becomes an input, without the data set.
   const std::string final_weights = RunFolder::Open(options.weights.path).WeightsPath();
   std::error_code ignored;
   if (options.weights.version.flag() == nullptr && std::filesystem::exists(final_weights, ignored))

@@ -25,7 +25,7 @@ std::string FindInPath(const std::string& name) {
   return "";
 }
 
-// The first of these that exists, seen from this program's folder; empty: none.
+// Returns the first of these that exists, relative to this program's folder; empty if none does.
 std::string FindBeside(const std::vector<std::string>& candidates) {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -44,7 +44,7 @@ std::vector<std::string> ProgramVariables() {
   add("PANDO_LIBRARY", FindBeside({"../embed/libpando_worker.so", "../lib/libpando_worker.so",
                                    "../lib/x86_64-linux-gnu/libpando_worker.so"}));
   add("PANDO_PROGRAM", FindBeside({"pando"}));
-  // glibc: as KeepFreedMemory does for our own workers. torch frees a step's tensors in each step.
+  // For glibc, as KeepFreedMemory does for our workers: torch frees a step's tensors each step.
   if (std::getenv("MALLOC_MMAP_THRESHOLD_") == nullptr) {
     add("MALLOC_MMAP_THRESHOLD_", "1073741824");
     add("MALLOC_TRIM_THRESHOLD_", "4294967296");
@@ -74,10 +74,10 @@ Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& re
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const size_t equals = words[i].starts_with("-") ? words[i].find('=') : std::string::npos;
-    const size_t at = equals == std::string::npos ? 0 : equals + 1;  // of "--data=FILE" the file
+    const size_t at = equals == std::string::npos ? 0 : equals + 1;  // the file of "--data=FILE"
     const std::string path = words[i].substr(at);
     std::error_code ignored;
-    const bool is_name = path.find('/') == std::string::npos;  // of a program in PATH, a choice ...
+    const bool is_name = path.find('/') == std::string::npos;  // a program in PATH, a choice ...
     const bool is_file =
         is_name ? (i > 0 || path.ends_with(".py")) && fs::is_regular_file(path, ignored)
                 : fs::exists(path, ignored);

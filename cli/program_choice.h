@@ -1,4 +1,4 @@
-// Which program a run's workers are: from the words of a command line to what is started.
+// Turns the words of a command line into the program of a run's workers.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace pando {
 
-// The program's words: `rest` is behind a subcommand's flags, `tail` behind "--". kInvalidArgument:
-// there are both, or the first one is a flag that the subcommand does not have.
+// Returns the program's words: `rest` is behind a subcommand's flags, `tail` behind "--".
+// kInvalidArgument: both are given, or the first word is a flag that the subcommand does not have.
 Result<std::vector<std::string>> ProgramWords(const std::vector<std::string>& rest,
                                               const std::vector<std::string>& tail);
-// The words with the paths of what exists made absolute: a run may be resumed from another folder.
+// Makes the paths of existing files absolute, since a run may be resumed from another folder.
 std::vector<std::string> AbsoluteCommand(std::vector<std::string> words);
-// "train.py" runs with python3, and other names are looked up in PATH. The environment gets
-// PANDO_LIBRARY (libpando_worker.so), PANDO_PROGRAM (this one), and in PYTHONPATH, behind what it
-// had, the package pando_train; and malloc keeps freed memory.  kNotFound names what is missing.
+// "train.py" runs with python3; other names are looked up in PATH. The environment gets
+// PANDO_LIBRARY (libpando_worker.so), PANDO_PROGRAM (this one), and the package pando_train at the
+// end of PYTHONPATH. malloc keeps freed memory. kNotFound names what is missing.
 Result<WorkerProgram> FindProgram(const std::vector<std::string>& words);
 
 }  // namespace pando

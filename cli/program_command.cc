@@ -1,4 +1,4 @@
-// `pando run`: trains the model of a program, as processes of this machine.
+// `pando run`: trains a program's model, with processes of this machine.
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ constexpr const char* kRunNotes =
     "On several machines: pando scheduler with model.name and data.name external, then\n"
     "pando node --join ENDPOINT -- python3 train.py on each.\n\n";
 
-// "train.py" -> "train": of the run folder's name.
+// Returns "train" for "train.py", for the run folder's name.
 std::string NameFor(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     if (word.ends_with(".py")) return std::filesystem::path(word).stem().string();
@@ -47,7 +47,7 @@ std::string NameFor(const std::vector<std::string>& command) {
   return std::filesystem::path(command[0]).filename().string();
 }
 
-// The program declares the rest, and would silently win.
+// The program declares these keys, and its values would silently win.
 Status CheckOverrides(const std::vector<JobDraft::Override>& overrides) {
   for (const JobDraft::Override& override : overrides) {
     const JobKey* key = FindJobKey(override.key);
@@ -64,7 +64,7 @@ Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
-  const std::vector<std::string> absolute = AbsoluteCommand(command);  // a folder may be no UTF-8
+  const std::vector<std::string> absolute = AbsoluteCommand(command);  // a folder may not be UTF-8
   PANDO_RETURN_IF_ERROR(CheckJobValue(*FindJobKey("run.command"), absolute));
   draft.SetDefault("run.command", absolute);
   if (options.is_attached) draft.SetDefault("run.workers", uint64_t{1});

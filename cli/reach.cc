@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kPatience(5000);
 constexpr std::string_view kGreeting = "pando doctor ";
 constexpr std::string_view kReached = "reached";
 constexpr size_t kLineBytesMax = 200;
-// Several packets: a path that passes small ones alone shows.
+// Several packets, which show a path that passes only small ones.
 constexpr size_t kBulkBytes = 64 << 10;
 
 int64_t UnixMicros() {
@@ -65,7 +65,7 @@ class DoctorLine {
     }
     return true;
   }
-  // Without its line break; none where the peer sends none, or something else than text.
+  // Returns a line without its line break; none if the peer sends none, or sends no text.
   std::optional<std::string> ReadLine() const {
     std::string line;
     for (char c = 0; line.size() < kLineBytesMax && recv(fd_.get(), &c, 1, 0) == 1;) {
@@ -91,9 +91,9 @@ class DoctorLine {
   UniqueFd fd_;
 };
 
-// ---- the machine that joins ---------------------------------------------------------------------
+// ---- the joining machine ------------------------------------------------------------------------
 
-// Names the address and makes the first connection; none: `report` says why.
+// Finds the address and makes the first connection. If it returns none, `report` says why.
 std::optional<DoctorLine> DialJoin(const Endpoint& join, ReachReport* report) {
   const Result<std::vector<std::string>> addresses = ResolveAll(join.host);
   if (!addresses.ok()) {
@@ -118,7 +118,7 @@ std::optional<DoctorLine> DialJoin(const Endpoint& join, ReachReport* report) {
   return std::nullopt;
 }
 
-// Where this machine's servers listen.
+// Listens where this machine's servers would listen.
 Result<UniqueFd> ListenAsServer(const ReachOptions& options, const Endpoint& join,
                                 std::string* advertised) {
   Endpoint endpoint;
@@ -135,7 +135,7 @@ Result<UniqueFd> ListenAsServer(const ReachOptions& options, const Endpoint& joi
   return fd;
 }
 
-// The other end is a doctor that has said `greeting`.
+// The other end is a doctor that has sent `greeting`.
 void AskDoctor(const DoctorLine& line, const std::string& greeting, const std::string& advertised,
                ReachReport* report) {
   const auto theirs = ParseNumber<int64_t>(std::string_view(greeting).substr(kGreeting.size()));
@@ -158,7 +158,7 @@ void AskDoctor(const DoctorLine& line, const std::string& greeting, const std::s
   }
 }
 
-// The other end is a scheduler, or should be.
+// The other end is a scheduler, or should be one.
 void AskScheduler(const ReachOptions& options, ReachReport* report) {
   ZmqContext context(options.keys);
   const Micros start = SteadyNow();
@@ -189,9 +189,9 @@ void AskScheduler(const ReachOptions& options, ReachReport* report) {
       "whether others reach this machine: ask the other way with pando doctor --listen there");
 }
 
-// ---- the machine that listens -------------------------------------------------------------------
+// ---- the listening machine ----------------------------------------------------------------------
 
-// "reached", or why not.
+// Returns "reached", or why not.
 std::string DialBack(const std::string& endpoint, const std::string& from) {
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "that is no endpoint";
@@ -255,7 +255,7 @@ ReachReport TryReach(const ReachOptions& options) {
   const Result<UniqueFd> listener = ListenAsServer(options, *join, &advertised);
   if (listener.ok()) report.found.push_back("servers of this machine listen at " + advertised);
   const std::optional<DoctorLine> line = DialJoin(*join, &report);
-  if (!listener.ok() && report.problems.empty())  // without a route, one is enough
+  if (!listener.ok() && report.problems.empty())  // without a route, one problem is enough
     report.problems.push_back(listener.status().message());
   if (!line) return report;
   const std::optional<std::string> greeting = line->ReadLine();

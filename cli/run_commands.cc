@@ -1,4 +1,4 @@
-// The subcommands that run a job as processes of this machine: train, resume.
+// The subcommands that run a job with processes of this machine: train, resume.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,13 +29,13 @@ namespace {
 struct RunOptions {
   JobSource source;
   std::string chaos;  // faults to inject
-  LocalRunArgs run;   // its job and chaos once they are known
+  LocalRunArgs run;   // job and chaos are set once they are known
   bool is_serial = false;
   bool is_json = false;
   bool is_dry_run = false;
   FolderChoice folder;
   std::string http;          // --http
-  std::string extended_dir;  // of a resumed run that gets another length
+  std::string extended_dir;  // for a resumed run that gets another length
 };
 
 constexpr const char* kTrainNotes =
@@ -56,7 +56,7 @@ constexpr const char* kResumeNotes =
     "  pando resume runs/first --epochs 20 --run-dir runs/longer\n\n"
     "On several machines start the scheduler by hand instead, with --resume.\n\n";
 
-// ---- what both do -------------------------------------------------------------------------------
+// ---- parts of both ------------------------------------------------------------------------------
 
 Status CheckSupervision(const RunOptions& options, const Job& job) {
   if (job.strategy == Strategy::kAllreduce) return CheckGloo();
@@ -164,8 +164,8 @@ Result<int> Train(RunOptions options) {
 
 // ---- resume -------------------------------------------------------------------------------------
 
-// Data may have been moved, and another length extends the run. All other keys that decide the
-// weights stay.
+// Data may have moved, and another length extends the run. All other keys that decide the weights
+// must stay.
 Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
   for (const JobDraft::Override& override : overrides) {
     const JobKey* key = FindJobKey(override.key);
@@ -181,7 +181,7 @@ Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
   return Status();
 }
 
-// The folder's job, with what the flags change of it. The folder may have been moved.
+// Reads the folder's job, changed by the flags. The folder may have moved.
 Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   JobDraft draft;
   Result<std::string> text = ReadTextFile(folder.JobPath());
@@ -195,20 +195,20 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.run_dir = folder.path();
   PANDO_RETURN_IF_ERROR(CheckSupervision(options, job));
-  // The run goes on with servers.
+  // The run continues with servers.
   if (job.strategy == Strategy::kSingle) job.strategy = Strategy::kParameterServers;
   PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(job));
   return job;
 }
 
-// The run goes on from its newest snapshot, or from the start; earlier steps do not come again.
+// The run continues from its newest snapshot, or from the start; earlier steps do not come again.
 uint64_t FindFirstStep(const RunFolder& folder) {
   Result<SnapshotManifest> newest = ChooseSnapshot(folder, std::nullopt);
   return newest.ok() ? newest->snapshot.version.value() : 0;
 }
 
-// Before the folder is changed. Without its journal a run would begin again, and remove the
-// snapshots as those of another run. Other trouble shows when the scheduler opens it.
+// Runs before the folder is changed. Without its journal a run would begin again, and would remove
+// the snapshots as those of another run. Other faults show when the scheduler opens the journal.
 Status CheckJournal(const RunFolder& folder) {
   const Status journal = SqliteJournal::Check(folder.JournalPath());
   if (journal.code() == StatusCode::kCorrupt) return journal;
@@ -222,7 +222,7 @@ Status CheckJournal(const RunFolder& folder) {
       journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
 }
 
-// The program of such a run has model and data, and says how long it is.
+// The program of such a run has model and data, and decides the length.
 Result<JobPlan> PlanOfProgram(const Job& job, bool is_extended) {
   if (!IsDeclared(job))
     return NotFound(
@@ -248,8 +248,8 @@ bool HasLength(const RunOptions& options) {
   });
 }
 
-// Whether the flags make the run longer. If they say its own length, the job says it as it did.
-// kInvalidArgument: they make it shorter.
+// Returns whether the flags make the run longer. If they give its own length, the job keeps its
+// form. kInvalidArgument: they make it shorter.
 Result<bool> IsLonger(const RunFolder& folder, const Job& kept, const JobPlan& plan, Job* job) {
   const uint64_t before = JobPlan(kept, plan.data, plan.layout).steps.step_count();
   const uint64_t wanted = plan.steps.step_count();
@@ -265,7 +265,7 @@ Result<bool> IsLonger(const RunFolder& folder, const Job& kept, const JobPlan& p
   return false;
 }
 
-// All but the length is as the run began.
+// Checks that all except the length is as at the beginning of the run.
 Status CheckBeginning(const RunFolder& folder, const Job& kept, Job job,
                       uint64_t data_fingerprint) {
   job.steps = kept.steps;
@@ -273,7 +273,7 @@ Status CheckBeginning(const RunFolder& folder, const Job& kept, Job job,
   return folder.CheckIdentity(job, data_fingerprint);
 }
 
-// Whether the run has completed. Then prints its result.
+// Returns whether the run has completed, and then prints its result.
 bool TellCompleted(const RunFolder& folder, const RunOptions& options) {
   const Result<Summary> before = folder.ReadSummary();
   if (!before.ok() || before->status != kStatusCompleted) return false;

@@ -14,10 +14,10 @@ namespace pando {
 namespace {
 
 constexpr size_t kFaultLinesMax = 10;  // the newest
-constexpr size_t kDoingWidthMin = 40;  // mostly enough: a table asked for again looks the same
+constexpr size_t kDoingWidthMin = 40;  // usually enough, so that repeated tables look alike
 
-// The transports of payloads to the lanes that the node connected to: "shm 2", "shm 1, tcp 1".
-// Without servers the lines of the group, by gloo or NCCL: "group 3".
+// Returns the transports of payloads to the lanes that the node connected to: "shm 2", "shm 1, tcp
+// 1". Without servers it returns the lines of the group, by gloo or NCCL: "group 3".
 std::string LinesText(const RunStatus::Lines& lines) {
   std::string text;
   const auto add = [&](const char* kind, const std::optional<uint32_t>& count) {
@@ -121,7 +121,7 @@ std::string StatusTable(const RunStatus& status) {
   add(EvaluatedText(status));
   add(VerifiedText(status));
   text += FaultLines(status);
-  return Cleaned(text, LineEnds::kKept);  // JSON may have escaped what the codec lets through
+  return Cleaned(text, LineEnds::kKept);  // JSON may have escaped characters that the codec accepts
 }
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// A run's status, for people. Used by node_commands and top_screen.
+// A run's status for people. node_commands and top_screen use it.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace pando {
 
-// "waiting for parameters from server 1 for 5 ms"
+// Returns for example "waiting for parameters from server 1 for 5 ms".
 std::string DoingText(const RunStatus::Node& node);
-// "3    worker 1     kill at step 7, noticed by socket, not recovered yet"
+// Returns for example "3    worker 1     kill at step 7, noticed by socket, not recovered yet".
 std::string FaultText(const FaultRecord& fault);
-// "waits: " and the reason; empty: the run waits for nothing.
+// Returns "waits: " and the reason; empty if the run waits for nothing.
 std::string WaitText(const RunStatus& status);
-// "evaluated: version 7, test accuracy 98.50 %"; empty: nothing is.
+// Returns "evaluated: version 7, test accuracy 98.50 %"; empty without an evaluation.
 std::string EvaluatedText(const RunStatus& status);
 std::string StatusTable(const RunStatus& status);
 

@@ -50,7 +50,7 @@ Status MakeTrace(const std::vector<std::string>& sources, const std::string& pat
   return Status();
 }
 
-// Shares are of the time of the role's threads.
+// Shares refer to the time of the role's threads.
 Status PrintSums(const std::vector<std::string>& sources) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<TimelineSum> sums, SumTimeline(sources));
   std::map<std::string, double> seconds;
@@ -82,7 +82,7 @@ Result<int> RunTimeline(const TimelineOptions& options) {
 Status CheckTimelinePath(const Job& job) {
   if (job.timeline.empty()) return Status();
   const std::filesystem::path path(job.timeline);
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // an unreadable file counts as missing
   const bool has_folder =
       path.parent_path().empty() || std::filesystem::is_directory(path.parent_path(), ignored);
   if (has_folder && !std::filesystem::is_directory(path, ignored)) return Status();

@@ -18,7 +18,7 @@
 namespace pando {
 namespace {
 
-// What a weights file says of itself; empty where it does not.
+// The metadata of a weights file; fields that it lacks are empty.
 struct FileFacts {
   std::string model;
   std::string dataset;
@@ -41,7 +41,7 @@ bool IsGiven(const JobSource& source, const std::string& key) {
          source.overrides.end();
 }
 
-// The file's own words, below the flags.
+// Applies the file's metadata, which flags override.
 void UseFacts(const FileFacts& facts, JobSource* source) {
   std::vector<JobDraft::Override> said;
   for (const auto& [text, key] :
@@ -52,18 +52,18 @@ void UseFacts(const FileFacts& facts, JobSource* source) {
   source->overrides.insert(source->overrides.begin(), said.begin(), said.end());
 }
 
-// Whether the job may be the one that made the file.
+// Returns whether the job may have made the file.
 bool DoFit(const FileFacts& facts, const Job& job) {
   return (facts.model.empty() || facts.model == job.model) &&
          (facts.dataset.empty() || facts.dataset == job.dataset);
 }
 
-// The job.toml in the file's folder, if the file does not say that it is of another job.
+// Returns the job.toml in the file's folder, unless the file belongs to another job.
 std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(path).parent_path();
   const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
-  std::error_code ignored;  // reading it says what is wrong
+  std::error_code ignored;  // reading it reports the fault
   if (!fs::exists(beside, ignored)) return "";
   const Result<Job> job = ReadJobFile(beside);
   if (!job.ok() || DoFit(facts, *job)) return beside;
@@ -72,7 +72,7 @@ std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
   return "";
 }
 
-// The job that says model and data: of the run, the options, or the file's own words.
+// Returns the job with model and data: the run's, the options', or the file's.
 Result<Job> FindJob(const WeightsChoice& choice, bool is_folder, const FileFacts& facts) {
   JobSource source = choice.source;
   if (source.job_path.empty() && is_folder)
@@ -93,7 +93,7 @@ Result<Job> FindJob(const WeightsChoice& choice, bool is_folder, const FileFacts
   return job;
 }
 
-// Pictures of the size that the file's network was trained with, where no flag says another.
+// Uses pictures of the size with which the file's network was trained, unless a flag sets another.
 Result<OpenedJob> OpenWithShape(const WeightsChoice& choice, Job job, const FileFacts& facts) {
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
   const std::string found = MakeSummary(opened.plan).input_shape;
@@ -118,7 +118,7 @@ Result<OpenedJob> OpenWithShape(const WeightsChoice& choice, Job job, const File
                   choice.path, facts.input_shape, job.dataset, found));
 }
 
-// How a sample becomes an input, as WeightsMetadata wrote it; none where the file does not say.
+// Reads how a sample becomes an input, as WeightsMetadata wrote it; none if the file lacks it.
 Result<std::optional<DataFacts>> ReadInputs(const WeightsChoice& choice, const FileFacts& facts) {
   const auto read = [&](const char* key, auto* list) {
     const auto text = facts.all.find(key);
@@ -155,7 +155,7 @@ Result<std::optional<DataFacts>> ReadInputs(const WeightsChoice& choice, const F
       DataFacts{.shape = shape, .class_count = class_count, .preprocessing = std::move(inputs)});
 }
 
-// Whether a flag says which data were trained on, or how they became inputs.
+// Whether a flag names the training data, or how they became inputs.
 bool NamesData(const JobDraft::Override& flag) {
   return flag.key.starts_with("data.") && flag.key != "data.name" && flag.key != "data.missing";
 }

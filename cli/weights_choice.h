@@ -1,5 +1,5 @@
-// The weights that `pando export`, `evaluate` and `predict` are given: a run folder's or a file's,
-// and the model that they are of. A file's metadata say what it is of, and flags may override them.
+// The weights for `pando export`, `evaluate` and `predict`: a run folder's or a file's, and their
+// model. A file's metadata name the model, and flags may override them.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace pando {
 
-// Which of a run's versions; by default the final one, or the newest snapshot.
+// Chooses one of a run's versions; by default the final one, or the newest snapshot.
 struct VersionChoice {
   std::optional<uint64_t> step;
   bool is_averaged = false;
   bool is_best = false;
-  // The flag that chooses; null: none does.
+  // The flag that chooses; null if there is none.
   const char* flag() const {
     return step ? "--step" : is_averaged ? "--ema" : is_best ? "--best" : nullptr;
   }
@@ -27,8 +27,8 @@ Result<RunWeights> ReadVersion(const RunFolder& folder, const JobPlan& plan,
                                const VersionChoice& choice);
 
 struct WeightsChoice {
-  std::string path;  // of a run folder or a file
-  JobSource source;  // of the job that they are of
+  std::string path;  // a run folder or a file
+  JobSource source;  // for their job
   VersionChoice version;
 };
 // `choice` must outlive the parsing.

@@ -1,4 +1,4 @@
-// The subcommands that read what a run left: export, evaluate, verify.
+// The subcommands that read a run's results: export, evaluate, verify.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct ExportOptions {
   VersionChoice version;
 };
 
-// A program's job has its tensors, by PyTorch's names, once the program has joined.
+// A program's job lists its tensors, by PyTorch's names, once the program has joined.
 Result<JobPlan> PlanOfRun(const RunFolder& folder, const Job& job) {
   if (IsExternal(job)) {
     if (IsDeclared(job)) return ExternalPlan(job);
@@ -67,7 +67,7 @@ struct EvaluateOptions {
   bool lists_classes = false;
 };
 
-// By class, and what its samples were taken for most often otherwise.
+// Prints each class, and the class with which its samples were confused most often.
 std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::string>& names) {
   size_t width = std::string_view("CLASS").size();
   for (const std::string& name : names) width = std::max(width, name.size());
@@ -129,7 +129,7 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   Print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-// The test set, also of a run that was evaluated on a part of its training samples.
+// Uses the test set, even if the run was evaluated on a part of its training samples.
 Status UseTestSet(OpenedJob* opened) {
   Job job = opened->plan.job;
   if (job.validation_share == 0) return Status();
@@ -158,7 +158,7 @@ Result<int> Measure(const EvaluateOptions& options) {
       fmt::format("{}: the test loss is not finite: training has diverged", weights.name));
 }
 
-// ---- verify: computes a stretch of a run again and compares (P41) -------------------------------
+// ---- verify: computes a part of a run again and compares (P41) ----------------------------------
 
 struct VerifyOptions {
   std::string run_dir;
@@ -166,8 +166,8 @@ struct VerifyOptions {
   std::optional<uint64_t> step;
 };
 
-// The first float that differs, in the order of the flat vector: "conv1.weight[7] is 0.1 there and
-// 0.2 when computed again"; empty if all are equal. Bits are compared: -0 is not 0.
+// Names the first float that differs, in the order of the flat vector: "conv1.weight[7] is 0.1
+// there and 0.2 when computed again"; empty if all are equal. It compares bits: -0 is not 0.
 std::string FirstDifference(const JobPlan& plan, std::span<const float> stored,
                             std::span<const float> again) {
   for (size_t i = 0; i < plan.layout.tensor_count(); ++i) {
@@ -183,7 +183,7 @@ std::string FirstDifference(const JobPlan& plan, std::span<const float> stored,
   return "";
 }
 
-// The same of the optimizer's state, where all parameters are equal.
+// Does the same for the optimizer's state, if all parameters are equal.
 std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuffer> stored,
                                  std::span<const FloatBuffer> again) {
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {

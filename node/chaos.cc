@@ -16,14 +16,14 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// How the names of the processes begin, by ChaosTarget.
+// The beginnings of the processes' names, by ChaosTarget.
 constexpr auto kNamePrefixes =
     std::to_array({"worker-", "server-", "scheduler", "worker-", "server-", ""});
 
-// How soon to look again for a target that was not there.
+// The time after which we look again for a target that was not running.
 constexpr Micros kAbsentRetry = std::chrono::milliseconds(50);
 constexpr Micros kDurationMax = std::chrono::hours(1);
-// What random chaos draws: kinds in percent, the rest are partitions; durations in seconds.
+// The shares of random chaos: kinds in percent, the rest are partitions; durations in seconds.
 constexpr double kRandomKillShare = 0.6;
 constexpr double kRandomStopShare = 0.2;
 constexpr double kRandomWorkerShare = 0.5;
@@ -73,7 +73,7 @@ class EntryParser {
   }
   const std::string& Last() const { return words_[at_ - 1]; }
 
-  // The index of the next word among `known`.
+  // Returns the index of the next word among `known`.
   Result<size_t> MatchWord(const char* what, const Words& known) {
     const auto found = std::ranges::find(known, Word());
     if (found != known.end()) {
@@ -158,9 +158,9 @@ class EntryParser {
   size_t at_ = 0;  // the next word
 };
 
-// "random", "random:7" or "random:7:5s".
+// Reads "random", "random:7" or "random:7:5s".
 Result<RandomChaos> ParseRandom(const std::string& text) {
-  constexpr uint64_t kDrawnSeedMax = 1'000'000'000;  // to be typed again
+  constexpr uint64_t kDrawnSeedMax = 1'000'000'000;  // small enough to type again
   if (text == "random") return RandomChaos{.seed = NewIncarnation().value() % kDrawnSeedMax};
   const size_t seed_at = text.find(':') + 1;
   const size_t seed_end = std::min(text.find(':', seed_at), text.size());
@@ -265,7 +265,7 @@ ChaosSchedule::Names ChaosSchedule::FindTargets(const ChaosEntry& entry,
   return names;
 }
 
-// The next one in turn that runs.
+// Returns the next process in turn that runs.
 ChaosSchedule::Names ChaosSchedule::InTurn(std::string_view prefix, uint32_t count, uint32_t* turn,
                                            const std::set<std::string>& running) const {
   for (uint32_t i = 0; i < count; ++i) {
@@ -277,14 +277,14 @@ ChaosSchedule::Names ChaosSchedule::InTurn(std::string_view prefix, uint32_t cou
   return {};
 }
 
-// Exponential gaps: at any moment the next fault is as far away, on average.
+// Exponential gaps: at any moment the next fault is equally far away, on average.
 void ChaosSchedule::DrawGap() {
   const double mean_us = static_cast<double>(random_->mean_interval.count());
   random_at_ += Micros(1 + static_cast<int64_t>(-std::log(1 - NextUniform()) * mean_us));
 }
 
-// Every draw takes the same count of numbers, so that the running processes change one act and not
-// all later ones.
+// Every draw takes the same count of numbers, so that the set of running processes changes one act
+// and not all later ones.
 std::optional<ChaosAct> ChaosSchedule::Draw(const std::set<std::string>& running) {
   const double kind = NextUniform();
   const double role = NextUniform();

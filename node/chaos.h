@@ -1,4 +1,4 @@
-// Chaos: the faults that `pando train --chaos` injects into the processes of its run. The text,
+// Chaos: the faults that `pando train --chaos` injects into the processes of its run. The text has
 // entries between semicolons:
 //
 //   entry    = action target [duration] ("at step" N | "every" duration)
@@ -49,21 +49,21 @@ struct ChaosEntry {
   std::string text;  // as typed, for people
   ChaosAction action = ChaosAction::kKill;
   ChaosTarget target = ChaosTarget::kWorker;
-  std::optional<uint32_t> index;  // of kWorker and kServer; none: each in turn
-  Micros duration{0};             // of kStop and kPartition
-  std::optional<Step> step;       // once, when it is the lowest incomplete one
-  Micros interval{0};             // else the time between two
+  std::optional<uint32_t> index;  // for kWorker and kServer; none: each in turn
+  Micros duration{0};             // for kStop and kPartition
+  std::optional<Step> step;       // due once, when it is the lowest incomplete step
+  Micros interval{0};             // otherwise due each time this has passed
 };
 struct RandomChaos {
   uint64_t seed = 0;
   Micros mean_interval = std::chrono::seconds(2);
 };
-// The run that gets the faults.
+// The run into which the faults are injected.
 struct ChaosField {
   uint32_t worker_count = 0;
   uint32_t server_count = 0;
   uint64_t step_count = 0;
-  uint64_t first_step = 0;  // a run that is resumed goes on from here
+  uint64_t first_step = 0;  // the first step of a resumed run
 };
 struct ChaosPlan {
   std::vector<ChaosEntry> entries;
@@ -71,11 +71,11 @@ struct ChaosPlan {
   ChaosField field;
   bool is_empty() const { return entries.empty() && !random; }
 };
-// Errors name the entry: an unknown word, a target that the run does not have, a step past its end
-// or behind it.
+// Errors name the entry and its fault: an unknown word, a target that the run does not have, a step
+// past its end or before its beginning.
 Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field);
 
-// One process to be hurt.
+// One fault to inject into one process.
 struct ChaosAct {
   ChaosAction action = ChaosAction::kKill;
   std::string process;  // "worker-1", "scheduler"
@@ -87,18 +87,18 @@ class ChaosSchedule {
  public:
   explicit ChaosSchedule(ChaosPlan plan);
 
-  // What is due. `now`: since the job began; `step`: the lowest incomplete one; `running`: names of
-  // the processes that run. An entry whose target is being restarted waits for it.
+  // Returns the faults that are due. `now`: since the job began; `step`: the lowest incomplete one;
+  // `running`: names of running processes. An entry whose target is being restarted waits for it.
   std::vector<ChaosAct> Due(Micros now, Step step, const std::set<std::string>& running);
-  // When something is due by the clock; kNever where all waits for steps.
+  // Returns when a fault is due by time; kNever if all wait for steps.
   Micros NextDeadline() const;
-  // Entries that have never come due, as typed.
+  // Returns the entries that have never come due, as typed.
   std::vector<std::string> Unmet() const;
 
  private:
   struct Pending {
     ChaosEntry entry;
-    Micros due_at{0};  // where it goes by the clock
+    Micros due_at{0};  // for entries that are due by time
     bool has_come = false;
   };
   using Names = std::vector<std::string>;
@@ -113,12 +113,12 @@ class ChaosSchedule {
 
   const ChaosField field_;
   std::vector<Pending> pending_;
-  uint32_t worker_turn_ = 0;  // whose turn it is where no index is given
+  uint32_t worker_turn_ = 0;  // the next index for entries without one
   uint32_t server_turn_ = 0;
   std::optional<RandomChaos> random_;
   Micros random_at_{0};
   PhiloxKey key_{};
-  uint32_t drawn_ = 0;  // random numbers so far
+  uint32_t drawn_ = 0;  // random numbers drawn so far
 };
 
 }  // namespace pando

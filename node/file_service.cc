@@ -19,7 +19,7 @@
 namespace pando {
 namespace {
 
-// Beside the scheduler's.
+// Returns an endpoint beside the scheduler's.
 Result<Endpoint> NextTo(const std::string& bound) {
   PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
   if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += "-files";
@@ -29,8 +29,8 @@ Result<Endpoint> NextTo(const std::string& bound) {
   return endpoint;
 }
 
-// A process life may have this at the file store: its timeline, and all shards, for it may be the
-// last server, in the snapshots that are kept and those that are being made, completed or dropped.
+// Returns the most bytes of a process life at the file store: its timeline, and all shards (it may
+// be the last server) in the snapshots that are kept, being made, completed or dropped.
 uint64_t StoredBytesMax(const JobPlan& plan) {
   constexpr uint64_t kSnapshotsBesideKept = 8;
   constexpr uint64_t kHeadBytesPerShard = 1024;
@@ -45,7 +45,7 @@ uint64_t StoredBytesMax(const JobPlan& plan) {
   return record_bytes * (plan.job.snapshot_keep + kSnapshotsBesideKept) + kTimelineBytes;
 }
 
-// To a member that does not read them.
+// The bound for a member that does not read its answers.
 constexpr int64_t kQueuedAnswersBytesMax = 8 << 20;
 constexpr int kBindTries = 20;
 constexpr std::chrono::milliseconds kBindInterval(250);
@@ -82,7 +82,7 @@ Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) 
   return service;
 }
 
-// Members of an earlier life dial the port that it had.
+// Members that knew an earlier life dial the port that it had.
 Status FileService::Bind(const Options& options) {
   PANDO_ASSIGN_OR_RETURN(Endpoint wanted, NextTo(options.bound));
   const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
@@ -109,10 +109,10 @@ Status FileService::Bind(const Options& options) {
 }
 
 void FileService::Admit(Incarnation member, Role role, const std::string& public_key) {
-  std::ignore = admissions_.Push({member, role, public_key});  // never full
+  std::ignore = admissions_.Push({member, role, public_key});  // it is never full
 }
 
-// Longer than a request that was lost waits for its repetition.
+// Waits longer than a member waits before it repeats a lost request.
 void FileService::AwaitQuiet(int stop_fd) const {
   constexpr Micros kQuiet = 4 * FileClient::kRepeatInterval;
   constexpr int kLookMs = 50;

@@ -1,5 +1,5 @@
-// FileService: the scheduler's file store (P45) on a separate thread and endpoint. So files on
-// their way take no time of the scheduler's loop. Made by the scheduler process.
+// FileService: runs the scheduler's file store (P45) on its own thread and endpoint, so that files
+// on their way take no time of the scheduler's loop. The scheduler process makes it.
 #pragma once
 
 #include <memory>
@@ -24,18 +24,18 @@ class FileService {
     RunFolder folder;
     std::string bound;      // where the scheduler listens
     const JobPlan& plan;    // says how much a process life may store
-    bool insecure = false;  // as Transport's
-    bool is_fresh = false;  // no process knows where an earlier life's was
+    bool insecure = false;  // as in Transport
+    bool is_fresh = false;  // no process knows an earlier life's endpoint
   };
-  // It listens at the port after the scheduler's, at any free one if that is taken, and after a
-  // restart of the scheduler where it was before. An error says which endpoint is in use.
+  // Listens at the port after the scheduler's, or at a free one if that is taken; after a restart
+  // of the scheduler, where it did before. An error names the endpoint that is in use.
   static Result<std::unique_ptr<FileService>> Start(const Options& options);
   ~FileService();
 
   const std::string& endpoint() const { return endpoint_; }
-  // Returns when no member has asked for anything for a while, or `stop_fd` is readable.
+  // Returns when members have not asked for anything for a while, or `stop_fd` is readable.
   void AwaitQuiet(int stop_fd) const;
-  // Any thread. From now on the member is answered, if it holds the key.
+  // Any thread. From now on the store answers the member, if it holds the key.
   void Admit(Incarnation member, Role role, const std::string& public_key);
 
  private:
@@ -55,7 +55,7 @@ class FileService {
   std::string endpoint_;
   Mailbox<Admission> admissions_;
   StopFlag stop_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace pando

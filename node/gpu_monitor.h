@@ -1,5 +1,5 @@
-// GpuMonitor asks the driver, at most once a second, how much of a GPU is in use: for the
-// heartbeats of its worker.  Threads: one.
+// GpuMonitor asks the driver, at most once a second, how much of a GPU is in use. Its worker's
+// heartbeats report it. Threads: one.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace pando {
 
 class GpuMonitor {
  public:
-  // `bus_id`: OpenedGpu::bus_id; empty, or without a driver that can be asked: all is 0.
+  // `bus_id` is OpenedGpu::bus_id. If it is empty, or the driver has no NVML, all values are 0.
   explicit GpuMonitor(std::string bus_id) : bus_id_(std::move(bus_id)) {
     if (bus_id_.empty()) return;
     Result<Nvml> nvml = Nvml::Open();

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::chrono::seconds kEndMax{1};
 
-// Where the lane listens: on this machine's way to the scheduler. Workers on other machines dial
-// it: a scheduler that they can reach was started with --insecure.
+// Returns where the lane listens: this machine's address on the way to the scheduler. Workers on
+// other machines dial it only if they reach a scheduler that was started with --insecure.
 Result<std::string> OwnEndpoint(const std::string& scheduler_endpoint) {
   PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParsePeerEndpoint(scheduler_endpoint));
   if (endpoint.kind == Endpoint::Kind::kIpc) {
@@ -113,7 +113,7 @@ std::vector<std::vector<float>> GroupServer::States() {
   auto promise = std::make_shared<std::promise<std::vector<std::vector<float>>>>();
   auto states = promise->get_future();
   const bool is_asked = tasks_.Push([this, promise](Micros) { promise->set_value(CopyStates()); });
-  promise.reset();  // a task that is dropped breaks it
+  promise.reset();  // a dropped task breaks the promise
   if (!is_asked) return {};
   states.wait();
   try {
@@ -153,7 +153,7 @@ void GroupServer::RunLane() {
   ended_.set_value();
 }
 
-// To the lane a sum over all ranks is a push of the tree's root.
+// For the lane a sum over all ranks is a push of the tree's root.
 void GroupServer::Take(Micros now, const GradientExchange::Sums& sums) {
   Push push;
   for (uint32_t s = sums.shards.first; s < sums.shards.last; ++s) {
@@ -193,8 +193,8 @@ std::vector<std::vector<float>> GroupServer::CopyStates() const {
 
 namespace {
 
-// Where sums wait for the exchange: in the GPU's memory if GPUs may sum. Otherwise they come to the
-// host while backward runs.
+// Returns where sums wait for the exchange: in the GPU's memory if GPUs may sum. Otherwise they
+// come to the host while backward runs.
 Device SumsDevice(const TrainerParts& parts) {
   const Job& job = parts.plan.job;
   const bool may_sum = job.workers > 1 && job.allreduce == AllreduceAlgorithm::kAuto;
@@ -228,7 +228,7 @@ GroupWorker::GroupWorker(const WorkerParts& parts)
                   LocalUpdate::Timed{parts.trainer.timeline, parts.trainer.protocol});
 }
 
-// The exchange first: it calls the others. Then the rest, from the last to the first.
+// Ends the exchange first, since it calls the others; then the rest, from the last to the first.
 GroupWorker::~GroupWorker() {
   is_ending_ = true;
   if (group_files_ != nullptr) group_files_->Interrupt();
@@ -236,12 +236,12 @@ GroupWorker::~GroupWorker() {
   exchange_.Stop();
 }
 
-// Where the ranks tell each other their addresses.
+// Reaches the files with which the ranks tell each other their addresses.
 Status GroupWorker::ReachGroupFiles() {
   if (parts_.membership.files_endpoint.empty()) {
-    std::error_code ignored;  // writing says what is wrong
+    std::error_code ignored;  // if it fails, writing reports the cause
     const std::filesystem::path folder = RunDirFor(parts_.membership);
-    std::filesystem::create_directory(folder / "group", folder, ignored);  // with its mode
+    std::filesystem::create_directory(folder / "group", folder, ignored);  // with its parent's mode
   }
   PANDO_ASSIGN_OR_RETURN(
       group_files_,
@@ -283,7 +283,7 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
   return ConcludeWork(dialed, watch, session_.lifecycle());
 }
 
-// A peer that died while the group was connecting may be one that gloo waits for without end.
+// If a peer died while the group was connecting, gloo may wait for it without end.
 void GroupWorker::LetGo(bool has_verdict) {
   if (exchange_.StopWithin(kLetGoMax)) return;
   spdlog::warn("gloo still waits for a worker that is gone; the process ends without it");
@@ -338,7 +338,7 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
                         .connect_timeout = timeout},
                        is_ending_);
   const Device device = parts_.trainer.device;
-  // An algorithm by name is gloo's. A rank without a GPU is asked, too.
+  // Only gloo has algorithms with names. A rank without a GPU is asked too.
   const bool may_use_gpus = group_size_ > 1 && plan_.job.allreduce == AllreduceAlgorithm::kAuto;
   if (!group.ok() || !may_use_gpus) return group;
   PANDO_ASSIGN_OR_RETURN(
@@ -386,7 +386,7 @@ void GroupWorker::Begin(const View& view) {
   group_size_ = static_cast<uint32_t>(worker_count);
   first_ = view.restore.version;
   group_name_ = HexText(view.shards.front().primary.incarnation.value());
-  // Any thread asks, while this one may be about to end: the share follows from the view alone.
+  // Any thread may ask while this one is about to end, so the share follows from the view alone.
   exchange_.Begin(StepReading(first_), [this, view](Step step) {
     const MicroBatchTree tree = plan_.steps.Tree(step);
     return tree.Cover(AssignedTo(view, parts_.membership.self.node, step, tree)).size();
@@ -397,7 +397,7 @@ void GroupWorker::OnVersion(Version version) {
   exchange_.SetWhole(version);
   if (!exchange_.IsCompared(version)) return;
   const auto values = trainer_.parameters().Open(version);
-  PANDO_CHECK(values.ok());  // no rank sums the next step before all have compared it
+  PANDO_CHECK(values.ok());  // no rank sums the next step before all have compared this one
   exchange_.SetHash(version, Hash64(std::as_bytes((*values)->span())));
 }
 

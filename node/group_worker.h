@@ -1,6 +1,6 @@
 // GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its
-// welcome to the end. It joins the trainer to the exchange of gradients, to what makes versions of
-// them, and to the session. Used by the worker process.
+// welcome to the end. It connects the trainer, the exchange of gradients, the makers of versions,
+// and the session. The worker process uses it.
 //
 //   thread               | what passes
 //   ---------------------+------------------------------------------------------------------------
@@ -38,26 +38,26 @@ namespace pando {
 
 // In a run without servers (run.strategy "allreduce"), GroupServer is the one server that the
 // scheduler sees: a lane in rank 0's worker process, which gets whole sums instead of pushes. It
-// makes rank 0's versions of them, and with these does all that servers do for a run: metrics,
-// evaluation, snapshots, restoring, the final weights. Threads: its lane's own, and its
-// snapshot store's and heartbeat's. Owns: the lane.
+// makes rank 0's versions of them. With these it does all that servers do for a run: metrics,
+// evaluation, snapshots, restoring, and the final weights. Threads: its lane's, its snapshot
+// store's and its heartbeat's. Owns: the lane.
 class GroupServer : private Outbox {
  public:
   // Called on the lane's thread.
   struct Callbacks {
     std::function<void(const ParamsItem& item)> on_version;   // a shard's new version
-    std::function<void(const Envelope& envelope)> on_params;  // what the worker pulls
+    std::function<void(const Envelope& envelope)> on_params;  // the answers to the worker's pulls
   };
-  // `worker`: rank 0's own parts, which outlive the server.
+  // `worker` has rank 0's parts, which outlive the server.
   GroupServer(const WorkerParts& worker, Callbacks callbacks);
   ~GroupServer() override;  // stops at once
 
   // Registers with the scheduler, on the calling thread, and begins to serve. Returns an end if the
-  // run was over first.
+  // run was already over.
   Result<std::optional<MembershipEnd>> Start();
-  // Any thread: the step's sums of these shards.
+  // Any thread. Passes on the step's sums of these shards.
   void HandOver(const GradientExchange::Sums& sums);
-  // The optimizer's state of the newest version, by shard; empty when the lane has ended. Blocks.
+  // Returns the newest version's optimizer state, by shard; empty if the lane has ended. Blocks.
   std::vector<std::vector<float>> States();
   // Waits for the scheduler's Stop, which the worker has received, to reach the lane too.
   void AwaitEnd();
@@ -67,7 +67,7 @@ class GroupServer : private Outbox {
 
   Result<JoinOutcome> Register();
   Status Serve();
-  // Of the lane: messages to the worker of this process do not go over the network.
+  // Sends the lane's messages. Those to the worker of this process do not use the network.
   void Send(Envelope envelope) override;
   void RunLane();
   void Take(Micros now, const GradientExchange::Sums& sums);
@@ -78,15 +78,15 @@ class GroupServer : private Outbox {
   const Incarnation incarnation_;
   Transport transport_;
   TransportOutbox network_{transport_};
-  TimelineTrack* const track_;              // of the lane's thread; null: no timeline
-  std::optional<TimelineLaneProbe> probe_;  // where there is one
+  TimelineTrack* const track_;              // the lane thread's track; null: no timeline
+  std::optional<TimelineLaneProbe> probe_;  // set if there is a timeline
   TimelineOutbox timed_outbox_{*this, worker_.trainer.timeline, track_};
   Membership membership_;
   std::unique_ptr<HeartbeatSender> heartbeat_;
   std::unique_ptr<SnapshotStore> store_;
   std::unique_ptr<SnapshotStore::Port> snapshots_;
   std::unique_ptr<Lane> lane_;
-  std::vector<Version> shown_;  // by shard: the newest that the worker was given
+  std::vector<Version> shown_;  // by shard: the newest version that the worker got
   Mailbox<Task> tasks_;
   StopFlag stop_;
   std::promise<void> ended_;
@@ -134,10 +134,10 @@ class GroupWorker : private GroupPort, private ExchangePort {
   Version first_;
   GradientExchange exchange_;
   Trainer trainer_;
-  std::optional<LocalUpdate> update_;  // of the other ranks
+  std::optional<LocalUpdate> update_;  // on ranks other than 0
   TransportOutbox outbox_;
   GroupSession session_;
-  std::unique_ptr<GroupServer> server_;  // of rank 0
+  std::unique_ptr<GroupServer> server_;  // on rank 0
 };
 
 }  // namespace pando

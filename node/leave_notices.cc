@@ -18,11 +18,11 @@ namespace pando {
 namespace {
 
 constexpr const char* kVariable = "PANDO_NOTICES";
-// A notice is the process's key as HexText, a blank, the reason as a digit, and the text.
+// A notice has the process's key as HexText, a blank, the reason as a digit, and the text.
 constexpr size_t kKeyDigits = 16;
 constexpr size_t kHeadBytes = kKeyDigits + 2;
 constexpr size_t kTextBytesMax = 4096;
-constexpr size_t kNoticesMax = 100'000;  // other users of the machine may send some too
+constexpr size_t kNoticesMax = 100'000;  // the bound, since other users may also send some
 
 sockaddr_un AbstractAddress(std::string_view name, socklen_t* size) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -64,7 +64,7 @@ std::optional<Stop> LeaveNotices::Find(uint64_t key) const {
   return it == notices_.end() ? std::nullopt : std::optional(it->second);
 }
 
-// The supervisor takes notices all the time; a socket that stays full has none behind it.
+// The supervisor always reads notices, so a socket that stays full has no supervisor behind it.
 void SendLeaveNotice(const Stop& stop) {
   const char* name = std::getenv(kVariable);
   if (name == nullptr || *name == '\0') return;

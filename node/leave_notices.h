@@ -1,6 +1,6 @@
-// How a process of a run says that the run has ended for it, and how its Supervisor receives that.
-// The process may go on afterwards, outside of the run: a program's script may go on after its
-// loop for hours, and its exit code is then the script's, not that of a death.
+// LeaveNotices: a process of a run tells its Supervisor that the run has ended for it. The process
+// may go on afterwards, outside of the run: a program's script may go on after its loop for hours.
+// Its exit code is then the script's, and its exit is no death.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class LeaveNotices {
  public:
   LeaveNotices();
 
-  // "NAME=value": every process of the supervisor needs it in its environment.
+  // "NAME=value", which each process of the supervisor needs in its environment.
   const std::string& variable() const { return variable_; }
-  int fd() const { return socket_.get(); }  // readable: there are notices to take; -1: never
-  // Takes what has arrived. The keys of processes are secrets of this user.
+  int fd() const { return socket_.get(); }  // readable when notices wait; -1: no socket
+  // Takes the notices that have arrived. Only this user knows the keys of the processes.
   void Take();
-  // How the run ended for the process with this ProcessKey(); none if it has not said so.
+  // Returns how the run ended for the process with this ProcessKey(); none if it sent no notice.
   std::optional<Stop> Find(uint64_t key) const;
 
  private:
@@ -33,7 +33,7 @@ class LeaveNotices {
   std::map<uint64_t, Stop> notices_;  // by the process's key
 };
 
-// Says to this process's supervisor, if it has one, how the run has ended for it.
+// Tells this process's supervisor, if it has one, how the run has ended for it.
 void SendLeaveNotice(const Stop& stop);
 
 }  // namespace pando

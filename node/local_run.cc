@@ -42,13 +42,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kScheduler = "scheduler";
-// From the request to stop until the rest is killed: a second on the user's watch, with a margin.
+// The time from the request to stop until the remaining processes are killed: about a second.
 constexpr std::chrono::milliseconds kStopGrace{800};
-// The scheduler of a run that has begun first stores a snapshot: LastSnapshot::kPatience, and more.
+// A scheduler whose run has begun first stores a snapshot: LastSnapshot::kPatience, and more.
 constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
-// For the scheduler to end a run whose programs have all left it.
+// The time for the scheduler to end a run that all programs have left.
 constexpr std::chrono::seconds kEndPatience{10};
-// For servers and workers to leave once the scheduler has ended the run.
+// The time for servers and workers to leave after the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
 
 Status CheckSocketPath(const std::string& endpoint) {
@@ -59,8 +59,8 @@ Status CheckSocketPath(const std::string& endpoint) {
                   endpoint));
 }
 
-// Keys keep other users of this machine out. Unix sockets do without: they take only this user's
-// processes.
+// Keys keep other users of this machine out. Unix sockets need none, since they accept only this
+// user's processes.
 Result<Keys> KeysOfRun(const LocalRunArgs& args, const RunFolder& run_folder) {
   const Job& job = args.job;
   const bool are_given = !args.keys_folder.empty();
@@ -71,32 +71,32 @@ Result<Keys> KeysOfRun(const LocalRunArgs& args, const RunFolder& run_folder) {
   const std::string folder = are_given ? args.keys_folder : run_folder.KeysPath();
   if (std::error_code error; !are_given && !std::filesystem::exists(folder, error))
     PANDO_RETURN_IF_ERROR(MakeKeys(folder));
-  std::error_code error;  // programs may go to other folders
+  std::error_code error;  // programs may change their folder
   const std::string whole = std::filesystem::absolute(folder, error).string();
   return ReadSchedulerKeys(error ? folder : whole);
 }
 
 constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
 
-// `offset` after `since`, on the clock that the processes are waited for with.
+// Returns `offset` after `since`, on the clock with which we wait for the processes.
 Clock::time_point ToDeadline(Micros since, Micros offset) {
   return offset == kNever ? Clock::time_point::max() : Clock::time_point(since + offset);
 }
 
-// Over all lives of a group: a fault that is not due in one life may come in the next. Time between
-// lives does not count: otherwise all faults of that time would come at once.
+// The chaos of all lives of a group: a fault that is not due in one life may come in the next. Time
+// between lives does not count, because otherwise all faults of that time would come at once.
 struct RunChaos {
   ChaosSchedule schedule;
-  Micros past{0};  // how long earlier lives went on
+  Micros past{0};  // the time of earlier lives
 };
 
-// Of a worker: a signal comes from outside, and a scheduler that was not found may be found now.
-// What else an exit code says would come again.
+// Whether a worker's exit may not recur: a signal comes from outside, and a scheduler that was not
+// found may be found now. Other exit codes would come again.
 bool IsDeath(const ProcessExit& exit) {
   return exit.signal != 0 || exit.exit_code == kExitUnreached;
 }
 
-// Owns: every process of the run. Threads: the link's, beside its own.
+// Owns: every process of the run. Threads: its own and the link's.
 class LocalRun {
  public:
   LocalRun(const LocalRunArgs& args, RunChaos& chaos)
@@ -149,22 +149,22 @@ class LocalRun {
   const LocalRunArgs& args_;
   const RunFolder folder_{RunFolder::Open(args_.job.run_dir)};
   RunChaos& chaos_;
-  std::optional<Micros> chaos_since_;  // where its time counts from
+  std::optional<Micros> chaos_since_;  // the start of its time
   ShutdownSignal shutdown_;
-  // With ipc: socket paths may have 107 bytes, which run folders may exceed.
+  // With ipc. A socket path may have 107 bytes, and paths in run folders may be longer.
   std::optional<TemporaryFolder> sockets_;
   Keys keys_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
   std::unique_ptr<SchedulerLink> link_;
   bool is_stopping_ = false;
-  std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
+  std::optional<ProcessExit> scheduler_exit_;  // if no other life follows
   std::optional<Status> failure_;
-  std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
+  std::optional<ProcessExit> lost_worker_;  // for a group, which ends with it
   RepeatedDeaths deaths_;
-  Clock::time_point deserted_at_ = Clock::time_point::max();  // none is left, and none comes back
+  Clock::time_point deserted_at_ = Clock::time_point::max();  // no worker is left, none comes back
   Supervisor supervisor_;
-  Scripts scripts_{supervisor_, args_.job.run_dir};  // none where the workers are Pando's own
+  Scripts scripts_{supervisor_, args_.job.run_dir};  // empty if the workers are Pando's own
 };
 
 int LocalRun::Run() {
@@ -178,7 +178,7 @@ int LocalRun::Run() {
   return Conclude();
 }
 
-// One that is silent is known to the scheduler alone.
+// Only the scheduler knows that a silent member is lost.
 bool LocalRun::has_lost_member() const {
   if (!IsGroup() || HasCompleted() || shutdown_.first_signal()) return false;
   if (lost_worker_) return HasBegun() && IsDeath(*lost_worker_);
@@ -253,7 +253,7 @@ Status LocalRun::AwaitEndpoint() {
   return args_.attach_file.empty() ? Status() : WriteAttachFile();
 }
 
-// It may be a pipe.
+// The file may be a pipe.
 Status LocalRun::WriteAttachFile() const {
   std::ofstream file(args_.attach_file);
   file << endpoint_ << (keys_.are_none() ? "" : " " + keys_.folder) << '\n' << std::flush;
@@ -334,8 +334,8 @@ void LocalRun::AwaitEnd() {
   if (chaos_since_) chaos_.past = SteadyNow() - *chaos_since_;
 }
 
-// Exit code 0 is that of a program that has left in order. Without any worker the run would wait
-// for ever.
+// Exit code 0 means that a program has left in order. Without any worker the run would wait for
+// ever.
 void LocalRun::CheckPrograms() {
   if (IsOver() || Clock::now() < deserted_at_) return;
   failure_ = Internal(fmt::format(
@@ -367,17 +367,17 @@ void LocalRun::OnExit(const ProcessExit& exit) {
     lost_worker_ = exit;
 }
 
-// An exit code is a decision of the process: it would decide the same again, or the scheduler has
-// ended the run. Exception: a process that waited too long for the scheduler may find it now.
-// SIGKILL comes from outside. Other signals may mean a bug of the program, which would recur at the
-// start of a run.
+// An exit code is a decision of the process, which it would repeat, or the scheduler has ended the
+// run. Exception: a process that waited too long for the scheduler may find it now. SIGKILL comes
+// from outside. Other signals may mean a bug of the program, which would recur at the start of a
+// run.
 bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_stopping_ || deaths_.AreHopeless(exit.spec.name)) return false;
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !link_) return false;
   if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  const bool is_script = scripts_.Contains(exit.spec.name);  // its other codes have no meaning here
+  const bool is_script = scripts_.Contains(exit.spec.name);  // its other codes mean nothing here
   const bool may_pass =
       exit.exit_code == kExitFailed || (exit.exit_code == kExitUnreached && !is_script);
   return !is_scheduler && HasBegun() && may_pass;
@@ -398,7 +398,7 @@ void LocalRun::Stop() {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kLeaveGrace);
     scripts_.AwaitEnds(shutdown_);
   } else {
-    // The scheduler tells the others: told directly, they would look to it like the culprits.
+    // The scheduler tells the others. A direct signal would make them look like the cause.
     if (supervisor_.Running().contains(kScheduler)) {
       supervisor_.Signal(kScheduler, SIGTERM);
       if (HasBegun()) supervisor_.AwaitExits(shutdown_, Clock::now() + kSnapshotGrace, kScheduler);
@@ -412,7 +412,7 @@ void LocalRun::Stop() {
   scripts_.Close();
 }
 
-// The process that ended the run by its own end, and not because it was asked to.
+// Returns the process that ended the run by its own exit, and not on request.
 const ProcessExit* LocalRun::RootCause() const {
   const std::optional<ProcessExit>& first = supervisor_.root_cause();
   if (!first) return nullptr;
@@ -421,12 +421,12 @@ const ProcessExit* LocalRun::RootCause() const {
   return was_interrupted ? nullptr : &*first;
 }
 
-// The scheduler has written the summary where it could; only this process knows how it all ended.
+// The scheduler has written the summary if it could, but only this process knows the whole end.
 int LocalRun::Conclude() {
   Result<Summary> written = folder_.ReadSummary();
   Summary summary = written.ok() ? *written : SummaryOfFiles();
   if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
-  // A worker that died after the end took nothing with it.
+  // A worker that died after the end lost nothing.
   if (IsGroup() && HasCompleted() && written.ok()) return ConcludeCompleted();
   if (lost_worker_) return ConcludeFailed(*lost_worker_, summary);
   if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
@@ -445,7 +445,7 @@ int LocalRun::Conclude() {
   return Write(summary, kExitFailed);
 }
 
-// A program declares its model after the start: the folder's job has it.
+// A program declares its model after the start, so the folder's job has it.
 Result<JobPlan> LocalRun::PlanOfFiles() const {
   if (IsExternal(args_.job)) {
     PANDO_ASSIGN_OR_RETURN(const Job job, ReadJobFile(folder_.JobPath()));
@@ -455,7 +455,7 @@ Result<JobPlan> LocalRun::PlanOfFiles() const {
   return opened.plan;
 }
 
-// A scheduler that was killed wrote no summary, but rows and a journal.
+// A scheduler that was killed wrote rows and a journal, but no summary.
 Summary LocalRun::SummaryOfFiles() const {
   const Summary nothing = MakeSummary(args_.job);
   Result<JobPlan> plan = PlanOfFiles();
@@ -475,9 +475,9 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
                         root_cause.exit_code == kExitFailed && !summary.failure.empty();
   if (!has_said) Say("\n{}", RootCauseText(root_cause));
   summary.status = kStatusFailed;
-  // A failure that the scheduler wrote says more than its exit code, and so does a failure
-  // that another process told the scheduler before it ended. About a process that was killed the
-  // scheduler has no more information than this process.
+  // A failure that the scheduler wrote says more than its exit code. The same holds for a failure
+  // that another process told the scheduler before it ended. If a process was killed, the scheduler
+  // knows no more than this process.
   const bool is_scheduler = root_cause.spec.name == kScheduler;
   const bool has_told = root_cause.signal == 0 && root_cause.exit_code == kExitFailed;
   if (summary.failure.empty() || !(is_scheduler || has_told)) {
@@ -489,14 +489,14 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
     }
   }
   const bool has_code = is_scheduler && root_cause.signal == 0;
-  // Another one leads the run, and the folder is its own.
+  // Another scheduler leads the run, and the folder belongs to it.
   if (has_code && root_cause.exit_code == kExitFenced) return kExitFenced;
   const bool is_of_run = has_code && root_cause.exit_code != kExitMemberLost;
   return Write(summary, is_of_run ? root_cause.exit_code : kExitFailed);
 }
 
-// The weights are valid. Chaos that did not happen is a separate error, and so is what a script did
-// after its loop.
+// The weights are valid. Chaos that did not happen is a separate error, and so is a failure of a
+// script after its loop.
 int LocalRun::ConcludeCompleted() const {
   if (const std::optional<int> exit_code = scripts_.Conclude()) return *exit_code;
   const std::vector<std::string> unmet = chaos_.schedule.Unmet();
@@ -513,8 +513,8 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 
 }  // namespace
 
-// Each member has a connection for data and one for heartbeats, and to the file store a server has
-// two and a worker one. A file that is being stored takes one more.
+// Each member has one connection for data and one for heartbeats. To the file store a server has
+// two more and a worker one. A file that is being stored takes one more descriptor.
 Status CheckFilesOfScheduler(const Job& job) {
   constexpr uint64_t kOwnFiles = 40;
   const uint64_t servers = job.strategy == Strategy::kAllreduce ? 1 : job.servers;
@@ -536,7 +536,7 @@ int RunLocal(const LocalRunArgs& args) {
   for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
     LocalRun run(life, chaos);
     const int exit_code = run.Run();
-    std::error_code ignored;  // where the workers told each other their addresses
+    std::error_code ignored;  // the workers' addresses of the last life
     std::filesystem::remove_all(RunFolder::Open(args.job.run_dir).GroupPath(), ignored);
     if (!run.has_lost_member() || restarts_left == 0) return exit_code;
     if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {

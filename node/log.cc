@@ -17,7 +17,7 @@
 namespace pando {
 namespace {
 
-// spdlog reads % in patterns.
+// Escapes %, which spdlog reads in patterns.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (char c : text) escaped += c == '%' ? std::string("%%") : std::string(1, c);
@@ -28,17 +28,17 @@ std::shared_ptr<spdlog::sinks::sink> FileSink(const std::string& file) {
   try {
     return std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
   } catch (const spdlog::spdlog_ex&) {
-    return nullptr;  // the terminal still has it all
+    return nullptr;  // the terminal still gets all lines
   }
 }
 
-// A full disk, most likely: each message would fail.
+// Most likely the disk is full, and each message would fail.
 void TellOnce(const std::string& what) {
   static std::atomic<bool> has_told = false;
   if (!has_told.exchange(true)) Say("the log lacks messages: {}\n", what);
 }
 
-// spdlog's sink for standard error ignores what it cannot write.
+// Replaces spdlog's sink for standard error; ignores lines that it cannot write.
 class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -54,7 +54,7 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
 void SetUpLog(const LogOptions& options) {
   const std::string pattern = fmt::format("%H:%M:%S.%e %^%l%$ [{}] %v", Escaped(options.process));
   auto terminal = std::make_shared<TerminalSink>();
-  // On a terminal a line starts by wiping the progress bar (progress.h), which is drawn again
+  // On a terminal each line first wipes the progress bar (progress.h), which is then drawn again
   // below.
   terminal->set_pattern(isatty(STDERR_FILENO) ? "\r\033[K" + pattern : pattern);
   std::vector<std::shared_ptr<spdlog::sinks::sink>> sinks{terminal};

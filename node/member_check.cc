@@ -1,4 +1,4 @@
-// Whether members of a run still answer (processes.h).
+// Finds out whether members of a run still answer (processes.h).
 #include <fmt/core.h>
 
 #include <optional>
@@ -16,8 +16,8 @@
 namespace pando {
 namespace {
 
-// The first member of the run that sends something. Members that have lost their scheduler dial it
-// all the time, and send heartbeats.
+// Returns the first member of the run that sends something. Members that have lost their scheduler
+// keep dialing it, and send heartbeats.
 std::optional<std::string> HearMember(Transport& transport, const SchedulerState& state) {
   constexpr Micros kPatience = std::chrono::seconds(2);
   for (const MemberRecord& member : state.members)
@@ -48,7 +48,7 @@ Status CheckNoMemberAnswers(const SchedulerArgs& args) {
   if (!state) return Status();
   ZmqContext context(args.keys, LogWarning);
   Transport transport(context, {kSchedulerNode, self, 0}, {.insecure = true});
-  // Members dial the endpoint where the last scheduler was. --bind may name another one.
+  // Members dial the endpoint of the last scheduler. --bind may name another one.
   const Result<std::string> endpoint = folder.ReadEndpoint();
   Result<std::string> bound = transport.Bind(endpoint.ok() ? *endpoint : args.bind);
   if (!bound.ok()) bound = transport.Bind(args.bind);

@@ -29,7 +29,7 @@ constexpr Micros kWaitingNoteFirst = std::chrono::seconds(1);
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 // Heartbeats without an answer after which the log says that the scheduler is away.
 constexpr int kSilentHeartbeats = 8;
-// A core that waits for nothing but messages has no deadline that would wake its loop.
+// A core that only waits for messages has no deadline that would wake its loop.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
 constexpr Micros kFolderInterval = std::chrono::seconds(1);
 
@@ -72,7 +72,7 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;
-  // Found on other threads: a name's lookup may outlast the wait.
+  // Reasons are found on other threads, since a lookup of a name may outlast the wait.
   const auto reasons = std::make_shared<Mailbox<std::string>>();
   const Keys& keys = transport.guard().keys();
   const auto look_for_reason = [&] {
@@ -195,10 +195,10 @@ void NodeWatch::Look(Micros now) {
   if (!verdict_) LookAtScheduler(now);
 }
 
-// Any signal concerns this process only: the run continues.
+// Any signal concerns only this process; the run continues.
 void NodeWatch::LookAtSignals(Micros now) {
   int signal = shutdown_.Take();
-  if (signal == 0 && !is_leaving()) signal = shutdown_.first_signal();  // of an earlier watch
+  if (signal == 0 && !is_leaving()) signal = shutdown_.first_signal();  // taken by an earlier watch
   for (; signal != 0; signal = shutdown_.Take()) {
     if (is_leaving()) {
       verdict_ = StoppedBy(signal);
@@ -236,7 +236,7 @@ void NodeWatch::LookAtScheduler(Micros now) {
   }
 }
 
-// The summary is written when the run ends, and removed when it goes on.
+// The scheduler writes the summary when the run ends, and removes it when the run goes on.
 void NodeWatch::LookAtFolder(Micros now) {
   if (folder_look_ && folder_look_->is_done) {
     stop_ = folder_look_->end;

@@ -25,10 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kCoresPerWorker = 8;
-// How long the node starts processes again that do not reach the scheduler.
+// How long the node restarts processes that do not reach the scheduler.
 constexpr std::chrono::minutes kSchedulerPatience(10);
 
-// Owns: every process of this machine. Threads: the link's, beside its own.
+// Owns: every process of this machine. Threads: its own and the link's.
 class NodeRun {
  public:
   explicit NodeRun(const NodeArgs& args)
@@ -65,9 +65,9 @@ class NodeRun {
   ShutdownSignal shutdown_;
   ServiceNotice service_;
   SchedulerLink link_;
-  bool has_one_left_ = false;                // in order: the run is over, or was for that one
-  std::string failure_;                      // of the run, as a process has heard
-  std::optional<ProcessExit> late_failure_;  // of a script's own work after the run, the first
+  bool has_one_left_ = false;                // in order: the run is over, or over for that one
+  std::string failure_;                      // the run's, as a process has reported it
+  std::optional<ProcessExit> late_failure_;  // the first of a script's own work after the run
   RepeatedDeaths deaths_;
   std::optional<Clock::time_point> unreached_since_;
   Clock::time_point unreached_at_;
@@ -162,7 +162,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
   const std::string name = fmt::format("{}-{}", word, index);
   ProcessSpec spec{
       .name = name,
-      .title = fmt::format("local {} {}", word, index),  // the scheduler numbers those of all
+      .title = fmt::format("local {} {}", word, index),  // the scheduler numbers those of all nodes
       .args = {word, "--join", args_.join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
       .log_path = LogPath(name),
@@ -177,7 +177,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
   return supervisor_.Start(spec, role);
 }
 
-// One that cannot be kept running takes no other with it: those go on to the end of the run.
+// A process that cannot be kept running does not end the others, which go on to the run's end.
 void NodeRun::AwaitEnd() {
   const std::array fds{shutdown_.fd(), link_.fd()};
   bool has_told = false;
@@ -198,7 +198,7 @@ void NodeRun::AwaitEnd() {
   }
 }
 
-// Until all have handed their work over; another signal ends the wait.
+// Waits until all have handed their work over; another signal ends the wait.
 void NodeRun::Drain() {
   service_.SendStopping();
   supervisor_.Retire();
@@ -238,15 +238,15 @@ bool NodeRun::IsUnreached(const ProcessExit& exit) const {
   return !is_script && exit.signal == 0 && exit.exit_code == kExitUnreached;
 }
 
-// A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
-// process has waited for it. Once the run has begun it may come back.
+// A bad flag and a refusal never change, nor does a scheduler that never existed: the process has
+// waited for it. Once the run has begun, the scheduler may come back.
 bool NodeRun::MayRestart(const ProcessExit& exit) {
   if (deaths_.AreHopeless(exit.spec.name)) return false;
   if (exit.signal != 0 || exit.exit_code == kExitFailed) return true;
   return IsUnreached(exit) && link_.progress().has_begun && MayComeBack(Clock::now());
 }
 
-// Processes that wait for an absent scheduler end one soon after another.
+// Processes that wait for an absent scheduler exit one soon after another.
 bool NodeRun::MayComeBack(Clock::time_point now) {
   const Clock::duration wait =
       std::chrono::milliseconds(args_.start_timeout_ms) + RestartPolicy::kPauseMax;

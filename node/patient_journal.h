@@ -1,5 +1,5 @@
-// The journal of a scheduler process whose disk may be full or slow. Used by node/scheduler_process
-// alone.
+// PatientJournal: the journal of a scheduler process whose disk may be full or slow. Only
+// node/scheduler_process uses it.
 #pragma once
 
 #include <fmt/core.h>
@@ -25,9 +25,9 @@ inline bool WaitToRetry(const ShutdownSignal& shutdown) {
   return poll(&signalled, 1, static_cast<int>(kJournalRetry.count())) == 0;
 }
 
-// PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
-// without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
-// it are on the disk, as far as that takes them.
+// PatientJournal waits while the journal cannot be written, for example because the disk is full.
+// The run goes on without its scheduler (P28). A snapshot enters the journal only after the rows of
+// the steps before it are on the disk, as far as the disk takes them.
 class PatientJournal : public Journal {
  public:
   PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
@@ -58,16 +58,16 @@ class PatientJournal : public Journal {
     }
   }
 
-  // Called between tries, for a short while. `since`: the first one. Returns false after a signal
-  // to stop.
+  // Called between tries, for a short while. `since` is the time of the first try. Returns false
+  // after a signal to stop.
   using Wait = std::function<bool(const Status& why, Micros since)>;
   void SetWait(Wait wait) { wait_ = std::move(wait); }
 
  private:
-  // Longer writes of the journal are an event.
+  // A write of the journal that takes longer is an event.
   static constexpr Micros kSlowJournal = std::chrono::seconds(1);
 
-  // A slow disk shows only afterwards: this thread writes.
+  // A slow disk shows only after the write, since this thread writes.
   void TellTime(Micros time, bool has_told) {
     if (time < kSlowJournal && !has_told) return;
     const double seconds = std::chrono::duration<double>(time).count();

@@ -21,15 +21,15 @@ namespace {
 
 int64_t Nanoseconds(Micros time) { return std::chrono::nanoseconds(time).count(); }
 
-// Replications that were never committed, of a demoted primary: the oldest are forgotten.
+// Bounds the replications that a demoted primary never committed: the oldest are dropped.
 constexpr size_t kReplicatingMax = 4096;
 
 constexpr int kRoundsPerMeasure = 8;
 constexpr Micros kMeasureInterval = std::chrono::seconds(10);  // clocks drift some 0.1 ms meanwhile
-// A round trip that takes so long tells nothing; the scheduler is away.
+// A longer round trip says nothing about the clock: the scheduler is away.
 constexpr Micros kRoundTripMax = std::chrono::seconds(1);
 
-// What a status report says the time is there; none where it does not.
+// Returns the scheduler's time in a status report; none if it has none.
 std::optional<int64_t> ClockIn(const Message& answer) {
   const auto* report = std::get_if<StatusReport>(&answer);
   if (report == nullptr) return std::nullopt;
@@ -99,7 +99,7 @@ Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_en
   return Status();
 }
 
-// ---- what leaves --------------------------------------------------------------------------------
+// ---- sent messages ------------------------------------------------------------------------------
 
 TimelineOutbox::TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track)
     : outbox_(outbox), timeline_(timeline), track_(track) {
@@ -117,7 +117,7 @@ void TimelineOutbox::Send(Envelope envelope) {
   if (!items_.empty()) Note(name, begin_ns, TimelineNow());
 }
 
-// Nothing of other messages.
+// Other messages have no items.
 TimelineNameId TimelineOutbox::TakeItems(const Message& message) {
   items_.clear();
   const auto take = [this](const auto& item, Step step) {
@@ -229,8 +229,8 @@ void TimelineOfRun::OnStep(Micros now, Step step) {
   next_ = NextStep(step);
 }
 
-// Servers report their progress now and then: steps that arrive together share the time since the
-// report before equally.
+// Servers report their progress now and then. Steps that arrive together share equally the time
+// since the last report.
 void TimelineOfRun::AddSteps() {
   if (reported_.empty()) return;
   const int64_t began = Nanoseconds(step_began_.value_or(reported_at_));
@@ -250,7 +250,7 @@ void TimelineOfRun::OnEvaluation(Micros now, Version version, const std::string&
   Mark(Nanoseconds(now), "evaluation", fmt::format("version {}: {}", version.value(), text));
 }
 
-// Told each time that more is known of it.
+// Called each time that more is known about the fault.
 void TimelineOfRun::OnFault(const FaultRecord& fault) {
   if (track_ == nullptr) return;
   FaultRecord& known = faults_[fault.id];
@@ -280,8 +280,8 @@ ClockProbe::~ClockProbe() {
   if (thread_.joinable()) thread_.join();
 }
 
-// What a connection was not answered in time is never taken for the answer to a later question:
-// that goes through another one.
+// An answer that comes too late is never taken for the answer to a later question, which uses
+// another connection.
 void ClockProbe::Main() {
   while (!stop_.is_requested()) {
     SchedulerClient client(context_, {.repeat_interval = 2 * kRoundTripMax, .on_warning = {}});
@@ -329,7 +329,7 @@ bool ClockProbe::Ask(SchedulerClient& client, Reading* best) {
   return false;
 }
 
-// False if it is over.
+// Returns false if the probe must end.
 bool ClockProbe::Pause(SchedulerClient& client, Micros until) {
   const std::array fds{stop_.fd()};
   while (!stop_.is_requested() && SteadyNow() < until) client.Wait(until, fds);

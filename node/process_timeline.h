@@ -1,6 +1,6 @@
-// ProcessTimeline: what a process of a run notes of itself in RUN_DIR/timeline, where the job asks
-// for a timeline: the file, what passes through a core's outbox, what a lane does, what the
-// scheduler tells its observer, and the scheduler's clock. Used by the processes.
+// ProcessTimeline: a process's record of itself in RUN_DIR/timeline, if the job asks for a
+// timeline. It has the file, the messages of a core's outbox, a lane's work, the events that the
+// scheduler reports to its observer, and the scheduler's clock. The processes use it.
 #pragma once
 
 #include <array>
@@ -24,17 +24,17 @@
 
 namespace pando {
 
-// Null where the job asks for none, and, with a warning, where the file cannot be made: a run is
-// not worth less without it. `folder` is RunFolder::TimelinePath of the run's folder on this
-// machine.
+// Returns null if the job asks for no timeline. Also returns null, with a warning, if the file
+// cannot be created, since the run does not depend on it. `folder` is RunFolder::TimelinePath of
+// the run's folder on this machine.
 std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder,
                                        const std::string& process, uint64_t incarnation);
-// Says, once the process is done, that the file could not take all.
+// Warns, when the process is done, if the file could not hold all records.
 void WarnOfLost(const Timeline* timeline);
 
-// MemberTimeline: that of a server or worker. On a machine that does not share the run folder it is
-// kept in a temporary one and sent to the scheduler at the end (P45); that of a process that is
-// killed there is lost.
+// MemberTimeline: the timeline of a server or worker. On a machine that does not share the run
+// folder it is kept in a temporary folder and sent to the scheduler at the end (P45). If the
+// process is killed there, it is lost.
 class MemberTimeline {
  public:
   // `membership` outlives it.
@@ -43,19 +43,19 @@ class MemberTimeline {
   TimelineTrack* OpenTrack(const std::string& name) const {
     return timeline_ ? &timeline_->OpenTrack(name) : nullptr;
   }
-  // At the end of the process. Waits some seconds for the scheduler, unless `stop_fd` is readable.
+  // Call it at the process's end. Waits some seconds for the scheduler, or for `stop_fd`.
   void Close(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
 
  private:
   Status Send(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
 
   const Membership& membership_;
-  std::optional<TemporaryFolder> folder_;  // none: it is in the run folder
+  std::optional<TemporaryFolder> folder_;  // none: the run folder has it
   std::unique_ptr<Timeline> timeline_;
 };
 
-// TimelineOutbox notes when gradients (push), parameters (reply) and roots (replicate) leave, shard
-// by shard: what sending a message took is shared out by their bytes.
+// TimelineOutbox records when gradients (push), parameters (reply) and roots (replicate) are sent,
+// shard by shard. The time of sending a message is divided by the items' bytes.
 // Threads: one at a time, that of the track.
 class TimelineOutbox : public Outbox {
  public:
@@ -76,10 +76,10 @@ class TimelineOutbox : public Outbox {
   Timeline* const timeline_;
   TimelineTrack* const track_;
   TimelineNameId push_, reply_, replicate_;
-  std::vector<Item> items_;  // of the message at hand
+  std::vector<Item> items_;  // of the current message
 };
 
-// Threads: that of the lane.
+// Threads: the lane's.
 class TimelineLaneProbe : public LaneProbe {
  public:
   // Both outlive it. `replicating` takes the time from root to commit, in which the lane does other
@@ -100,14 +100,14 @@ class TimelineLaneProbe : public LaneProbe {
   ShardId shard_;
   Step step_;
   int64_t begin_ns_ = 0;
-  std::map<std::pair<ShardId, Step>, int64_t> since_;  // begun, not committed
+  std::map<std::pair<ShardId, Step>, int64_t> since_;  // begun but not committed
 };
 
-// What the scheduler knows of the run: steps, evaluations, and marks for views and faults.
-// Threads: that of the scheduler's core.
+// TimelineOfRun: the scheduler's part: steps, evaluations, and marks for views and faults. Threads:
+// the scheduler core's.
 class TimelineOfRun {
  public:
-  // `timeline` may be null, and outlives it otherwise. `start`: where a fault's times count from.
+  // `timeline` may be null; otherwise it outlives this. `start` is the origin of a fault's times.
   TimelineOfRun(Timeline* timeline, Micros start);
   ~TimelineOfRun() { AddSteps(); }
   TimelineOfRun(const TimelineOfRun&) = delete;
@@ -124,17 +124,17 @@ class TimelineOfRun {
   const Micros start_;
   TimelineTrack* track_ = nullptr;  // null: no timeline
   TimelineNameId step_;
-  Step next_;  // the lowest step that is not over
+  Step next_;  // the lowest step that is not complete
   std::optional<Micros> step_began_;
   std::vector<Step> reported_;  // at reported_at_, not in the track yet
   Micros reported_at_{0};
   std::map<uint64_t, FaultRecord> faults_;  // as they were marked
 };
 
-// ClockProbe measures now and then how far the scheduler's clock is ahead of ours, into the
-// timeline of a process, so that those of several machines can be laid beside each other
-// (run/timeline_trace). It asks for the run's status, which says what time it is there: of several
-// round trips the shortest counts, and is wrong by half of it at most.
+// ClockProbe measures now and then how far the scheduler's clock is ahead of ours, and records it
+// in the process's timeline, so that the timelines of several machines can be aligned
+// (run/timeline_trace). It asks for the run's status, which has the scheduler's time. The shortest
+// of several round trips counts; its error is at most half of it.
 // Threads: starts one, if there is a timeline. Owns: a connection to the scheduler.
 class ClockProbe {
  public:
@@ -145,7 +145,7 @@ class ClockProbe {
 
  private:
   struct Reading {
-    int64_t at_ns = 0;  // of our clock, in the middle
+    int64_t at_ns = 0;  // on our clock, in the middle of the round trip
     int64_t ahead_ns = 0;
     int64_t round_trip_ns = INT64_MAX;
   };

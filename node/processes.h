@@ -1,8 +1,8 @@
-// The entry points of Pando's processes, one file each; the subcommands parse the options and call
+// The entry points of Pando's processes, one file each. The subcommands parse the options and call
 // them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's
 // default logger (node/log.h, set up by the caller), and stops on SIGINT, SIGTERM and SIGHUP
 // (node/shutdown_signal.h). A server or worker that receives Stop from the scheduler returns
-// kExitCompleted for every reason; a code of failure names the process as the root cause.
+// kExitCompleted for every reason. A code of failure makes the process the root cause.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 namespace pando {
 
 struct SchedulerArgs {
-  Job job;                // resolved and valid; CheckKeysFit where there are keys
+  Job job;                // resolved and valid; with keys, CheckKeysFit passed
   std::string bind;       // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
-  bool insecure = false;  // binding beyond loopback without keys was asked for
+  bool insecure = false;  // binding beyond loopback without keys was requested
   Keys keys = {};
   std::string run_dir;        // an existing run folder with job.toml; see RunFolder::Open
   std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe
@@ -32,24 +32,24 @@ struct SchedulerArgs {
                               // last snapshot (`pando resume`)
   ServiceManager manager = {};  // gets notices once the endpoint is bound
 };
-// An error where this machine's limit of open files is too low for the job's scheduler.
+// Returns an error if this machine's limit of open files is too low for the job's scheduler.
 Status CheckFilesOfScheduler(const Job& job);
 
-// Before a run is resumed: an error if servers or workers of it still answer at the endpoint, which
-// a new generation would discard. Takes up to two seconds. Changes nothing in the folder.
+// Call it before a run is resumed. Returns an error if servers or workers of the run still answer
+// at the endpoint, since a new generation would discard them. Takes up to 2 s. Changes no file.
 Status CheckNoMemberAnswers(const SchedulerArgs& args);
 
-// An error if the job cannot be run with keys.
+// Returns an error if the job cannot be run with keys.
 Status CheckKeysFit(const Job& job);
 
-// Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
-// and summary.json in the run folder, and draws the progress line. Goes on with what an earlier
-// life of the scheduler has left in the folder's journal.
+// Leads the run: waits for all processes, schedules, writes metrics.csv, events.jsonl,
+// final.safetensors and summary.json in the run folder, and draws the progress line. Continues from
+// what an earlier life of the scheduler has left in the folder's journal.
 int RunScheduler(const SchedulerArgs& args);
 
-// "rack=a", "host=b": what fails together, so that a shard's replicas are apart.
+// "rack=a", "host=b": parts that fail together, so that a shard's replicas are kept apart.
 struct Labels {
-  std::string host;  // of the machine; empty: by the kernel's boot id
+  std::string host;  // the machine; empty: the kernel's boot id names it
   std::string rack;
 };
 Result<Labels> ParseLabels(const std::vector<std::string>& labels);
@@ -64,7 +64,7 @@ struct ServerArgs {
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
   Keys keys = {};
-  uint32_t start_timeout_ms = 60000;  // without an answer it gives up (kExitUnreached)
+  uint32_t start_timeout_ms = 60000;  // without an answer it ends (kExitUnreached)
   bool is_verbose = false;
 };
 int RunServer(const ServerArgs& args);
@@ -74,8 +74,8 @@ struct WorkerArgs {
   uint32_t threads = 0;  // 0: as the job says
   uint32_t wanted_rank = kAnyRank;
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
-  std::string data_path;        // where this machine has the data; empty: as the job says
-  std::string data_cache;       // and keeps decoded photographs; empty: as the job says
+  std::string data_path;        // this machine's data; empty: as the job says
+  std::string data_cache;       // its cache of decoded photographs; empty: as the job says
   Keys keys = {};
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;
@@ -83,32 +83,32 @@ struct WorkerArgs {
 int RunWorker(const WorkerArgs& args);
 
 // `pando train` without --serial, and `pando resume`: scheduler, servers and workers as processes
-// of this machine, kept running until the run ends.
+// of this machine, which are kept running until the run ends.
 struct LocalRunArgs {
   Job job;                  // resolved and valid; job.run_dir is its run folder
-  bool is_resumed = false;  // the folder holds a run that goes on
+  bool is_resumed = false;  // the folder holds a run to continue
   ChaosPlan chaos;
   uint32_t restarts_max = kRestartsMaxDefault;
-  uint32_t group_restarts = 0;  // with allreduce: from the last snapshot, after a death
+  uint32_t group_restarts = 0;  // with allreduce: restarts from the last snapshot after a death
   bool is_verbose = false;
-  std::string program = "/proc/self/exe";    // what runs as scheduler, server and worker
-  WorkerProgram worker;                      // of an external model
-  ShownLogs shown_logs = ShownLogs::kFirst;  // of its workers
-  std::string keys_folder;  // of the user's; empty: the run makes keys in its folder
-  // Instead: workers come by themselves, and the endpoint and the keys' folder, if the run has
-  // keys, are written to this file, with a space between them.
+  std::string program = "/proc/self/exe";    // the program of scheduler, server and worker
+  WorkerProgram worker;                      // for an external model
+  ShownLogs shown_logs = ShownLogs::kFirst;  // of the run's workers
+  std::string keys_folder;  // the user's; empty: the run makes keys in its folder
+  // If set, workers start by themselves. The endpoint and the keys' folder, if the run has keys,
+  // are written to this file, with a space between them.
   std::string attach_file;
 };
 
-// Returns an exit code. The run folder then has a summary in every case; with kExitFenced it is
-// that of another scheduler, which leads the run there.
+// Returns an exit code. The run folder then always has a summary; with kExitFenced it belongs to
+// the other scheduler, which leads the run there.
 int RunLocal(const LocalRunArgs& args);
 
-// `pando node`: the servers and workers of one machine of a cluster, kept running until the run
-// ends or the machine is asked to give them up.
+// `pando node`: the servers and workers of one machine of a cluster, which are kept running until
+// the run ends or the machine is asked to release them.
 struct NodeArgs {
   std::string join;  // the scheduler's endpoint
-  std::string bind;  // as ServerArgs; "ipc://PREFIX": server i's is PREFIX-i
+  std::string bind;  // as in ServerArgs; with "ipc://PREFIX" server i gets PREFIX-i
   bool insecure = false;
   Keys keys = {};
   uint32_t server_count = 1;
@@ -117,31 +117,31 @@ struct NodeArgs {
   uint32_t threads = 0;                  // per worker; 0: by cores, or as the job says
   uint32_t lanes = 0;                    // per server; 0: by cores
   std::vector<std::string> labels;       // of the servers
-  std::string data_path;                 // where this machine has the data; empty: as the job says
-  std::string data_cache;                // and keeps decoded photographs; empty: as the job says
+  std::string data_path;                 // this machine's data; empty: as the job says
+  std::string data_cache;                // its cache of decoded photographs; empty: as the job says
   std::string log_dir;                   // a log for each process; empty: standard error
-  WorkerProgram worker;                  // what each worker is; without one `pando worker`
+  WorkerProgram worker;                  // the workers' program; without one `pando worker`
   uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;
   ServiceManager manager = {};  // gets notices once the processes are started
 };
 
-// How many workers, and with how many threads each.
+// The number of workers, and the threads of each.
 struct NodeWorkers {
   uint32_t worker_count = 0;
   uint32_t threads = 0;  // 0: as the job says
 };
-// Automatic: a worker for each GPU. On the CPU a worker for every 8 cores, or one for each
-// `threads` cores where that is given; the cores are shared out, and a worker computes its
-// micro-batches side by side. `gpu_count`: of those the workers may use.
+// Without a count: one worker per GPU. On the CPU one worker per 8 cores, or per `threads` cores if
+// given. The workers share the cores, and each computes its micro-batches side by side. `gpu_count`
+// counts the GPUs that the workers may use.
 NodeWorkers ChooseShare(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count);
 
-// Returns an exit code. SIGINT and SIGTERM drain the processes, a second one kills them.
+// Returns an exit code. SIGINT or SIGTERM drains the processes; a second signal kills them.
 int RunNode(const NodeArgs& args);
 
-// The same job in this process: the reference of invariant I5. Writes the same run folder.
-// REQUIRES: `job` is resolved and valid, and job.run_dir an existing run folder with job.toml.
+// Runs the same job in this process: the reference of invariant I5. Writes the same run folder.
+// REQUIRES: `job` is resolved and valid, and job.run_dir is an existing run folder with job.toml.
 int RunSerial(const Job& job);
 
 }  // namespace pando

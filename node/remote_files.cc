@@ -15,7 +15,7 @@
 namespace pando {
 namespace {
 
-// The store is where the scheduler is, by the name under which the process reaches that.
+// The store is on the scheduler's machine, under the name by which the process reaches that.
 Result<std::string> EndpointTowards(const std::string& files_endpoint,
                                     const std::string& scheduler_endpoint) {
   PANDO_ASSIGN_OR_RETURN(Endpoint files, ParseEndpoint(files_endpoint));
@@ -31,7 +31,7 @@ constexpr const char* kFolderAdvice =
     "; with snapshot.store = \"folder\" every server has to reach the run folder under this path "
     "(a shared folder)";
 
-// While the scheduler is away no more waits than a file may have under way.
+// While the scheduler is away, no more waits than one file may have under way.
 constexpr int kWaitingMessagesMax = 16;
 constexpr int64_t kWaitingBytesMax = 8 << 20;
 constexpr Micros kFirstNote = std::chrono::seconds(5);

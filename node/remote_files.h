@@ -1,6 +1,6 @@
 // RemoteFiles: a folder of the run at the scheduler's file store (P45), for a process on a machine
-// that does not share it. Each call waits for the store: while the scheduler is away, for as long
-// as a node waits for it.
+// that does not share the folder. Each call waits for the store; while the scheduler is away, it
+// waits as long as a node waits for the scheduler.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace pando {
 
-// A process has several connections to the store, each with a lane as its name there.
+// A process has several connections to the store; each has a lane as its name there.
 enum class FilesLane : uint16_t { kSnapshots, kWeights, kTimeline, kGroup };
 
 // Threads: one at a time, except Interrupt.
@@ -25,9 +25,9 @@ class RemoteFiles : public RunFiles {
     const Membership& membership;
     std::string scheduler_endpoint;  // as the process dials it
     FilesLane lane;
-    std::string folder;  // within the run folder; empty: that itself
-    int stop_fd = -1;    // readable: calls fail from now on
-    Micros patience{0};  // without any answer; 0: run.scheduler_timeout_ms
+    std::string folder;  // within the run folder; empty: the run folder
+    int stop_fd = -1;    // when it becomes readable, all calls fail
+    Micros patience{0};  // time without any answer; 0: run.scheduler_timeout_ms
   };
   // An error names an endpoint that cannot be dialed.
   static Result<std::unique_ptr<RunFiles>> Dial(const Options& options);
@@ -42,7 +42,7 @@ class RemoteFiles : public RunFiles {
   class File;
   RemoteFiles(const Options& options, std::string endpoint);
   std::string PathTo(const std::string& name) const;
-  // Until the client's request is done.
+  // Waits until the client's request is done.
   Status Await();
   bool IsInterrupted() const;
 
@@ -59,14 +59,14 @@ class RemoteFiles : public RunFiles {
 // Whether this process reaches the run folder in its file system.
 bool SharesRunFolder(const Membership& membership);
 
-// A folder of the run as this process reaches it: at the scheduler, or, with snapshot.store =
+// Opens a folder of the run as this process reaches it: at the scheduler, or, with snapshot.store =
 // "folder", in the file system.
 Result<std::unique_ptr<RunFiles>> ReachRunFolder(const RemoteFiles::Options& options);
 
-// How long a process waits, at its end, for a scheduler that may be gone.
+// How long a process that ends waits for a scheduler that may be gone.
 inline constexpr Micros kLastFilesPatience = std::chrono::seconds(5);
 
-// Reads what the run starts from into the plan of a server. An error where it does not reach the
+// Reads the start values of the run into a server's plan. It is an error if it does not reach the
 // run folder within `patience`, or CheckRunFolder's. kInterrupted: `stop_fd` is readable.
 Status ReadRunStart(ZmqContext& context, const Membership& membership,
                     const std::string& scheduler_endpoint, int stop_fd,

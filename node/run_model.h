@@ -1,5 +1,5 @@
-// The model of a run, and its plan, from what the scheduler said in its welcome. Apart from
-// node_join: a worker within a program (embed/) has no models.
+// Makes the model of a run, and its plan, from the scheduler's welcome. It is separate from
+// node_join because a worker in a program (embed/) has no models.
 #pragma once
 
 #include "common/status.h"
@@ -9,9 +9,9 @@
 
 namespace pando {
 
-// The model that the scheduler's facts describe.
+// Creates the model that the scheduler's facts describe.
 Result<Model> CreateModel(const Membership& membership);
-// The plan of such a model, or of one that a program declared.
+// Makes the plan of such a model, or of one that a program declared.
 Result<JobPlan> MakeJobPlan(const Membership& membership);
 
 }  // namespace pando

@@ -12,7 +12,7 @@ namespace pando {
 namespace {
 
 constexpr Micros kAskBeforeBegin = std::chrono::milliseconds(50);
-// How often a run whose processes die is asked how far it is.
+// The interval at which we ask for progress while processes of the run die.
 constexpr Micros kAskAfterDeath = std::chrono::milliseconds(100);
 constexpr uint32_t kRepeatedDeathsMax = 3;
 
@@ -45,7 +45,7 @@ void SchedulerLink::Run() {
     interval_changed_.Clear();
     for (FaultNote& note : notes_.Drain()) {
       note.number = next_number_++;
-      // An away scheduler cannot fill our memory: beyond the client's bound notes are dropped.
+      // An absent scheduler cannot fill our memory: beyond the client's bound notes are dropped.
       std::ignore = client_.Ask(std::move(note));
     }
     while (std::optional<Message> answer = client_.Poll()) {
@@ -58,7 +58,7 @@ void SchedulerLink::Run() {
   }
 }
 
-// Returns when it is due again. The client repeats what is not answered.
+// Returns when the next question is due. The client repeats unanswered ones.
 Micros SchedulerLink::AskWhenDue(Micros now) {
   const Micros interval = has_begun_ ? poll_interval_.load() : kAskBeforeBegin;
   if (interval == kNever || is_asking_) return kNever;
@@ -76,7 +76,7 @@ void SchedulerLink::HearStatus(const std::string& json) {
   if (step_.exchange(status->step) != status->step || begins) changed_.Raise();
 }
 
-// The step that is known is of a moment before the death: so it takes one more death.
+// The known step may be older than the death, so one more death must follow.
 void RepeatedDeaths::OnExit(const ProcessExit& exit, SchedulerLink& link) {
   const bool is_waiting = exit.signal == 0 && exit.exit_code == kExitUnreached;
   if (exit.is_clean() || is_waiting || (exit.signal != 0 && !exit.is_out_of_memory)) return;

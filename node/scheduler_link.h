@@ -1,5 +1,5 @@
-// SchedulerLink: a supervisor's line to the scheduler of its run. Tells it of faults until they are
-// acknowledged, keeps them while it is away, and follows the run's progress.
+// SchedulerLink: a supervisor's connection to the scheduler of its run. It reports faults until
+// they are acknowledged, keeps them while the scheduler is away, and follows the run's progress.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@
 
 namespace pando {
 
-// From the scheduler's last answer.
+// The scheduler's last answer.
 struct ReportedProgress {
-  bool has_begun = false;  // all processes that the run waits for had joined
-  Step step;               // the lowest incomplete one
+  bool has_begun = false;  // all processes for which the run waits had joined
+  Step step;               // the lowest incomplete step
 };
 
-// Threads: Start makes one; all else may be called from any. Owns: notes not
-// acknowledged.
+// Threads: Start creates one; any thread may call the other functions. Owns: unacknowledged
+// notes.
 class SchedulerLink {
  public:
-  // `poll_interval`: how often progress is asked for once the run has begun; kNever: not at all.
+  // `poll_interval` is the interval of progress requests after the run's start; kNever: none.
   SchedulerLink(std::string endpoint, Micros poll_interval, const Keys& keys = {});
-  ~SchedulerLink();  // what has not been acknowledged is dropped
+  ~SchedulerLink();  // unacknowledged notes are dropped
 
   Status Start();
   void Tell(FaultNote note);
   ReportedProgress progress() const;
-  // Asks at least as often from now on.
+  // Asks at least this often from now on.
   void PollEach(Micros interval) {
     poll_interval_ = std::min(poll_interval_.load(), interval);
     interval_changed_.Raise();
@@ -48,27 +48,27 @@ class SchedulerLink {
 
   const std::string endpoint_;
   std::atomic<Micros> poll_interval_;
-  EventFd interval_changed_;  // poll_interval_ is another one
+  EventFd interval_changed_;  // raised if poll_interval_ changes
   ZmqContext context_;
-  SchedulerClient client_;  // the thread's alone once it runs
+  SchedulerClient client_;  // only the thread uses it once it runs
   Mailbox<FaultNote> notes_;
   EventFd changed_;
   std::atomic<bool> has_begun_ = false;
   std::atomic<uint64_t> step_ = 0;
   StopFlag stop_;
-  // The thread's own:
+  // Used only by the thread:
   uint64_t next_number_ = 1;
   Micros ask_at_{0};
   bool is_asking_ = false;
   std::thread thread_;
 };
 
-// RepeatedDeaths recognises a process that has died three times without a step of the run in
-// between, by the memory limit or with the same exit code: it would die again. Deaths that a person
-// or chaos brings do not count. Threads: none.
+// RepeatedDeaths recognises a process that died three times without a step of the run in between,
+// by the memory limit or with the same exit code. It would die again. Deaths that a person or chaos
+// causes do not count. Threads: none.
 class RepeatedDeaths {
  public:
-  // Of each end that is not clean, at once.
+  // Call it at once for each unclean end.
   void OnExit(const ProcessExit& exit, SchedulerLink& link);
   bool AreHopeless(const std::string& name) const;
 

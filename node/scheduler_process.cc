@@ -1,4 +1,4 @@
-// `pando scheduler`: the scheduler's core, its endpoint, and the run folder it keeps.
+// `pando scheduler`: the scheduler's core, its endpoint, and its run folder.
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
@@ -42,7 +42,7 @@ namespace pando {
 namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(10);
-// Replies that wait for a client that does not read them.
+// The bound of replies for a client that does not read them.
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
 Result<JobPlan> MakePlan(const Job& job) {
@@ -55,7 +55,7 @@ Result<JobPlan> MakePlan(const Job& job) {
   return plan;
 }
 
-// A journal of this run, and what it says of it.
+// Checks that a journal belongs to this run and plan.
 Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::string& path) {
   const uint32_t shard_count = plan.shards.shard_count();
   const bool has_no_view = state.view.id.number == 0;
@@ -70,7 +70,7 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
       path, shard_count, plan.job.micro_batches));
 }
 
-// What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
+// Reads what earlier lives left. A scheduler that restarts while the disk is full waits.
 Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
                                                 const ShutdownSignal& shutdown) {
   bool has_told = false;
@@ -83,19 +83,19 @@ Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
   }
 }
 
-// What one life of the scheduler works with; all outlives it.
+// The objects with which one life of the scheduler works; all outlive it.
 struct SchedulerParts {
   const SchedulerArgs& args;
   const JobPlan& plan;
   Incarnation incarnation;
-  const std::optional<SchedulerState>& state;  // of earlier lives
+  const std::optional<SchedulerState>& state;  // left by earlier lives
   SqliteJournal& journal;
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
   ServiceNotice& service;
 };
 
-// Joins the core to journal, recorder and snapshot folder, and shows what the run waits for.
+// Connects the core with journal, recorder and snapshot folder, and shows what the run waits for.
 class SchedulerProcess : public RunObserver {
  public:
   explicit SchedulerProcess(const SchedulerParts& parts)
@@ -161,22 +161,22 @@ class SchedulerProcess : public RunObserver {
   }};
   std::unique_ptr<FileService> files_;  // null: the run folder is shared
   std::unique_ptr<Scheduler> scheduler_;
-  struct Gathering {  // of the processes that the run starts with
+  struct Gathering {  // of the processes with which the run starts
     Micros since{0};
     Micros note_at{0};
     bool has_timed_out = false;
   };
   Gathering gathering_;
   bool is_waiting_ = false;     // for the journal
-  uint32_t trusted_below_ = 0;  // the next id when all members were trusted
+  uint32_t trusted_below_ = 0;  // the next id when all members were last trusted
   std::string endpoint_;        // where others reach this process
 };
 
 // A fenced scheduler leaves the folder to the one that leads. A scheduler that was asked to stop
-// while it waited for its journal has not sent Stop: its supervisor ends the other processes.
+// while it waited for its journal has not sent Stop; its supervisor ends the other processes.
 int SchedulerProcess::Run() {
   SetFloatEnvironment();
-  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   const Status status = Lead();
   if (parts_.journal.is_fenced()) {
     spdlog::error("{}", status.message());
@@ -194,7 +194,7 @@ int SchedulerProcess::Run() {
   return has_lost_member && exit_code == kExitFailed ? kExitMemberLost : exit_code;
 }
 
-// The run has ended, and a file that cannot be written then is no reason to call it failed.
+// The run has ended, so a file that cannot be written does not make it a failure.
 void SchedulerProcess::KeepBestWeights() {
   Summary& summary = recorder_.summary();
   const RunFolder folder = RunFolder::Open(args_.run_dir);
@@ -257,7 +257,7 @@ Status SchedulerProcess::Lead() {
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
   journal_.SetWait(
       [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
-  TrustMembers(transport);  // of earlier lives
+  TrustMembers(transport);  // members of earlier lives
   gathering_.since = SteadyNow();
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
@@ -281,7 +281,7 @@ Status SchedulerProcess::Lead() {
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
-// Before a newcomer is welcomed. Those that were given up stay, so that they get Refused.
+// Runs before a newcomer is welcomed. Members that were given up stay, so that they get Refused.
 void SchedulerProcess::TrustMembers(Transport& transport) {
   const RunMembers& membership = scheduler_->membership();
   if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
@@ -306,7 +306,7 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
   return Status();
 }
 
-// In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
+// A commit is in progress. Senders repeat all messages except heartbeats and questions (P10).
 bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, Micros since) {
   const std::array fds{shutdown_.fd()};
   const Micros deadline = SteadyNow() + kJournalRetry;
@@ -346,7 +346,7 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
 
 Scheduler::Options SchedulerProcess::CoreOptions() const {
   const auto start = recorder_.start().time_since_epoch();
-  std::error_code ignored;  // a folder that is gone shows when it is written to
+  std::error_code ignored;  // a missing folder shows when it is written to
   return {.self = {kSchedulerNode, parts_.incarnation, 0},
           .job = FindJobId(),
           .job_toml = WriteJobText(plan_.job),
@@ -357,14 +357,14 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
           .is_fresh = args_.is_resumed};
 }
 
-// Signals, and what the start of the run waits for.
+// Handles signals, and shows what the start of the run waits for.
 void SchedulerProcess::Watch(Micros now) {
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
   const auto waited = now - gathering_.since;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     gathering_.has_timed_out = true;
-    // With keys this process's own cannot say why others are not here.
+    // With keys, this process cannot know why others have not joined.
     const std::string advice =
         args_.keys.are_none()
             ? ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")
@@ -431,7 +431,7 @@ void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   WarnOfManifest(snapshots_.OnComplete(manifest));
 }
 
-// The journal has it, and a later life of the scheduler writes it again.
+// The journal has the manifest, and a later life of the scheduler writes it again.
 void SchedulerProcess::WarnOfManifest(const Status& status) {
   if (status.ok()) return;
   recorder_.OnEvent("manifest-failed", "", status.message());
@@ -453,7 +453,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data));
-  std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
+  std::error_code ignored;  // left by an earlier end; nodes must not take it for this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
@@ -477,7 +477,7 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     ExitWith(lock.status());
     return kExitFenced;
   }
-  // Keys of an earlier start, with which pando status would not be answered.
+  // Removes keys of an earlier start, which would get no answer for `pando status`.
   std::error_code ignored;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   if (args.keys.are_none() ||

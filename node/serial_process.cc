@@ -27,8 +27,8 @@
 namespace pando {
 namespace {
 
-// What `pando resume` goes on from: a snapshot of the last version, and the journal that names it,
-// as a scheduler would leave them.
+// Keeps what `pando resume` continues from: a snapshot of the last version, and a journal that
+// names it, as a scheduler would leave them.
 Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorder& recorder) {
   const RunFolder folder = RunFolder::Open(plan.job.run_dir);
   const Incarnation process = NewIncarnation();
@@ -104,12 +104,12 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
   }
   if (!result->was_interrupted)
     return {recorder.OnWeights(result->version, result->parameters->span())};
-  // Servers keep the averaged weights in their state, and a single process has none.
+  // Servers keep averaged weights in their state, which a single process does not have.
   if (job.optimizer.ema_decay > 0) return {Status(), true};
   return {KeepForResume(*result, opened.plan, recorder), true};
 }
 
-// The engines of all convolutions would fill the terminal: only with -v.
+// Lists engines of convolutions only with -v, since they would fill the terminal.
 void LogSerialEngine(const EngineNote& note) {
   spdlog::log(note.is_fallback ? spdlog::level::warn : spdlog::level::debug, "{}", note.text);
 }

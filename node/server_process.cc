@@ -29,17 +29,17 @@
 namespace pando {
 namespace {
 
-// How long the other lanes may take to hear of the end that one lane has heard of.
+// The time for the other lanes to get the Stop that one lane has received.
 constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
-// How often the heartbeats learn what backups owe.
+// How often heartbeats look up the answers that backups owe.
 constexpr Micros kLookInterval = std::chrono::milliseconds(200);
 
 uint32_t ChooseLaneCount(const ServerArgs& args) {
   return args.lanes != 0 ? args.lanes : UpdateThreadCount();
 }
 
-// Where lane `lane` listens: each lane has its own port or path.
+// Returns where this lane listens: each lane has its own port or path.
 Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bind));
   if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += fmt::format("-{}", lane);
@@ -53,7 +53,7 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint.ToString();
 }
 
-// `owed`: to the lane.
+// `owed` is owed to the lane.
 HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport,
                              const std::optional<Replication::Owed>& owed) {
   return {.job = job,
@@ -67,7 +67,7 @@ HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& trans
           .lines = transport.CountLines()};
 }
 
-// One lane, and what it speaks and stores through.
+// One lane, and the objects through which it sends and stores.
 struct Seat {
   // `timeline` may be null.
   Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
@@ -98,11 +98,11 @@ struct Seat {
   TimelineOutbox outbox;
   SnapshotStore::Port snapshots;
   Lane lane;
-  Status dialed;  // a backup that cannot be dialed would never acknowledge, and the job would hang
+  Status dialed;  // a backup that cannot be dialed never acknowledges; the job would hang
 };
 
-// What the kernel takes with it: all containers of a machine. Where it does not say which one it
-// is, a name and an address tell machines apart.
+// Returns the name of the unit that fails with its kernel: a machine with all its containers.
+// Without a boot id, host name and address tell machines apart.
 std::string OwnMachine(const std::string& endpoint) {
   if (std::string id = BootId(); !id.empty()) return id;
   const Result<Endpoint> parsed = ParseEndpoint(endpoint);
@@ -136,7 +136,7 @@ class ServerProcess {
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
 
-// The name may be known only once the scheduler's machine is there.
+// The name may be known only after the scheduler's machine has started.
 Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
   constexpr int kRetryMs = 500;
   constexpr int kTriesPerNote = 10;
@@ -160,7 +160,7 @@ Status ServerProcess::BindLanes() {
     bind = fmt::format("tcp://{}:0", Bracketed(address));
   }
   const uint32_t lane_count = ChooseLaneCount(args_);
-  // The last lane has the highest port; one that is too high shows before anything is bound.
+  // The last lane has the highest port. If it is too high, this shows before anything is bound.
   Result<std::string> highest = LaneEndpoint(bind, lane_count - 1);
   if (!highest.ok()) return BadBind(highest.status());
   for (uint32_t i = 0; i < lane_count; ++i) {
@@ -178,7 +178,7 @@ Status ServerProcess::BindLanes() {
 
 Result<int> ServerProcess::Run() {
   SetFloatEnvironment();
-  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   KeepFreedMemory();
   PANDO_RETURN_IF_ERROR(BindLanes());
   while (true) {
@@ -192,7 +192,7 @@ Result<int> ServerProcess::Run() {
   }
 }
 
-// From the registration of one incarnation to its end.
+// Covers one incarnation, from its registration to its end.
 Result<MembershipEnd> ServerProcess::Live() {
   for (const auto& transport : transports_)
     PANDO_RETURN_IF_ERROR(transport->Dial({kSchedulerNode, {}, 0}, args_.join));
@@ -206,12 +206,12 @@ Result<MembershipEnd> ServerProcess::Live() {
                                  args_.start_timeout_ms, shutdown_));
   if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
   const auto& membership = std::get<Membership>(joined);
-  wanted_rank_ = membership.rank;  // to keep the name in another life
+  wanted_rank_ = membership.rank;  // keeps the name for another life
   SetUpLog({.process = fmt::format("server {}", membership.rank), .is_verbose = args_.is_verbose});
   return Serve(membership);
 }
 
-// And reads what the run starts from.
+// Also reads the start values of the run.
 Result<std::unique_ptr<RunFiles>> ServerProcess::ReachSnapshots(const Membership& membership,
                                                                 JobPlan* plan) {
   PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),
@@ -232,7 +232,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakeJobPlan(membership));
   Result<std::unique_ptr<RunFiles>> files = ReachSnapshots(membership, &plan);
   if (!files.ok()) {
-    // A process that is asked to stop is no failure of the run.
+    // A request to stop is not a failure of the run.
     if (files.status().code() != StatusCode::kInterrupted)
       TellScheduler(*transports_[0], membership, 0, files.status());
     return files.status();
@@ -263,7 +263,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   return end;
 }
 
-// What every lane's loop does; lane 0's does more.
+// Returns the loop options of every lane; lane 0 adds more.
 LoopOptions ServerProcess::MakeOptions(const Membership& membership, Seat& seat,
                                        StopFlag& broken) const {
   const bool has_partials = HasPartials(membership.job.optimizer);
@@ -298,11 +298,11 @@ LoopOptions ServerProcess::MakeOptions(const Membership& membership, Seat& seat,
 }
 
 // Runs lane 0 on this thread, which also watches the process. Each other lane has a thread and runs
-// until its Stop. It answers that, so that the scheduler does not wait until a timeout.
+// until its Stop. It answers Stop, so that the scheduler need not wait for a timeout.
 Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
                                               HeartbeatSender& heartbeat, const Seats& seats) {
-  StopFlag stop;    // for the lanes that no Stop reaches
-  StopFlag broken;  // for lane 0, when a lane cannot go on
+  StopFlag stop;    // for lanes that get no Stop
+  StopFlag broken;  // for lane 0, when another lane fails
   std::vector<std::future<void>> others;
   for (size_t i = 1; i < seats.size(); ++i) {
     LoopOptions options = MakeOptions(membership, *seats[i], broken);
@@ -314,7 +314,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   }
   Lane& first = seats[0]->lane;
   std::optional<Replication::Owed> owed;
-  Micros looked_at{0};  // at what backups owe: seldom, since it takes a walk over all shards
+  Micros looked_at{0};  // last look at owed answers; it is rare, since it visits all shards
   const auto tell = [&](Micros now) {
     if (now - looked_at >= kLookInterval) {
       looked_at = now;
@@ -322,7 +322,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     }
     heartbeat.Update(MakeHeartbeat(membership.job_id, first, seats[0]->transport, owed));
   };
-  // A scheduler that dies while it ends the run may have told one lane alone.
+  // A scheduler that dies while it ends the run may have told only one lane.
   std::optional<Micros> ended_at;
   const auto look_at_lanes = [&](Micros now) {
     const auto has_ended = [](const std::future<void>& other) {

@@ -13,9 +13,9 @@
 namespace pando {
 namespace {
 
-// A full queue of the manager's must not stop the loop for longer.
+// The most time for which a full queue of the manager may stop the loop.
 constexpr timeval kSendMax{.tv_sec = 1, .tv_usec = 0};
-// Two turns that are this part of the timeout apart are half of it apart at most.
+// Turns that are at most this part of the timeout apart give a sign of life within half of it.
 constexpr int kFeedsPerTimeout = 4;
 
 UniqueFd Connect(const std::string& path) {

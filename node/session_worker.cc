@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-// Waits that begin or go on while the session itself has nothing to do reach the heartbeats.
+// The interval at which heartbeats show waits of the computing threads while the session is idle.
 constexpr Micros kTellInterval = std::chrono::milliseconds(250);
 
 std::string RelayEndpoint(const PeerId& relay) {

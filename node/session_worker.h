@@ -1,7 +1,7 @@
-// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It joins what
-// computes to the session, and the session to the transport. Used by the worker process, and by
-// embed/, where a program computes.
-// Threads: the protocol thread. Owns: the session.
+// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It connects
+// the computing threads with the session, and the session with the transport. The worker process
+// uses it, and so does embed/, where a program computes. Threads: the protocol thread. Owns: the
+// session.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace pando {
 
-// What a worker's part in a run is made of; all outlive it.
+// The parts of a worker in a run; all outlive it.
 struct WorkerParts {
   ZmqContext& context;
   Transport& transport;  // the worker's own, connected to the scheduler
@@ -32,11 +32,11 @@ struct WorkerParts {
   Ready ready;
 };
 
-// How a worker's loop ended. `dialed`: why a peer cannot be reached, if so.
+// Concludes a worker's loop. `dialed` says why a peer cannot be reached, if one cannot.
 Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
                                    const Lifecycle& life);
 
-// What a worker's heartbeats say, besides `content`. `session`: a session, or a group's.
+// Makes a worker's heartbeat with `content`. `session` is a Session or a GroupSession.
 HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& content,
                              const Transport& transport, Micros now) {
   return {.job = job,
@@ -49,8 +49,8 @@ HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& co
 }
 
 // Events on their way from the computing threads to the protocol thread. Gradients wake it only
-// once they are worth a message. The end of a call always wakes it, and follows the call's
-// gradients, so none of them waits for ever.
+// when they fill a message. The end of a call always wakes it, and follows the call's gradients, so
+// none of them waits for ever.
 class ComputeNewsBox {
  public:
   struct News {
@@ -65,17 +65,17 @@ class ComputeNewsBox {
   Mailbox<News> mailbox_;
 };
 
-// HostLines: the connections of one host's workers to the one that sums for them (P6a): a Unix
-// socket in the abstract namespace, which only this host's processes reach. Threads: that of the
-// transport.
+// HostLines: the connections of one host's workers to the worker that sums for them (P6a), over a
+// Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
+// transport's.
 class HostLines {
  public:
   explicit HostLines(Transport& transport) : transport_(transport) {}  // outlives it
 
-  // Lets the workers of this host connect, before a view can name this one as their relay. If that
-  // fails they push separately.
+  // Lets the workers of this host connect, before a view can name this worker as their relay. If
+  // that fails, they push separately.
   void Open(const PeerId& self);
-  // Call before the process becomes another incarnation.
+  // Call it before the process becomes another incarnation.
   void Close();
   // Connects to the group's relay, if this process is not the relay. Returns the peers.
   std::set<PeerId> Connect(const HostGroup& group, const View& view, const PeerId& self);
@@ -84,9 +84,9 @@ class HostLines {
 
  private:
   Transport& transport_;
-  PeerId relay_;  // of the newest group
+  PeerId relay_;  // the newest group's relay
   bool is_bound_ = false;
-  PeerId given_up_;  // of the relays
+  PeerId given_up_;  // the relay that was given up
 };
 
 class SessionWorker {
@@ -98,13 +98,13 @@ class SessionWorker {
     const Membership& membership;
     const JobPlan& plan;
     WorkerComputer& computer;
-    ComputeNewsBox& news;  // the computer's sink
+    ComputeNewsBox& news;  // the computer puts its events here
     HostLines& host_lines;
-    BufferSource buffers = {};  // of what is summed here for the host
+    BufferSource buffers = {};  // for gradients that are summed here for the host
     Ready ready = {};
-    Timeline* timeline = nullptr;       // null: none is kept
-    TimelineTrack* protocol = nullptr;  // of this thread
-    const StopFlag* stop = nullptr;     // ends it at once; null: nothing does
+    Timeline* timeline = nullptr;       // null: no timeline
+    TimelineTrack* protocol = nullptr;  // this thread's track
+    const StopFlag* stop = nullptr;     // ends it at once; null: no such flag
   };
   // Called once per turn of the loop, for the heartbeat.
   using Tell = std::function<void(const Session& session, Micros now)>;
@@ -126,8 +126,8 @@ class SessionWorker {
   TransportOutbox transport_outbox_;
   TimelineOutbox outbox_;
   Session session_;
-  std::optional<Stop> stop_;  // once Run has returned
-  // Not ok: some lane cannot be reached. It would get no gradients, and the run would hang.
+  std::optional<Stop> stop_;  // set when Run has returned
+  // Not ok: a lane cannot be reached. It would get no gradients, and the run would hang.
   Status dialed_;
 };
 

@@ -17,7 +17,7 @@ ShutdownSignal::ShutdownSignal() {
   for (const int signal : {SIGINT, SIGHUP, SIGUSR1}) {
     struct sigaction inherited {};
     PANDO_CHECK(sigaction(signal, nullptr, &inherited) == 0);
-    // nohup, or a shell's `&`: signalfd would report it all the same.
+    // Set by nohup, or by a shell's `&`. signalfd would report the signal in any case.
     if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, signal);
   }
   PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);

@@ -27,12 +27,12 @@
 namespace pando {
 namespace {
 
-constexpr int kExecFailed = 127;  // as shells say it
+constexpr int kExecFailed = 127;  // the code that shells use
 constexpr size_t kLogTailLines = 12;
 constexpr std::streamoff kLogTailBytes = 16 * 1024;
 
-// What the child needs between fork and exec, prepared before the fork: only async-signal-safe
-// calls are allowed there.
+// The data that the child needs between fork and exec. It is prepared before the fork, because only
+// async-signal-safe calls are allowed there.
 struct ExecPlan {
   const char* program;
   std::vector<char*> argv;         // ends with null
@@ -45,7 +45,7 @@ struct ExecPlan {
   pid_t parent;
 };
 
-// This process's variables, with the child's key and its own.
+// Returns this process's variables, with the child's key and its own variables.
 std::vector<std::string> EnvironmentWith(uint64_t key, std::vector<std::string> variables) {
   variables.push_back(fmt::format("{}={}", kProcessKeyVariable, HexText(key)));
   const auto is_set = [own = variables](std::string_view variable) {
@@ -62,16 +62,16 @@ std::vector<std::string> EnvironmentWith(uint64_t key, std::vector<std::string> 
   // A parent that died before this line cannot signal us any more.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(kExecFailed);
-  setpgid(0, 0);  // the terminal's Ctrl-C goes to the parent alone, which stops us in order
-  // Handlers before the mask: a signal that waited must not run the parent's handler in the child.
+  setpgid(0, 0);  // the terminal's Ctrl-C reaches only the parent, which stops us in order
+  // Handlers before the mask: a waiting signal must not run the parent's handler in the child.
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
-  // These would end a program that does not listen to them (yet): Slurm's notice to all processes
-  // of a step, which the node passes on as SIGTERM, and a partition.
+  // These signals would end a program that does not handle them (yet): Slurm's notice to all
+  // processes of a step, which the node passes on as SIGTERM, and a partition.
   for (int signal : {SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // A process outside the terminal's group may be stopped for writing to it.
+  // A process outside the terminal's group may be stopped when it writes to the terminal.
   if (plan.keeps_stderr) ::signal(SIGTTOU, SIG_IGN);
   dup2(plan.null_fd, STDIN_FILENO);
   if (!plan.keeps_stdout) dup2(plan.log_fd, STDOUT_FILENO);
@@ -156,9 +156,9 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
 }
 
 Status ProcessGroup::Adopt(const ProcessSpec& spec, pid_t pid, uint64_t key) {
-  // By number: glibc 2.36 declares pidfd_open() without C linkage.
+  // By number, because glibc 2.36 declares pidfd_open() without C linkage.
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!pid_fd.is_open()) {  // too many open files: the child's end would not be noticed
+  if (!pid_fd.is_open()) {  // too many open files: we would miss the child's end
     const int error = errno;
     kill(pid, SIGKILL);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
@@ -175,7 +175,7 @@ void ProcessGroup::BecomeReaper() {
   is_reaper_ = true;
 }
 
-// What a dead child has left behind. Ours are reaped when their descriptor has been seen.
+// Reaps orphans of a dead child. Our own children are reaped after their descriptor was seen.
 void ProcessGroup::ReapOrphans() const {
   const auto is_ours = [this](pid_t pid) {
     return std::ranges::any_of(children_, [&](const Child& child) { return child.pid == pid; });
@@ -214,7 +214,7 @@ bool ProcessGroup::Wait(TimePoint deadline, std::span<const int> fds) {
   do {
     ready = poll(polled.data(), polled.size(), PollTimeout(deadline));
   } while (ready < 0 && errno == EINTR);
-  // Take the dead out first: a callback may start others.
+  // Remove the dead children first, because a callback may start others.
   std::vector<Child> dead;
   for (size_t i = children_.size(); i-- > 0;) {
     if (polled[i].revents == 0) continue;
@@ -241,7 +241,7 @@ void ProcessGroup::Reap(const Child& child) {
 }
 
 void ProcessGroup::Signal(const std::string& name, int signal) {
-  if (auto pid = Pid(name)) kill(*pid, signal);  // not reaped, so the id is still the child's
+  if (auto pid = Pid(name)) kill(*pid, signal);  // not reaped, so the id still belongs to the child
 }
 
 void ProcessGroup::SignalAll(int signal) {
@@ -444,7 +444,7 @@ void Supervisor::Inject(const ChaosAct& act) {
   Kept& kept = it->second;
   const TimePoint now = Clock::now();
   if (act.action == ChaosAction::kKill) {
-    kept.killed_us = CountMicros(now);  // told with its end, in a moment
+    kept.killed_us = CountMicros(now);  // reported with its end, which comes soon
     group_.Signal(act.process, SIGKILL);
     return;
   }

@@ -1,6 +1,6 @@
-// Supervisor keeps processes of this machine running: it restarts a dead process after a back-off,
-// and reports the death at once. `pando train` and `pando node` use it, over
-// ProcessGroup.
+// Supervisor keeps processes of this machine running: it restarts a dead process after a
+// back-off, and reports the death at once. It works on ProcessGroup. `pando train` and `pando
+// node` use it.
 #pragma once
 
 #include <sys/types.h>
@@ -31,8 +31,8 @@ struct ProcessSpec {
   std::vector<std::string> args;  // after the program's name
   std::string log_path;           // standard output and error are appended to it; empty: dropped
   bool keeps_stderr = false;      // standard error stays this process's (the progress line)
-  bool keeps_stdout = false;      // and standard output: what a program of the user's prints
-  std::string program = "/proc/self/exe";   // another one gets its path as its name
+  bool keeps_stdout = false;      // also standard output: the prints of a user's program
+  std::string program = "/proc/self/exe";   // for another one argv[0] is its path
   int inherited_fd = -1;                    // stays open in the child, under the same number
   bool is_forked = false;                   // from the preloaded process, if there is one
   std::vector<std::string> variables = {};  // "NAME=value", beside this process's own
@@ -42,10 +42,10 @@ struct ProcessExit {
   ProcessSpec spec;
   pid_t pid = 0;
   uint64_t key = 0;               // its ProcessKey()
-  int exit_code = 0;              // where signal is 0
+  int exit_code = 0;              // set if signal is 0
   int signal = 0;                 // that ended it
   bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
-  uint32_t restart_count = 0;     // before it, where it has died too often; within this time:
+  uint32_t restart_count = 0;     // before it, if it has died too often; within this time:
   std::chrono::seconds restarts_within{0};
   std::optional<Stop> stop;  // how the run had ended for it before; none: it was a member
   std::chrono::system_clock::time_point time;
@@ -56,51 +56,51 @@ struct ProcessExit {
   }
 };
 
-// OomKills attributes the memory limit's kills, which the kernel only counts, to children that were
-// killed. Threads: none.
+// OomKills attributes the memory limit's kills, which the kernel only counts, to killed children.
+// Threads: none.
 class OomKills {
  public:
   explicit OomKills(uint64_t count) : count_(count) {}
-  // Of a child that a signal killed; `count`: the cgroup's. Whether the limit did it.
+  // Call it for a child that a signal killed; `count` is the cgroup's. Whether the limit did it.
   bool Take(uint64_t count);
 
  private:
   uint64_t count_;
-  uint64_t open_ = 0;  // of the last second, not attributed yet
+  uint64_t open_ = 0;  // in the last second, not attributed yet
   std::chrono::steady_clock::time_point counted_at_{};
 };
 
 // ProcessGroup: child processes of this machine that belong together. Children die with their
-// parent, even after SIGKILL, and an exit is noticed at once.
-// Threads: one, and it must live as long as the group: the kernel ties children to their parent
-// *thread*. Owns: the children; the destructor kills and reaps what is left.
+// parent, even after SIGKILL, and an exit is noticed at once. Threads: one, which must live as long
+// as the group, since the kernel ties children to their parent *thread*. Owns: the children; the
+// destructor kills and reaps those that are left.
 class ProcessGroup {
  public:
   using OnExit = std::function<void(const ProcessExit&)>;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // `on_exit` is called from Wait, once per child; it may call Start (a restart) and Signal.
+  // Wait calls `on_exit` once per child; it may call Start (a restart) and Signal.
   explicit ProcessGroup(OnExit on_exit);
   ProcessGroup(const ProcessGroup&) = delete;
   ~ProcessGroup();
 
   Status Start(const ProcessSpec& spec);
-  // Takes a process in that a child has forked and left to this process, which is its reaper.
+  // Takes in a process that a child has forked and left to this process, which is its reaper.
   Status Adopt(const ProcessSpec& spec, pid_t pid, uint64_t key);
   // From here on, processes whose parent ends become children of this one.
   void BecomeReaper();
   size_t running_count() const { return children_.size(); }
   bool IsRunning(const std::string& name) const;
   std::optional<pid_t> Pid(const std::string& name) const;
-  uint64_t Key(const std::string& name) const;  // its ProcessKey(); 0 where it does not run
+  uint64_t Key(const std::string& name) const;  // its ProcessKey(); 0 if it does not run
 
-  // Waits until children exit, one of `fds` (-1: none) can be read, or the deadline. Returns
+  // Waits until children exit, one of `fds` (-1: none) is readable, or the deadline passes. Returns
   // whether anything happened before the deadline. Callbacks run before it returns.
   bool Wait(TimePoint deadline, std::span<const int> fds = {});
 
-  void Signal(const std::string& name, int signal);  // nothing where it has exited
+  void Signal(const std::string& name, int signal);  // does nothing if it has exited
   void SignalAll(int signal);
-  // Kills what runs and waits for it; callbacks run.
+  // Kills the running processes and waits for them; callbacks run.
   void KillAll();
 
  private:
@@ -108,7 +108,7 @@ class ProcessGroup {
     ProcessSpec spec;
     pid_t pid = 0;
     uint64_t key = 0;
-    UniqueFd pid_fd;  // readable once it has exited
+    UniqueFd pid_fd;  // readable after its exit
   };
   const Child* Find(const std::string& name) const;
   void Reap(const Child& child);
@@ -120,19 +120,19 @@ class ProcessGroup {
   OomKills oom_kills_{ReadCgroup().oom_kill_count};
 };
 
-// "exit code 3" or "signal 9 (SIGKILL)"; of one that has died too often, the restarts as well.
+// "exit code 3" or "signal 9 (SIGKILL)"; after too many deaths also the restarts.
 std::string ExitText(const ProcessExit& exit);
 // The block for the terminal that names the process that failed first, and how, with the end of its
 // log.
 std::string RootCauseText(const ProcessExit& exit);
-// The last lines of a file; empty where it cannot be read.
+// Returns the last lines of a file; empty if it cannot be read.
 std::vector<std::string> LogTail(const std::string& path, size_t line_count_max);
 
 inline constexpr uint32_t kRestartsMaxDefault = 30;
 
-// RestartPolicy: when one process that died may restart. The pause doubles with every death, so
-// that a process that fails at once is not started all the time. A life of ten seconds resets it.
-// The restarts count until a life of a minute. Threads: none.
+// RestartPolicy: says when a process that died may restart. The pause doubles with every death, so
+// that a process that fails at once is not restarted all the time. A life of ten seconds resets the
+// pause. The restarts count until a life of a minute. Threads: none.
 class RestartPolicy {
  public:
   using TimePoint = ProcessGroup::TimePoint;
@@ -148,7 +148,7 @@ class RestartPolicy {
     kOurDoing,   // does not count
     kUnreached,  // it never reached the scheduler: its lifetime resets nothing
   };
-  // When to start it again; none: it has died too often.
+  // Returns when to restart it; none if it has died too often.
   std::optional<TimePoint> OnDeath(TimePoint now, Death death);
   uint32_t restart_count() const { return death_count_; }  // without a good life in between
   TimePoint first_death_at() const { return first_death_at_; }
@@ -158,12 +158,12 @@ class RestartPolicy {
   uint32_t death_count_ = 0;  // without a good life in between
   std::chrono::milliseconds pause_ = kPauseMin;
   TimePoint started_at_{};
-  TimePoint first_death_at_{};  // of those counted
+  TimePoint first_death_at_{};  // of the deaths that count
 };
 
 class Preload;
 
-// Threads: one, as ProcessGroup. Owns: the processes.
+// Threads: one, as for ProcessGroup. Owns: the processes.
 class Supervisor {
  public:
   using TimePoint = ProcessGroup::TimePoint;
@@ -174,11 +174,11 @@ class Supervisor {
     std::function<void(FaultNote)> on_fault;
     // Sees every exit, before the decision about a restart.
     std::function<void(const ProcessExit&)> on_exit;
-    // Whether an end that is not clean is as good as one. None: no.
+    // Whether an unclean end counts as a clean one. Null: never.
     std::function<bool(const ProcessExit&)> has_left;
-    // Whether starting it again could go better. Asked at each end that is not clean.
+    // Whether a restart could help. Called at each unclean end.
     std::function<bool(const ProcessExit&)> may_restart;
-    // Told of each death that is followed by a restart.
+    // Called for each death that is followed by a restart.
     std::function<void(const ProcessExit&)> on_restart;
   };
   explicit Supervisor(Options options);
@@ -188,14 +188,14 @@ class Supervisor {
   // (node/programs/program_process.h).
   Status StartPreloaded(const ProcessSpec& spec);
   // Starts the process. A process that exits with 0 is not restarted, nor one for which the run has
-  // ended (ProcessExit::stop). Any other is, unless Retire was called.
+  // ended (ProcessExit::stop). Any other one is, unless Retire was called.
   Status Start(const ProcessSpec& spec, Role role);
-  // What its later lives are started as.  REQUIRES: spec.name is kept.
+  // Sets how its later lives are started. REQUIRES: spec.name is kept.
   void SetSpec(const ProcessSpec& spec);
 
-  // ProcessGroup::Wait; restarts the processes whose pause is over.
+  // Calls ProcessGroup::Wait, and restarts the processes whose pause is over.
   bool Wait(TimePoint deadline, std::span<const int> fds = {});
-  // Waits until all processes have exited, or the one of this name, the deadline passes, or a
+  // Waits until all processes, or the one of this name, have exited, the deadline passes, or a
   // signal asks to end the wait.
   void AwaitExits(ShutdownSignal& shutdown, TimePoint deadline, const std::string& name = "");
   // Injects a fault and reports it. A stopped process continues after the act's duration.
@@ -205,11 +205,11 @@ class Supervisor {
 
   // The first exit that was not followed by a restart.
   const std::optional<ProcessExit>& root_cause() const { return root_cause_; }
-  // Why one could not be started again.
+  // The reason why a process could not be restarted.
   const Status& start_status() const { return start_status_; }
-  // Running, and the run has ended for them.
+  // The running processes for which the run has ended.
   std::set<std::string> RunningAfterEnd() const;
-  // Running or to be started again.
+  // The processes that run or will be restarted.
   size_t kept_count() const { return kept_.size(); }
   size_t running_count() const { return group_.running_count(); }
   std::set<std::string> Running() const;
@@ -224,7 +224,7 @@ class Supervisor {
     RestartPolicy policy;
     std::optional<TimePoint> restart_at;  // it is dead until then
     std::optional<TimePoint> resume_at;   // it is stopped until then
-    uint64_t killed_us = 0;               // when we killed it, while its end is not seen
+    uint64_t killed_us = 0;               // when we killed it, until its end is seen
   };
   Status StartLife(const ProcessSpec& spec);
   void NoteStart(Status status);

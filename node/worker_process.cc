@@ -28,7 +28,7 @@
 namespace pando {
 namespace {
 
-template <class AnySession>  // a session, or a group's
+template <class AnySession>  // a Session or a GroupSession
 Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, const GpuState& gpu,
                            Micros now) {
   Heartbeat content = session.CurrentActivity(now);
@@ -41,7 +41,7 @@ Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, co
   return content;
 }
 
-// `gpu_free_bytes`: what was free on the GPU at the end, while the worker still had its part.
+// `gpu_free_bytes`: free GPU memory at the end, while the worker still has its part.
 Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_lines,
                                      const auto& tell, uint64_t* gpu_free_bytes) {
   ComputeNewsBox news;
@@ -75,13 +75,13 @@ class WorkerProcess {
   Result<int> Run();
 
  private:
-  struct Prepared {  // what the job's work takes on this machine
+  struct Prepared {  // what the job's work needs on this machine
     OpenedDevice device;
     std::unique_ptr<DataSet> data;
     Model model;
     JobPlan plan;
     uint64_t probe_hash = 0;
-    uint64_t gpu_free_bytes = 0;  // when it was opened; 0 on a CPU
+    uint64_t gpu_free_bytes = 0;  // at its opening; 0 on a CPU
   };
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Work(Membership& membership);
@@ -101,12 +101,12 @@ class WorkerProcess {
   Transport transport_{context_, {kUnknownNode, incarnation_, 0}, {.on_warning = LogWarning}};
   HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
-  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
+  std::unique_ptr<Prepared> prepared_;  // kept for the next membership
 };
 
 Result<int> WorkerProcess::Run() {
   SetFloatEnvironment();
-  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   KeepFreedMemory();
   while (true) {
     PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
@@ -118,7 +118,7 @@ Result<int> WorkerProcess::Run() {
   }
 }
 
-// From the registration of one incarnation to its end.
+// Covers one incarnation, from its registration to its end.
 Result<MembershipEnd> WorkerProcess::Live() {
   PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
   PANDO_ASSIGN_OR_RETURN(
@@ -127,13 +127,13 @@ Result<MembershipEnd> WorkerProcess::Live() {
               args_.start_timeout_ms, shutdown_));
   if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
   auto& membership = std::get<Membership>(joined);
-  wanted_rank_ = membership.rank;  // to keep the name in another life
+  wanted_rank_ = membership.rank;  // keeps the name for another life
   SetUpLog({.process = fmt::format("worker {}", membership.rank), .is_verbose = args_.is_verbose});
   ArmBitFlip(membership.rank);
   return Work(membership);
 }
 
-// A failure here is reported to the scheduler, so that it knows this cause.
+// Failures here are reported to the scheduler, so that it knows the cause.
 Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
@@ -154,7 +154,7 @@ Status WorkerProcess::PrepareFor(const Membership& membership) {
   const Device device = prepared.device.device();
   PANDO_ASSIGN_OR_RETURN(prepared.probe_hash,
                          ProbeHash(prepared.plan, prepared.model, *prepared.data, device));
-  // Behind the probe, which makes NVIDIA's libraries load their kernels.
+  // This comes after the probe, which makes NVIDIA's libraries load their kernels.
   prepared.gpu_free_bytes = prepared.device.gpu ? ReadRoom(device).free_bytes : 0;
   spdlog::info("computes on {}", prepared.device.kind);
   prepared_ = std::make_unique<Prepared>(std::move(prepared));
@@ -178,7 +178,7 @@ Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership
                   .plan = std::move(plan)};
 }
 
-// P38. The scheduler looks too; here the files can be named.
+// P38. The scheduler checks too, but only this process can name the files.
 Status WorkerProcess::CheckData(const Membership& membership, const DataSet& data) const {
   const Job& job = membership.job;
   const uint64_t here = data.sample_count(Split::kTrain);
@@ -225,14 +225,14 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                     .data_fingerprint = prepared_->data->fingerprint()}};
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
-  Version known;  // to be committed
+  Version known;  // known to be committed
   const auto tell = [&](const auto& session, const Trainer& trainer, Micros now) {
     heartbeat.Update(MakeHeartbeat(membership.job_id, session,
                                    HeartbeatContent(session, trainer, gpu_monitor.Read(), now),
                                    transport_, now));
     if (session.known_everywhere() == known) return;
     known = session.known_everywhere();
-    // All that is known of steps while no scheduler writes metrics (pando bench recovery).
+    // While no scheduler writes metrics, only this line shows the steps (pando bench recovery).
     spdlog::debug("version {} committed, at {} us", known.value(), now.count());
   };
   if (!has_servers) {
@@ -247,7 +247,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   return end;
 }
 
-// The GPU reads parameters where the servers of its host have put them.
+// Lets the GPU read parameters where the servers of its host have put them.
 OnMapped WorkerProcess::OnMappedForGpu() const {
   if (!prepared_->device.gpu) return {};
   return [this](std::span<const std::byte> memory) {

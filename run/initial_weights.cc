@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFileName = "init.safetensors";
 
-// Why a tensor of the file is not the model's; empty if it is.
+// Returns why the file's tensor does not fit the model; empty if it fits.
 std::string Misfit(const SafetensorsFile& file, const TensorSpec& spec) {
   const auto tensor = file.tensors().find(spec.name);
   if (tensor == file.tensors().end()) return spec.name + " (not in the file)";
@@ -45,7 +45,7 @@ std::string JoinedFirst(std::vector<std::string> names) {
   return fmt::format("{} and {} more", Joined(names), more);
 }
 
-// The prefix that DataParallel or Lightning puts before all names, as "module."; else empty.
+// Returns the prefix that DataParallel or Lightning puts before all names, as "module.", or "".
 std::string WrapperPrefix(const std::vector<std::string>& names, const TensorLayout& layout) {
   if (names.empty()) return "";
   const std::string prefix = names[0].substr(0, names[0].find('.') + 1);

@@ -8,13 +8,13 @@
 namespace pando {
 namespace {
 
-// Texts in the order of their numbers.
+// Makes texts whose order is that of the numbers.
 template <class... Numbers>
 std::string KeyText(Numbers... numbers) {
   return Joined(std::vector<std::string>{fmt::format("{:020}", numbers)...});
 }
 
-// Calls section(name, records, key of a record) for each section that is a list.
+// Calls section(name, records, key function) for each section that is a list.
 void ForEachList(auto& state, auto&& section) {
   section("members", state.members,
           [](const MemberRecord& m) { return KeyText(m.peer.node.value()); });
@@ -29,7 +29,7 @@ void ForEachList(auto& state, auto&& section) {
 Status ReadRow(const std::string& section, const std::string& value, SchedulerState* state) {
   if (section == "leader") return Status();
   if (section == "state") return ReadJson(value, state);
-  if (section == "views") {  // in the order of their numbers: the newest stays
+  if (section == "views") {  // in the order of their numbers, so that the newest one stays
     PANDO_RETURN_IF_ERROR(ReadJson(value, &state->view));
     state->holders.Add(state->view);
     return Status();
@@ -41,7 +41,7 @@ Status ReadRow(const std::string& section, const std::string& value, SchedulerSt
   return status;
 }
 
-// A view for people, with a column for each field.
+// Makes an SQL view for people, with a column for each field.
 template <class Record>
 std::string ViewStatement(const std::string& section, Record record) {
   std::vector<std::string> columns;

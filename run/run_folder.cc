@@ -36,9 +36,9 @@ constexpr std::array kOwnFiles{
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
     "init.safetensors", "init.safetensors.tmp", "files-endpoint"};
-// Removes what earlier runs wrote, and nothing else.
+// Removes the files that earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
-  std::error_code ignored;  // what cannot be removed shows when it is written
+  std::error_code ignored;  // a file that stays shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
   RunFolder::Open(folder).DropKeys();
   for (const std::string& name : FindTensorBoardFiles(folder)) fs::remove(folder / name, ignored);
@@ -65,7 +65,7 @@ Status CheckFree(const std::string& path, bool is_forced) {
   const bool has_ended =
       summary.ok() && (summary->status == kStatusCompleted || HasDiverged(*summary));
   if (fs::exists(folder.JournalPath(), error) && !has_ended) {
-    PANDO_RETURN_IF_ERROR(RunLock::Acquire(path).status());  // a scheduler leads it
+    PANDO_RETURN_IF_ERROR(RunLock::Acquire(path).status());  // fails if a scheduler leads the run
     return AlreadyExists(
         fmt::format("run folder {} holds a run that is not completed; pando resume {} continues "
                     "it, --force overwrites it, --run-dir takes another",
@@ -81,9 +81,9 @@ Status WriteText(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-// A link to a folder of keys is left alone.
+// Leaves a link to a folder of keys as it is.
 void RunFolder::DropKeys() const {
-  std::error_code ignored;  // what cannot be removed shows when it is read
+  std::error_code ignored;  // a key that stays shows when it is read
   const fs::path folder = KeysPath();
   if (!fs::is_directory(fs::symlink_status(folder, ignored))) return;
   for (const char* name :
@@ -92,7 +92,7 @@ void RunFolder::DropKeys() const {
   fs::remove(folder, ignored);
 }
 
-// Without the link commands need --keys.
+// Without the link, commands need --keys.
 void RunFolder::LinkKeys(const std::string& keys_folder) const {
   std::error_code ignored;
   const fs::path link = KeysPath();
@@ -142,7 +142,7 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   if (!job->run_dir.empty()) return;
   job->run_dir = "runs/" + job->name;
   // Two runs may start within one second without a name.
-  std::error_code ignored;  // a folder that cannot be looked at shows when it is made
+  std::error_code ignored;  // an unreadable folder shows when it is created
   for (int i = 2; !is_named && fs::exists(job->run_dir, ignored); ++i) {
     job->run_dir = fmt::format("runs/{}-{}", job->name, i);
   }
@@ -150,7 +150,7 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
 
 namespace {
 
-// The folder that a run's folder is in is as the umask says: it is of other runs, too.
+// Parents of the run's folder get the umask's mode, since other runs use them too.
 Status MakeFolders(const std::string& path, RunFolder::Access access) {
   std::error_code error;
   const fs::path parent = (fs::path(path) / ".").parent_path().parent_path();
@@ -159,7 +159,7 @@ Status MakeFolders(const std::string& path, RunFolder::Access access) {
       !error && mkdir(path.c_str(), access == RunFolder::Access::kOwner ? 0700 : 0777) == 0;
   if (!error && !is_made && errno != EEXIST) error.assign(errno, std::generic_category());
   for (const char* name : {"logs", "snapshots"})
-    if (!error) fs::create_directory(fs::path(path) / name, path, error);  // with its mode
+    if (!error) fs::create_directory(fs::path(path) / name, path, error);  // with its parent's mode
   return error ? FileError("create run folder", path, error.value()) : Status();
 }
 
@@ -199,7 +199,7 @@ std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
                      JobIdentityText(job));
 }
 
-// By key, with its section: the value as it is written.
+// Returns the written values by key, with its section.
 std::map<std::string, std::string> ReadAssignments(const std::string& text) {
   std::map<std::string, std::string> values;
   std::istringstream lines(text);
@@ -216,7 +216,7 @@ std::map<std::string, std::string> ReadAssignments(const std::string& text) {
 }  // namespace
 
 Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const {
-  std::error_code ignored;  // a file that cannot be looked at shows when it is read
+  std::error_code ignored;  // an unreadable file shows when it is read
   if (!fs::exists(IdentityPath(), ignored) && !ignored) return Status();
   const Result<std::string> text = ReadTextFile(IdentityPath());
   if (!text.ok()) return text.status();
@@ -240,7 +240,7 @@ Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const
 
 Status RunFolder::KeepIdentity(const Job& job, const DataFacts& data) const {
   PANDO_RETURN_IF_ERROR(CheckIdentity(job, data.fingerprint));
-  std::error_code ignored;  // a folder that cannot be looked at shows when it is written to
+  std::error_code ignored;  // an unreadable folder shows when it is written
   if (fs::exists(IdentityPath(), ignored)) return Status();
   return WriteText(IdentityPath(), fmt::format("{} = {}\n{}", kTrainSamplesKey, data.train_samples,
                                                IdentityFileText(job, data.fingerprint)));
@@ -257,7 +257,7 @@ std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
 
 bool RunFolder::HoldsUnfinished(const Job& job) {
   const RunFolder folder(job.run_dir);
-  std::error_code ignored;  // a folder that cannot be looked at is none of ours
+  std::error_code ignored;  // an unreadable folder is not ours
   if (!fs::exists(folder.JournalPath(), ignored)) return false;
   Result<Job> begun = ReadJobFile(folder.JobPath());
   if (!begun.ok() || JobIdentityText(*begun) != JobIdentityText(job)) return false;
@@ -302,7 +302,7 @@ Result<Summary> RunFolder::ReadSummary() const {
   return SummaryFromJson(text, SummaryPath());
 }
 
-// ---- rows that a full disk does not take --------------------------------------------------------
+// ---- rows that a full disk refuses -------------------------------------------------------------
 
 Status PatientRows::Append(std::string row) {
   if (held_bytes_ + row.size() > kHeldBytesMax) {
@@ -335,7 +335,7 @@ Status PatientRows::Sync() {
 
 namespace {
 
-// What follows "step" in a step's row.
+// A column that follows "step" in a step's row.
 struct MetricsColumn {
   const char* name;
   double MetricsRow::*value;
@@ -365,8 +365,8 @@ std::string MetricsHeading(const EvaluationColumns& columns) {
   return heading;
 }
 
-// Reads numbers between commas; an empty cell is not a number. Returns what follows them; none if
-// one is missing.
+// Reads numbers between commas; an empty cell becomes NaN. Returns the text behind them, or none if
+// a number is missing.
 std::optional<std::string_view> ParseNumbers(std::string_view text,
                                              std::initializer_list<double*> numbers) {
   const char* at = text.data();
@@ -382,7 +382,7 @@ std::optional<std::string_view> ParseNumbers(std::string_view text,
   return std::string_view(at, last);
 }
 
-// Of a step's row; none for the heading, for an evaluation's row, and for what is no whole row.
+// Parses a step's row. Returns none for the heading, an evaluation's row, and an incomplete row.
 std::optional<MetricsRow> ParseStepRow(std::string_view text) {
   MetricsRow row;
   double step = 0;
@@ -413,14 +413,14 @@ EvaluationColumns EvaluationColumns::For(const Job& job) {
 }
 
 std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
-  constexpr std::streamoff kTailBytes = 16 << 10;  // 100 rows and more: evaluations are among them
+  constexpr std::streamoff kTailBytes = 16 << 10;  // 100 rows and more, with evaluations among them
   std::ifstream file(folder.MetricsPath(), std::ios::binary | std::ios::ate);
   const std::streamoff size = file.tellg();
   if (size <= 0) return std::nullopt;
   file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
   std::optional<MetricsRow> newest;
   for (std::string line;
-       std::getline(file, line) && !file.eof();) {  // a torn last line is left out
+       std::getline(file, line) && !file.eof();) {  // leaves out a torn last line
     if (const std::optional<MetricsRow> row = ParseStepRow(line)) newest = row;
   }
   return newest;
@@ -456,7 +456,7 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last,
   std::string row;
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, is_row, &row));
   MetricsFile metrics(std::move(file), has_means ? columns.means.size() : 0);
-  if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // or held
+  if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // or it is held
   return metrics;
 }
 

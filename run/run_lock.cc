@@ -20,11 +20,11 @@
 namespace pando {
 namespace {
 
-// The text of the lock's file.
+// Returns the text of the lock file.
 std::string HolderText(pid_t pid) { return fmt::format("process {} on {}", pid, HostName()); }
 
-// Whether a process of this machine is ending: it has no main thread any more, or SIGKILL waits for
-// that to come back from the kernel. Its other threads, and its locks, may stay a moment longer.
+// Whether a process of this machine is ending: its main thread is gone, or a SIGKILL is pending.
+// Its other threads, and its locks, may stay a moment longer.
 bool IsDying(const std::string& holder) {
   int pid = 0;
   if (std::sscanf(holder.c_str(), "process %d on ", &pid) != 1) return false;
@@ -57,8 +57,8 @@ Result<RunLock> RunLock::Acquire(const std::string& run_dir, std::chrono::millis
         "the run in {} is led by {} already; stop that one first, or take another --run-dir",
         run_dir, is_known ? holder.data() : "another scheduler"));
   }
-  // For the error of a process that finds the folder locked. The lock does not need it, and holds
-  // on a full disk.
+  // The text is for the error of a process that finds the folder locked. The lock works without it,
+  // even on a full disk.
   const std::string text = HolderText(getpid());
   if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
   return RunLock(std::move(fd));

@@ -1,5 +1,5 @@
-// RunLock: one scheduler at a time keeps a run folder (P25). The lock goes with its process,
-// however that ends. Held by the scheduler process; asked for before a folder is emptied.
+// RunLock: lets one scheduler at a time use a run folder (P25). It ends with its process in any
+// case. The scheduler process holds it; other code tries it before it empties a folder.
 #pragma once
 
 #include <sys/types.h>
@@ -16,13 +16,13 @@ namespace pando {
 
 class RunLock {
  public:
-  // How long a process that was killed may take to end: one of its threads may still write.
+  // The time for a killed process to end, since one of its threads may still write.
   static constexpr std::chrono::milliseconds kDyingMax{10'000};
-  // Waits for a holder that is ending already. kAlreadyExists names the holder: process and
+  // Waits for a holder that is already ending. kAlreadyExists names the holder's process and
   // machine.
   static Result<RunLock> Acquire(const std::string& run_dir,
                                  std::chrono::milliseconds dying_max = kDyingMax);
-  // The process of this machine that holds the lock; none: it is free, or its holder is elsewhere.
+  // Returns the process of this machine that holds the lock; none: it is free or held elsewhere.
   static std::optional<pid_t> FindHolder(const std::string& run_dir);
 
  private:

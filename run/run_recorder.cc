@@ -36,7 +36,7 @@ std::string Bar(const ProgressState& state, size_t width) {
 
 bool StartsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
-// Characters of UTF-8, all of them one column wide here.
+// Counts characters of UTF-8. All of them are one column wide here.
 size_t Columns(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), StartsCharacter));
 }
@@ -69,7 +69,7 @@ std::string DurationText(std::chrono::seconds duration) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-// At the pace since the first update.
+// Estimates the time left at the pace since the first update.
 std::chrono::seconds TimeLeft(const ProgressState& first, const ProgressState& state,
                               std::chrono::duration<double> elapsed) {
   const uint64_t done = state.step - std::min(first.step, state.step);
@@ -95,7 +95,7 @@ void TellLostMessages(RunRecorder& recorder) {
     recorder.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
 }
 
-// The last line of events.jsonl on each fault, by id.
+// The last line of events.jsonl about each fault, by id.
 struct FaultEvent {
   std::string event;
   FaultRecord details;
@@ -223,7 +223,7 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
   return recorder;
 }
 
-// What an earlier life would have in its summary.
+// Fills in the values that an earlier life would have in its summary.
 void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last& last) {
   const std::optional<MetricsRow>& last_row = last.row;
   if (last_row) {
@@ -238,7 +238,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   }
   for (const EvaluationSummary& evaluation : state.evaluations) {
     AddEvaluation(evaluation, &summary_);
-    // The journal has what an earlier life did not come to write.
+    // The journal also has evaluations that an earlier life could not write.
     if (evaluation.version.value() > last.evaluated_step) AppendEvaluation(evaluation);
   }
   for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
@@ -252,7 +252,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   weights_status_ = weights.status();
 }
 
-// The journal has what an earlier life did not come to write.
+// Writes faults from the journal that an earlier life could not write.
 void RunRecorder::TakeOverFaults(const std::vector<FaultRecord>& faults) {
   std::map<uint64_t, FaultRecord> told = ReadFaults(folder_);
   for (const FaultRecord& fault : faults) {
@@ -266,7 +266,7 @@ double RunRecorder::ElapsedSeconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
 
-// Said once when rows begin to be held, and once when all are written.
+// Notes once that rows begin to be held, and once that all are written.
 void RunRecorder::Heed(const Status& rows) {
   const bool has_held = metrics_.rows().held_count() + events_.rows().held_count() > 0;
   if (std::exchange(has_held_, has_held) == has_held) return;
@@ -308,7 +308,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingRe
   curves_.Append(row);
 }
 
-// Of the time that the computing threads had for training.
+// The share of the time that the computing threads had for training.
 double RunRecorder::DataStallShare() const {
   const double seconds = speed_.own_seconds();
   const uint64_t own_threads = IsExternal(plan_->job) ? 1 : summary_.threads;
@@ -391,7 +391,7 @@ Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   return WriteWeights(folder_.WeightsPath(), plan_->layout, flat, WeightsMetadata(*plan_, version));
 }
 
-// Ctrl-C is no early stop.
+// Ctrl-C is not an early stop.
 void RunRecorder::EndWith(Version version) {
   summary_.steps = version.value();
   summary_.stopped_early = version != plan_->steps.final_version() &&
@@ -404,7 +404,7 @@ Status RunRecorder::OnBestWeights(Version version, std::span<const float> flat) 
                       WeightsMetadata(*plan_, version));
 }
 
-// Rows that a full disk never took.
+// Counts the rows that a full disk never took.
 uint64_t RunRecorder::MissingRows() {
   uint64_t count = 0;
   for (PatientRows* rows : {&metrics_.rows(), &events_.rows()}) {

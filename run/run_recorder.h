@@ -1,8 +1,8 @@
-// RunRecorder keeps the run folder of a run and tells people how it goes: progress line,
-// metrics.csv, events.jsonl, TensorBoard's file, final.safetensors, summary.json. Used by the
-// scheduler process and the serial trainer. Threads: none. Rows that a full disk does not take are
-// held and tried again; those that it never takes are counted in the summary, and cost nothing
-// else.
+// RunRecorder writes a run's folder and reports progress: progress line, metrics.csv,
+// events.jsonl, TensorBoard's file, final.safetensors, summary.json. The scheduler
+// process and the serial trainer use it. Threads: none. Rows that a full disk refuses are
+// held and retried. Rows that it never takes are counted in the summary, and have no
+// other effect.
 #pragma once
 
 #include <chrono>
@@ -22,32 +22,32 @@
 namespace pando {
 
 struct ProgressState {
-  uint64_t step = 0;  // completed
+  uint64_t step = 0;  // completed steps
   uint64_t step_count = 0;
-  double epoch = 0;     // completed, with its fraction
-  double loss = 0;      // not a number: not logged, as accuracy
-  double accuracy = 0;  // of the training batches, 0 to 1
+  double epoch = 0;     // completed, with the fraction
+  double loss = 0;      // NaN: not logged; the same for accuracy
+  double accuracy = 0;  // on the training batches, 0 to 1
   double images_per_second = 0;
-  double exposed_sync_ms = 0;  // of a step: what computing waits for parameters; 0: it does not
+  double exposed_sync_ms = 0;  // a step's wait for parameters; 0: none
 };
 
-// ProgressLine: how far the run is, on standard error: a bar that is drawn over itself on a
-// terminal, a plain line every few seconds elsewhere. Threads: none.
+// ProgressLine: the progress of the run on standard error: a bar that is redrawn in place on a
+// terminal, and a plain line every few seconds elsewhere. Threads: none.
 class ProgressLine {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::milliseconds kTerminalInterval{100};
   static constexpr std::chrono::milliseconds kPlainInterval{5000};
 
-  ProgressLine();  // to standard error
-  // To any descriptor, which the caller keeps open.
+  ProgressLine();  // writes to standard error
+  // Writes to any descriptor, which the caller keeps open.
   ProgressLine(int fd, bool is_terminal);
 
-  // Cheap: call it after every step. Draws when the last drawing is old enough.
+  // Cheap: call it after every step. Draws if the last drawing is old enough.
   void Update(const ProgressState& state, TimePoint now);
-  // A separate line above the bar.
+  // Prints a separate line above the bar.
   void Note(std::string_view text);
-  // Draws the last state and leaves the line. No bar after that until the next Update.
+  // Draws the last state and leaves the line. No bar follows until the next Update.
   void Finish();
 
  private:
@@ -66,8 +66,8 @@ class ProgressLine {
   TimePoint updated_at_{};
 };
 
-// The bar and the text in at most `columns` characters: the bar shrinks, then the epoch goes, then
-// the bar, then the end of the text.
+// Returns the bar and the text in at most `columns` characters: first the bar shrinks, then the
+// epoch is left out, then the bar, then the end of the text.
 std::string ProgressBarText(const ProgressState& state, std::chrono::seconds left, size_t columns);
 
 // "step 120/1407 · epoch 0.26 · loss 0.4312 · accuracy 87.9 % · 31,200 images/s · 0:41 left".
@@ -78,46 +78,46 @@ class RunRecorder {
  public:
   // `plan` outlives the recorder.
   static Result<RunRecorder> Create(const JobPlan& plan, RunFolder folder);
-  // Goes on with what an earlier life of the scheduler recorded; `state` is its journal's.
+  // Continues what an earlier life of the scheduler recorded; `state` is its journal's.
   static Result<RunRecorder> Reopen(const JobPlan& plan, RunFolder folder,
                                     const SchedulerState& state, EventsFile::Gap gap);
-  // When the run began, on the machine's steady clock.
+  // The beginning of the run, on the machine's steady clock.
   std::chrono::steady_clock::time_point start() const { return events_.start(); }
   // The first step whose row is not recorded yet.
   Step next_row() const { return next_row_; }
   TrainingSpeed& speed() { return speed_; }
 
-  // Once per step, ascending.
+  // Call it once per step, ascending.
   void OnStep(const StepMetrics& metrics, double lr, const TrainingReach& reach);
-  // How long computing threads have waited for samples in this life, all together. Before OnStep.
+  // The time for which computing threads have waited for samples in this life. Before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
-  // How long a worker's thread has waited for parameters in this life, on average. Before OnStep.
+  // The time for which a worker's thread has waited for parameters, on average. Before OnStep.
   void OnExposedSync(double seconds) { summary_.exposed_sync_seconds = seconds; }
-  // What the next rows say of the workers' GPUs.
+  // Sets the values of the workers' GPUs for the next rows.
   void OnGpuUse(uint64_t memory_bytes, double percent) {
     gpu_memory_mb_ = static_cast<double>(memory_bytes) / 1e6;
     gpu_percent_ = percent;
   }
   void OnEvaluation(const EvaluationSummary& evaluation);
-  // A new fault, or one of which more is known; its id says which.
+  // Records a new fault, or more about a known one; its id says which.
   void OnFault(const FaultRecord& fault);
   void OnSnapshot(const SnapshotRef& snapshot);
   void OnSnapshotDropped(const SnapshotRef& snapshot);
-  // `node`: "worker 1", or empty.
+  // `node` is for example "worker 1", or empty.
   void OnEvent(const std::string& name, const std::string& node, const std::string& text);
   void Note(const std::string& text) { progress_.Note(text); }
-  // The weights of `version`, as a flat vector in the plan's layout.  Returns why they are not in
-  // their file.
+  // Writes the weights of `version`, a flat vector in the plan's layout. Returns why it could not
+  // write them.
   Status OnWeights(Version version, std::span<const float> flat);
-  // Those of the best test accuracy.
+  // Writes the weights with the best test accuracy.
   Status OnBestWeights(Version version, std::span<const float> flat);
-  // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
-  // since a resumption begins there.
+  // Makes the recorded rows survive a power cut. Called before a snapshot counts as complete, since
+  // a resumed run begins there.
   void SyncRows() { Heed(metrics_.rows().Sync()); }
-  // For what only the caller knows (workers, run_id), and DropEvaluations.
+  // For values that only the caller knows (workers, run_id), and for DropEvaluations.
   Summary& summary() { return summary_; }
 
-  // Writes the summary and returns the exit code. `failure`: why the run failed, if it did.
+  // Writes the summary and returns the exit code. `failure` says why the run failed, if it did.
   int Conclude(const char* status, const Status& failure);
 
  private:
@@ -143,10 +143,10 @@ class RunRecorder {
   TensorBoardFile curves_;
   ProgressLine progress_;
   Summary summary_;
-  Status weights_status_;  // of an earlier life's final weights
-  bool has_held_ = false;  // rows
+  Status weights_status_;  // about an earlier life's final weights
+  bool has_held_ = false;  // rows are held
   TrainingSpeed speed_;
-  Step first_step_;  // of this life
+  Step first_step_;  // the first step of this life
   double gpu_memory_mb_ = 0;
   double gpu_percent_ = 0;
   Step next_row_;

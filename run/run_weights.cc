@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kStepKey = "step";
 
-// "the snapshots in runs/a/snapshots are of steps 500, 1000".
+// Example: "the snapshots in runs/a/snapshots are of steps 500, 1000".
 std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifest>& manifests) {
   std::set<uint64_t> steps;
   for (const SnapshotManifest& manifest : manifests)
@@ -28,7 +28,7 @@ std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifes
                      Joined(std::vector(steps.begin(), steps.end())));
 }
 
-// The last of the job, or of an early stop.
+// Returns the last version of the job, or that of an early stop.
 Version FinalVersion(const RunFolder& folder, const JobPlan& plan) {
   Result<Summary> summary = folder.ReadSummary();
   const bool is_known = summary.ok() && summary->stopped_early;
@@ -41,12 +41,12 @@ Result<RunWeights> ReadNamed(const std::string& path, const char* name, Version 
   return RunWeights{name, version, std::move(flat)};
 }
 
-// The version of final.safetensors. None where there is no such file. A file without a step is of a
-// run that has completed.
+// Returns the version of final.safetensors; none if the file does not exist. A file without a step
+// belongs to a run that has completed.
 std::optional<Version> VersionOfFinal(const RunFolder& folder, Version final_version) {
   Result<SafetensorsFile> file = SafetensorsFile::Open(folder.WeightsPath());
   if (file.status().code() == StatusCode::kNotFound) return std::nullopt;
-  if (!file.ok()) return final_version;  // reading it says what is wrong
+  if (!file.ok()) return final_version;  // reading it reports the fault
   const auto step = file->metadata().find(kStepKey);
   if (step != file->metadata().end()) {
     const auto number = ParseNumber<uint64_t>(step->second);
@@ -59,7 +59,7 @@ std::optional<Version> VersionOfFinal(const RunFolder& folder, Version final_ver
 
 }  // namespace
 
-// Lists are JSON arrays: metadata are texts.
+// Lists are written as JSON arrays, because metadata are texts.
 SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version) {
   const Summary facts = MakeSummary(plan);
   const Preprocessing& inputs = facts.preprocessing;
@@ -130,7 +130,7 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
   return RunWeights{"averaged weights of " + name, version, std::move(image.parameters)};
 }
 
-// Metadata may be changed with the values; the summary's hash is beside the file.
+// An attacker may change metadata with the values, but the summary's hash is beside the file.
 Status CheckIsOfRun(const Result<RunWeights>& final, const RunFolder& folder, const JobPlan& plan) {
   const Result<Summary> summary = folder.ReadSummary();
   if (!final.ok() || !summary.ok() || summary->weights_hash.empty()) return Status();
@@ -150,7 +150,7 @@ Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& p
   Result<RunWeights> final = ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
   if (const Status same = CheckIsOfRun(final, folder, plan); !same.ok()) final = same;
   if (final.ok() || !step) return final;
-  Result<RunWeights> snapshot = read_snapshot();  // the file was damaged, say
+  Result<RunWeights> snapshot = read_snapshot();  // for example, the file was damaged
   return snapshot.ok() ? std::move(snapshot) : std::move(final);
 }
 

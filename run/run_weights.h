@@ -1,5 +1,5 @@
-// The weights that a run left: its final ones or a snapshot's. Used by `pando export`, `evaluate`
-// and `verify`.
+// Reads the weights that a run left: its final ones or a snapshot's. `pando export`, `evaluate` and
+// `verify` use it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace pando {
 
-// The job of a run folder; `data_path`, where not empty, replaces the job's.
+// Reads the job of a run folder; `data_path`, if not empty, replaces the job's.
 Result<Job> JobOfRun(const RunFolder& folder, const std::string& data_path);
 
 struct RunWeights {
@@ -24,31 +24,31 @@ struct RunWeights {
   Version version;
   FloatBuffer flat;
 };
-// Of version `step`; without one, the final weights, or the newest snapshot of a run that has none.
+// Reads version `step`; without a step the final weights, or the newest snapshot if there are none.
 Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
                                   std::optional<uint64_t> step);
-// The average of the weights (optimizer.ema_decay) at version `step`; without one, at the newest
-// snapshot, which a completed run has of its end.
+// Reads the average of the weights (optimizer.ema_decay) at version `step`; without a step, that of
+// the newest snapshot. A completed run has a snapshot of its end.
 Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step);
 
-// What the files of a run's weights say of themselves: step, model, data set, and how a sample
+// Returns the metadata of files with a run's weights: step, model, data set, and how a sample
 // becomes an input (docs/data.md).
 SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version);
 
-// What the run kept as its best (snapshot.best).  kNotFound says that it did not, or has not ended.
+// Reads the run's best weights (snapshot.best). kNotFound: it kept none, or has not ended.
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan);
-// Of a run that ends with `final_version`, which its summary does not say yet: writes its best
-// version's weights to their file. Of evaluated versions whose snapshot could not be stored, or
-// cannot be read, the next best counts.  Returns which it was; none if no version was evaluated.
+// Writes the best version's weights of a run that ends with `final_version`, which its summary does
+// not have yet. If a version's snapshot could not be stored, or cannot be read, the next best one
+// counts. Returns the version, or none if no version was evaluated.
 Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const JobPlan& plan,
                                                 std::span<const EvaluationSummary> evaluations,
                                                 Version final_version);
 
-// The snapshot of version `step`, of the newest generation that has one; without one, the newest.
-// kNotFound says which steps there are.
+// Returns the snapshot of version `step`, of the newest generation that has one; without a step,
+// the newest. kNotFound names the steps that exist.
 Result<SnapshotManifest> ChooseSnapshot(const RunFolder& folder, std::optional<uint64_t> step);
-// The newest snapshot before it; none where that is version 0, which follows from the seed.
+// Returns the newest snapshot before it; none means version 0, which follows from the seed.
 Result<std::optional<SnapshotManifest>> SnapshotBefore(const RunFolder& folder, Version version);
 
 }  // namespace pando

@@ -69,7 +69,7 @@ Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& meta
 
 namespace {
 
-// What follows the header.
+// The part of the file behind the header.
 struct DataExtent {
   uint64_t first_byte = 0;
   uint64_t bytes = 0;
@@ -79,7 +79,7 @@ Status Bad(const std::string& path, const std::string& text) {
   return Corrupt(fmt::format("{}: {}", path, text));
 }
 
-// IEEE 754's binary16. Exact.
+// Converts IEEE 754's binary16, exactly.
 float FloatFromHalf(uint16_t half) {
   const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
   const int exponent = half >> 10 & 0x1f;
@@ -89,9 +89,9 @@ float FloatFromHalf(uint16_t half) {
   return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
 }
 
-// The readers of the header say what was expected, not where.
+// The header's readers say what was expected; their callers add the place.
 
-// Null if the object has none.
+// Returns a null value if the object has no such member.
 const Json& Member(const Json& json, const char* name) {
   static const Json kNone;
   const auto at = json.find(name);
@@ -112,8 +112,8 @@ Status ReadShape(const Json& shape, SafetensorsFile::Tensor* tensor) {
   return Status();
 }
 
-// Types that the format has had for long, and the bytes of an element. Newer ones have other names,
-// and some share bytes between elements.
+// The types that the format has long had, with the bytes of an element. Newer types have other
+// names, and some share bytes between elements.
 struct ElementType {
   std::string_view name;
   uint64_t bytes;
@@ -166,7 +166,7 @@ Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Typ
   return ReadOffsets(Member(json, "data_offsets"), data, tensor);
 }
 
-// Every byte after the header belongs to exactly one tensor.
+// Checks that every byte after the header belongs to exactly one tensor.
 Status CheckCoverage(const std::map<std::string, SafetensorsFile::Tensor>& tensors,
                      const DataExtent& data) {
   std::vector<std::tuple<uint64_t, uint64_t, std::string>> extents;
@@ -202,7 +202,7 @@ Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
 
 Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path, Types types) {
   namespace fs = std::filesystem;
-  std::error_code ignored;  // opening it says what is wrong
+  std::error_code ignored;  // opening it reports the fault
   const std::string file = FindWeightsFile(path);
   const fs::file_status found = fs::status(file, ignored);
   if (fs::is_directory(found))
@@ -266,7 +266,7 @@ Status SafetensorsFile::ReadHeader(Types types) {
     return Bad(path_, fmt::format("{} bytes, too short for a safetensors file", file_bytes));
   PANDO_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
-  constexpr uint32_t kZip = 0x04034b50;  // "PK": what torch.save writes
+  constexpr uint32_t kZip = 0x04034b50;  // "PK": written by torch.save
   const bool is_pickle = header_bytes > bytes_max && (header_bytes & 0xff) == 0x80;  // of old ones
   if (static_cast<uint32_t>(header_bytes) == kZip || is_pickle) {
     return Bad(path_,
@@ -275,7 +275,7 @@ Status SafetensorsFile::ReadHeader(Types types) {
   }
   std::string head(std::min<uint64_t>(kFileHeadBytes, file_bytes), '\0');
   PANDO_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(head))));
-  const std::string other = NameOtherKind(head, FileUse::kWeights);  // it may be right all the same
+  const std::string other = NameOtherKind(head, FileUse::kWeights);  // the file may still be valid
   if (header_bytes > bytes_max && !other.empty()) return Bad(path_, other);
   if (header_bytes > bytes_max) {
     return Bad(path_,
@@ -328,7 +328,7 @@ constexpr const char* kHashKey = "weights_hash";
 
 bool IsExported(const TensorSpec& spec) { return spec.kind != TensorKind::kMetric; }
 
-// The tensor's values within the flat vector, without padding.
+// Returns the tensor's values in the flat vector, without padding.
 template <class Float>
 std::span<Float> ValuesIn(const TensorLayout& layout, size_t i, std::span<Float> flat) {
   return flat.subspan(layout.offset(i), layout.specs()[i].size());

@@ -1,7 +1,7 @@
 // Tensors as files: safetensors, fp32 (https://huggingface.co/docs/safetensors). Weights are
 // written with PyTorch's names, shapes and layouts, without the metric tensor and the padding
-// between tensors; snapshots by shard (run/snapshot_store). The reader trusts no byte: each
-// error names the file, the place and what was expected there.
+// between tensors. Snapshots are written by shard (run/snapshot_store). The reader trusts no byte:
+// each error names the file, the place and what was expected there.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ namespace pando {
 struct NamedTensor {
   std::string name;
   std::vector<uint64_t> shape;
-  std::span<const float> values;  // as many as the shape says
+  std::span<const float> values;  // as many values as the shape says
 };
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Writes the file atomically, tensors in this order. REQUIRES: names are unique.
+// Writes the file atomically, with tensors in this order. REQUIRES: names are unique.
 Status WriteSafetensors(RunFiles& files, const std::string& name,
                         const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors);
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
@@ -46,32 +46,32 @@ class SafetensorsFile {
     uint64_t first_byte = 0;  // within the file
     uint64_t byte_count = 0;
     std::string dtype;
-    size_t shard = 0;  // the file that has it
+    size_t shard = 0;  // the index of the file that has it
   };
   enum class Types : uint8_t { kFp32, kAll };
 
-  // Reads and checks the header: these types alone, sizes as shapes say, tensors one after another
-  // without gap or overlap up to the file's very end. With kAll types are allowed that Pando does
-  // not know; their sizes are as the file says.
-  // `path` may name shards (FindWeightsFile): their tensors are read as those of one file.
+  // Reads and checks the header: only these types, sizes as shapes say, and tensors one after
+  // another without gap or overlap up to the end of the file. kAll also allows types that Pando
+  // does not know, with the sizes that the file says.
+  // `path` may name shards (FindWeightsFile), whose tensors are read like those of one file.
   static Result<SafetensorsFile> Open(const std::string& path, Types types = Types::kFp32);
-  // It lives no longer than `files`.
+  // The result lives no longer than `files`.
   static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name,
                                       Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
-  // F16 and BF16 become floats; other types than these and F32 are kInvalidArgument.
-  // REQUIRES: out.size() == tensor.float_count, and the tensor is of this file.
+  // F16 and BF16 become floats; types other than these and F32 are kInvalidArgument.
+  // REQUIRES: out.size() == tensor.float_count, and the tensor belongs to this file.
   Status Read(const Tensor& tensor, std::span<float> out) const;
 
  private:
   explicit SafetensorsFile(std::string path) : path_(std::move(path)) {}
-  // `path` names it in errors.
+  // `path` names the file in errors.
   static Result<SafetensorsFile> Read(std::string path, Result<std::unique_ptr<ReadableFile>> file,
                                       Types types);
-  // The files that an index names.
+  // Opens the files that an index names.
   static Result<SafetensorsFile> OpenShards(const std::string& index, Types types);
   Status AddShard(SafetensorsFile shard, const std::vector<std::string>& tensors);
   Status ReadHeader(Types types);
@@ -84,14 +84,14 @@ class SafetensorsFile {
 
 // ---- a model's weights --------------------------------------------------------------------------
 
-// PyTorch's batch norms count their batches, which changes no result.
+// True for the batch counts of PyTorch's batch norms, which change no result.
 bool IsBatchCount(std::string_view name);
 
-// xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
+// Returns xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
 // REQUIRES: flat.size() == layout.float_count().
 std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat);
 
-// `metadata` joins what PyTorch's readers expect, and the hash of the values.  REQUIRES: as above.
+// `metadata` is added to the values' hash and to what PyTorch's readers expect. REQUIRES: as above.
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
                     std::span<const float> flat, const SafetensorsMetadata& metadata = {},
                     FileAccess access = FileAccess::kAsFolder);
@@ -99,9 +99,9 @@ Status WriteWeights(const std::string& path, const TensorLayout& layout,
 // kCorrupt: the file names another hash of its weights.
 Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash);
 
-// The flat vector of a file that holds the layout's tensors and no others except PyTorch's counts
-// of batches; metrics and padding are zero. F16 and BF16 become floats. kCorrupt: the values are
-// not those of the hash that the file names.
+// Returns the flat vector of a file that has exactly the layout's tensors, apart from PyTorch's
+// counts of batches; metrics and padding are zero. F16 and BF16 become floats. kCorrupt: the values
+// do not have the hash that the file names.
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout);
 Result<FloatBuffer> ReadWeights(const SafetensorsFile& file, const TensorLayout& layout);
 

@@ -1,5 +1,5 @@
-// Weights in several files, as Hugging Face writes them: shards, and an index that says which
-// tensor is in which file. Called by safetensors_file.cc, and where a path may name them.
+// Weights in several files, as Hugging Face writes them: shards, and an index that names the file
+// of each tensor. safetensors_file.cc calls it, and so does code with a path that may name shards.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@ namespace pando {
 
 inline constexpr const char* kShardIndexEnding = ".safetensors.index.json";
 
-// The file to read at this path: of a folder with model.safetensors.index.json or model.safetensors
-// that file, of a shard (model-00001-of-00003.safetensors) its index; else the path.
+// Returns the file to read at this path: for a folder its model.safetensors.index.json or
+// model.safetensors; for a shard (model-00001-of-00003.safetensors) its index; otherwise the path.
 std::string FindWeightsFile(const std::string& path);
 
-using ShardNames = std::map<std::string, std::vector<std::string>>;  // file in the folder: tensors
+using ShardNames = std::map<std::string, std::vector<std::string>>;  // by file: tensors
 Result<ShardNames> ReadShardIndex(const std::string& path);
 
 }  // namespace pando

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What computing threads report to the thread of Run.
+// The reports of computing threads to the thread of Run.
 using News = std::variant<StepMetrics, EvaluationResult, ComputeFailed>;
 
 // ---- the servers' part --------------------------------------------------------------------------
@@ -29,29 +29,29 @@ using News = std::variant<StepMetrics, EvaluationResult, ComputeFailed>;
 // SerialServers does the servers' part of a serial run: it sums a step's gradients, makes the next
 // version of each shard, and gives it to the trainer. Most updates are made while backward still
 // runs: on the computing thread that completes a shard's sum, or with a GPU on separate threads.
-// Threads: Take any; the rest as SerialTrainer's Run. Owns: the optimizer's state, and versions
-// while their encoded form is what the trainer reads.
+// Threads: any may call Take; the rest as for SerialTrainer's Run. Owns: the optimizer's state, and
+// versions whose encoded form the trainer reads.
 class SerialServers {
  public:
-  // All outlive it. `parameters` is the trainer's. `news` gets the metrics of each step.
+  // All arguments outlive it. `parameters` is the trainer's. `news` gets each step's metrics.
   SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news,
                 uint32_t update_thread_count);
 
-  // Makes the first version: version 0, or from these parameters and states by shard.
+  // Makes the first version: version 0, or that of these parameters and states by shard.
   void StartAtZero();
   void StartFrom(Version version, const FloatBuffer& parameters,
                  std::span<const SharedBuffer> states);
-  // A gradient of the trainer: the sum over a step, or where gradients are encoded one leaf of it.
+  // Takes a gradient of the trainer: a step's sum or, if gradients are encoded, one leaf of it.
   void Take(const GradientReady& gradient);
 
   // REQUIRES: the version is whole and one of the newest two.
   std::shared_ptr<const FloatBuffer> Open(Version version) { return *versions().Open(version); }
-  // By shard, of the newest version.
+  // The states of the newest version, by shard.
   std::vector<FloatBuffer>& states() { return update_.states(); }
   const Schedule& schedule() const { return update_.schedule(); }
 
  private:
-  // P34. Encoded gradients come one by one.
+  // P34. Encoded gradients arrive one by one.
   struct Summed {
     Summed(size_t float_count, const ShardCodec* codec) : leaves(float_count, codec) {}
     std::mutex mutex;  // guards:
@@ -67,14 +67,14 @@ class SerialServers {
   const JobPlan& plan_;
   ParameterStore& parameters_;
   Mailbox<News>& news_;
-  std::atomic<uint64_t> made_shard_count_ = 0;  // of all versions after the first
+  std::atomic<uint64_t> made_shard_count_ = 0;  // in all versions after the first
   HeldBytes held_bytes_;
-  // Where versions are made if the trainer reads their encoded form (P34); otherwise they are made
-  // in the trainer's store.
+  // The store in which versions are made if the trainer reads their encoded form (P34). Otherwise
+  // they are made in the trainer's store.
   std::optional<ParameterStore> encoded_from_;
   LocalUpdate update_;
   std::deque<Summed> summed_;             // by shard; empty if gradients are not encoded
-  std::optional<UpdateThreads> threads_;  // last: they use all of the above
+  std::optional<UpdateThreads> threads_;  // last: they use all members above
 };
 
 std::optional<ParameterStore> MakeStore(const JobPlan& plan, HeldBytes& held_bytes) {
@@ -133,8 +133,8 @@ void SerialServers::Update(const GradientReady& gradient) {
                 });
 }
 
-// The root, if this was the last leaf of the step. A step reads what the step before it made of all
-// its leaves, so leaves of two steps never mix.
+// Returns the root if this was the last leaf of the step. A step reads what the step before it made
+// of all its leaves, so leaves of two steps never mix.
 std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
   Summed& summed = summed_[leaf.shard.value()];
   std::lock_guard lock(summed.mutex);
@@ -148,8 +148,8 @@ std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
   return summed.leaves.root();
 }
 
-// `next` holds one more shard of version step + 1. No gradient of the next step exists before it
-// holds all of them.
+// Notes that `next` holds one more shard of version step + 1. No gradient of the next step exists
+// before it holds all of them.
 void SerialServers::CountMade(Step step, const FloatBuffer& next) {
   if (++made_shard_count_ % plan_.shards.shard_count() != 0) return;
   const float* metrics = next.data() + plan_.layout.offset(plan_.layout.tensor_count() - 1);
@@ -169,9 +169,9 @@ void SerialServers::Show(ShardId shard, Version version, const SharedBuffer& val
 
 // ---- the other parts ----------------------------------------------------------------------------
 
-// Plays every part at once: what the session, the servers and the scheduler do in a distributed
-// run.
-// Threads: Run on one; OnEvent on the trainer's.
+// SerialTrainer does the work of the session, the servers and the scheduler of
+// a distributed run, all at once. Threads: Run on one; OnEvent on the
+// trainer's.
 class SerialTrainer {
  public:
   SerialTrainer(const Job& job, const DataSet& data, const Model& model,
@@ -180,8 +180,8 @@ class SerialTrainer {
   Result<SerialResult> Run();
 
  private:
-  // Steps handed out beyond the last whole version: threads that are done with one step's
-  // micro-batches begin the next, layer by layer.
+  // The most steps in work beyond the last whole version: threads that have finished a step's
+  // micro-batches begin the next step, layer by layer.
   static constexpr uint64_t kStepsInHandMax = 2;
 
   bool IsEvaluated(Version version) const {
@@ -199,13 +199,13 @@ class SerialTrainer {
   const JobPlan plan_;
   const SerialCallbacks& callbacks_;
   const SerialStretch& stretch_;
-  Version last_;  // to make; a lower one after an early stop
+  Version last_;  // the last version to make; lower after an early stop
   SerialResult result_;
   std::vector<EvaluationSummary> evaluations_;
   uint64_t handed_out_count_ = 0;
   Mailbox<News> news_;
   std::optional<SerialServers> servers_;
-  Trainer trainer_;  // last: its threads use all of the above
+  Trainer trainer_;  // last: its threads use all members above
 };
 
 JobPlan MakePlan(const Job& job, const DataSet& data, const Model& model,
@@ -215,8 +215,8 @@ JobPlan MakePlan(const Job& job, const DataSet& data, const Model& model,
   return plan;
 }
 
-// 0: the trainer's threads update. A small update takes less time than waking a thread: 0.1 ms for
-// 1 MiB.
+// Returns 0 if the trainer's threads update. A small update takes less time than to wake a thread:
+// 0.1 ms for 1 MiB.
 uint32_t ChooseUpdateThreadCount(const JobPlan& plan, Device device) {
   constexpr size_t kSmallFloatsMax = size_t{1} << 18;
   const bool is_small = plan.layout.float_count() <= kSmallFloatsMax;
@@ -243,7 +243,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
   }
 }
 
-// Updates end before the trainer's store, and after the threads that request them.
+// Updates end before the trainer's store does, and after the threads that request them.
 SerialTrainer::~SerialTrainer() {
   trainer_.Stop();
   servers_.reset();
@@ -272,7 +272,7 @@ Status SerialTrainer::MakeAllVersions() {
   return {};
 }
 
-// Stops short of a version that is evaluated first: training time and evaluation time stay apart.
+// Stops at a version that is evaluated, so that training and evaluation times stay separate.
 void SerialTrainer::HandOutSteps() {
   const uint64_t done = result_.version.value();
   while (handed_out_count_ < std::min(done + kStepsInHandMax, last_.value())) {
@@ -294,8 +294,8 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   if (callbacks_.interrupted && callbacks_.interrupted()) result_.was_interrupted = true;
 }
 
-// The next news of this kind, or a failure. Bad data is a failure of the run, as with a scheduler,
-// and not of the command's arguments.
+// Returns the next news of this kind, or a failure. Bad data is a failure of the run, as with a
+// scheduler, and not of the command's arguments.
 template <class T>
 Result<T> SerialTrainer::Await() {
   while (true) {
@@ -339,8 +339,8 @@ void SerialTrainer::KeepBest(Version version) {
   result_.best_version = version;
 }
 
-// On a computing thread. Other events do not concern a serial run: it has no other process to
-// compare hashes with, and all parameters are resident.
+// Runs on a computing thread. Other events do not concern a serial run: it has no other process
+// with which to compare hashes, and all parameters are resident.
 void SerialTrainer::OnEvent(const ComputeEvent& event) {
   if (const auto* gradient = std::get_if<GradientReady>(&event)) servers_->Take(*gradient);
   if (const auto* result = std::get_if<EvaluationResult>(&event)) (void)news_.Push(*result);

@@ -1,6 +1,6 @@
-// TrainSerially runs a job in one process with no network: the reference of invariant I5. It shares
-// the step, the tree, the optimizer, the schedule and the data code with the distributed path, and
-// nothing of the protocol. Called by RunSerial (serial_process.cc) and by tests.
+// TrainSerially runs a job in one process without a network: the reference of invariant I5. It
+// shares the step, the tree, the optimizer, the schedule and the data code with the distributed
+// path, but nothing of the protocol. RunSerial (serial_process.cc) and tests call it.
 #pragma once
 
 #include <cstdint>
@@ -23,28 +23,28 @@ namespace pando {
 
 struct SerialStep {
   StepMetrics metrics;
-  StepScalars scalars;              // that made the step's update
+  StepScalars scalars;              // the scalars of the step's update
   double training_seconds = 0;      // so far, without start-up and evaluation
   double evaluation_seconds = 0;    // so far; no steps are made meanwhile
-  double data_stall_seconds = 0;    // of all computing threads so far: waits for samples
-  double exposed_sync_seconds = 0;  // of one on average so far: waits for parameters
+  double data_stall_seconds = 0;    // all computing threads' waits for samples so far
+  double exposed_sync_seconds = 0;  // a thread's average wait for parameters so far
 };
 
 // Called on the calling thread, in the order of steps. Any may be empty.
 struct SerialCallbacks {
   std::function<void(const SerialStep&)> on_step;
   std::function<void(const EvaluationSummary&)> on_evaluation;
-  Timeline* timeline = nullptr;  // of the computing threads; null: none is kept
+  Timeline* timeline = nullptr;  // records the computing threads; null: no timeline
   std::function<bool()>
       interrupted;  // asked after every step; true ends the run after the steps in hand
 };
 
-// The part of the job to train, where that is not all of it.
+// The part of the job to train, if it is not the whole job.
 struct SerialStretch {
-  Version first;                              // to begin from
+  Version first;                              // the version to begin from
   const FloatBuffer* parameters = nullptr;    // the flat vector of `first`; null: of version 0
   std::span<const SharedBuffer> states = {};  // by shard: optimizer state of `first`
-  std::optional<Version> last;                // to end with; none: the job's end
+  std::optional<Version> last;                // the version to end with; none: the job's end
   bool is_evaluated = true;
   std::shared_ptr<const FloatBuffer> initial;  // JobPlan::initial
 };
@@ -56,20 +56,20 @@ struct SerialResult {
   bool was_interrupted = false;
   SerialStep last_step;  // of version > 0
   std::optional<EvaluationSummary> last_evaluation;
-  std::shared_ptr<const FloatBuffer> best_parameters;  // job.snapshot_best: of the best evaluated
+  std::shared_ptr<const FloatBuffer> best_parameters;  // job.snapshot_best: the best evaluated
   Version best_version;
-  double waiting_seconds = 0;   // of all computing threads, for parameters
+  double waiting_seconds = 0;   // all computing threads' waits for parameters
   size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
 };
 
-// Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and
-// data set. Fails when a loss is not finite or data cannot be read.
+// Trains with job.threads computing threads, or with one on a GPU. `model` was made from this job
+// and data set. Fails if a loss is not finite or data cannot be read.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
                                    const SerialCallbacks& callbacks,
                                    const SerialStretch& stretch = {}, Device device = {});
 
-// The test set with given parameters: slices, arithmetic and order of sums are those of a run, and
-// so is every bit of the result. On the calling thread.
+// Evaluates given parameters on the test set. Slices, arithmetic and order of sums are those of a
+// run, and so is every bit of the result. Runs on the calling thread.
 Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
                                            const Model& model, const FloatBuffer& parameters,
                                            Device device = {});

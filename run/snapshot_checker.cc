@@ -13,7 +13,7 @@ SnapshotChecker::~SnapshotChecker() {
 
 std::optional<SnapshotCheck> SnapshotChecker::Check(const SnapshotManifest& manifest) {
   if (result_ && result_->first == manifest.snapshot) return result_->second;
-  if (asked_ != manifest.snapshot) std::ignore = wanted_.Push(manifest);  // never full
+  if (asked_ != manifest.snapshot) std::ignore = wanted_.Push(manifest);  // it is never full
   asked_ = manifest.snapshot;
   return std::nullopt;
 }
@@ -26,7 +26,7 @@ void SnapshotChecker::Run() {
   TakeBatchTimeSlices();
   while (const std::optional<SnapshotManifest> wanted = wanted_.Pop()) {
     if (wanted_.is_closed()) return;
-    std::ignore = results_.Push({wanted->snapshot, read_(*wanted)});  // never full
+    std::ignore = results_.Push({wanted->snapshot, read_(*wanted)});  // it is never full
   }
 }
 

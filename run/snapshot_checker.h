@@ -1,6 +1,6 @@
 // SnapshotChecker: a thread that reads the files of snapshots before they count as complete (P29).
-// Made by the scheduler process, whose loop neither reads nor waits. Threads: the owner's, and its
-// own, the reader.
+// The scheduler process makes it, since its loop neither reads nor waits. Threads: the owner's, and
+// its own, the reader.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace pando {
 
 class SnapshotChecker {
  public:
-  using Read = std::function<SnapshotCheck(const SnapshotManifest&)>;  // on the reader
+  using Read = std::function<SnapshotCheck(const SnapshotManifest&)>;  // on the reader's thread
   explicit SnapshotChecker(Read read) : read_(std::move(read)), reader_([this] { Run(); }) {}
-  // Waits for the snapshot in hand.
+  // Waits for the snapshot that is being read.
   ~SnapshotChecker();
 
-  // The result; none while it is not known.
+  // Returns the result, or none while it is not known.
   std::optional<SnapshotCheck> Check(const SnapshotManifest& manifest);
   int fd() const { return results_.fd(); }  // readable: TakeResults has work
   void TakeResults();
@@ -32,8 +32,8 @@ class SnapshotChecker {
   Mailbox<SnapshotManifest> wanted_;
   Mailbox<std::pair<SnapshotRef, SnapshotCheck>> results_;
   std::optional<SnapshotRef> asked_;
-  std::optional<std::pair<SnapshotRef, SnapshotCheck>> result_;  // the newest
-  std::thread reader_;                                           // last: it uses all of the above
+  std::optional<std::pair<SnapshotRef, SnapshotCheck>> result_;  // the newest result
+  std::thread reader_;                                           // last: it uses all members above
 };
 
 }  // namespace pando

@@ -13,12 +13,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "shard.17.state".
+// Example: "shard.17.state".
 std::string KeyFor(ShardId shard, const char* what) {
   return fmt::format("shard.{}.{}", shard.value(), what);
 }
 
-// The number after `*text`'s first character, which has to be `mark`; both are taken off the text.
+// Takes `mark` and the number behind it off the start of the text. None if the text has no `mark`.
 std::optional<uint64_t> TakeNumber(char mark, std::string_view* text) {
   if (text->empty() || text->front() != mark) return std::nullopt;
   uint64_t number = 0;

@@ -1,6 +1,6 @@
-// The files of a snapshot (P29): each holds the records of some shards at one version, as one
-// server process stored them at once. Used by the snapshot store, and by the commands that read
-// what a run left behind.
+// The files of a snapshot (P29). Each holds the records of some shards at one version, which one
+// server process stored together. The snapshot store uses it, and so do the commands that read the
+// files of a run.
 //
 // clang-format off
 //   name     | gGGG-vVVVVVVVVV-INCARNATION-N.safetensors: generation, version, the process, its Nth
@@ -24,16 +24,16 @@
 
 namespace pando {
 
-// "g000-v000000500": what the names of all of a snapshot's files begin with.
+// "g000-v000000500": the names of all files of a snapshot begin with this.
 std::string SnapshotName(const SnapshotRef& snapshot);
 std::string SnapshotFileName(const SnapshotRef& snapshot, Incarnation process, uint64_t number);
-// The snapshot that a file, its temporary or a manifest belongs to; none for other files.
+// Returns the snapshot to which a file, its temporary or a manifest belongs; none for other files.
 std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name);
-// These files in the folder, in the order of their names. None if the folder cannot be read.
+// Returns such files of the folder, sorted by name; none if the folder cannot be read.
 std::vector<std::pair<std::filesystem::path, SnapshotRef>> FindSnapshotFiles(
     const std::string& folder);
 
-// REQUIRES: `records` are of this snapshot, each shard once.
+// REQUIRES: `records` belong to this snapshot, each shard once.
 Status WriteSnapshotFile(RunFiles& files, const std::string& name, JobId job,
                          const SnapshotRef& snapshot, std::span<const StoreRequest> records);
 

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void Remove(const fs::path& path) {
-  std::error_code ignored;  // what cannot be removed only takes space
+  std::error_code ignored;  // a file that stays only takes space
   fs::remove(path, ignored);
 }
 
@@ -63,7 +63,7 @@ void SnapshotFolder::OnForgotten(const SnapshotRef& snapshot) {
   complete_.erase(it);
   const std::string name = SnapshotName(snapshot) + kUnreadableSuffix;
   left_.insert(name);
-  std::error_code ignored;  // then the names are known to this life alone
+  std::error_code ignored;  // if it fails, only this life knows the names
   fs::rename(ManifestPath(snapshot), path_ + "/" + name, ignored);
 }
 
@@ -87,14 +87,14 @@ Status SnapshotFolder::WriteManifest(const SnapshotManifest& manifest) const {
 
 Status SnapshotFolder::WriteMissingManifests() const {
   for (const auto& [snapshot, manifest] : complete_) {
-    std::error_code ignored;  // writing says what is wrong
+    std::error_code ignored;  // writing reports the fault
     if (fs::exists(ManifestPath(snapshot), ignored)) continue;
     PANDO_RETURN_IF_ERROR(WriteManifest(manifest));
   }
   return Status();
 }
 
-// The names come from servers, over the wire: only files of that snapshot, in this folder, go.
+// The names come from servers over the network: only that snapshot's files here are removed.
 void SnapshotFolder::OnDropped(const SnapshotManifest& dropped) {
   const auto whole = complete_.find(dropped.snapshot);
   if (whole != complete_.end() && IsSame(whole->second, dropped)) {
@@ -182,7 +182,7 @@ namespace {
 using OnRecord = std::function<void(uint32_t shard, StoredRecord record)>;
 using CheckFile = std::function<Status(const SafetensorsFile& file)>;
 
-// One shard after the other, up to the first that is missing or not the manifest's.
+// Reads one shard after the other, up to the first that is missing or differs from the manifest.
 Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, const JobPlan& plan,
                    const Optimizer& optimizer, const CheckFile& check, const OnRecord& on_record) {
   if (manifest.shards.size() != plan.shards.shard_count()) {
@@ -255,7 +255,7 @@ SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& m
                             const JobPlan& plan) {
   SnapshotCheck check;
   for (const StoredShard& shard : manifest.shards) {
-    std::error_code ignored;  // a file that cannot be looked at cannot be read either
+    std::error_code ignored;  // an unreadable file fails when it is read
     if (SnapshotOfFile(shard.file) != manifest.snapshot ||
         shard.file.find('/') != shard.file.npos || !shard.file.ends_with(".safetensors")) {
       check.status = InvalidArgument(

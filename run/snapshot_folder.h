@@ -1,7 +1,7 @@
 // SnapshotFolder: the scheduler's side of RUN_DIR/snapshots. Servers write the files
-// (run/snapshot_store); the scheduler writes a manifest beside them when a snapshot is complete,
-// for people and for the commands that read what a run left, and removes what is not wanted any
-// more. Used by the scheduler process. Threads: none.
+// (run/snapshot_store). The scheduler writes a manifest beside them when a snapshot is complete,
+// for people and for commands that read a run's files. It removes files that are not needed any
+// more. The scheduler process uses it. Threads: none.
 //
 // Manifest, gGGG-vVVVVVVVVV.json:
 //   {"generation": 0, "step": 500, "shards": [{"hash": "16 hex digits", "file": "g000-..."}, ...]}
@@ -24,22 +24,22 @@ namespace pando {
 
 class SnapshotFolder {
  public:
-  // `complete`: of earlier lives of the scheduler.
+  // `complete` has the snapshots of earlier lives of the scheduler.
   SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete);
 
   const std::string& path() const { return path_; }
   bool IsComplete(const SnapshotRef& snapshot) const { return complete_.contains(snapshot); }
   Status OnComplete(const SnapshotManifest& manifest);
-  // It cannot be read. Its files are left as they are, for people; its manifest is renamed to
+  // The snapshot cannot be read. Its files stay as they are, for people; its manifest is renamed to
   // gGGG-vVVVVVVVVV.unreadable.
   void OnForgotten(const SnapshotRef& snapshot);
-  // Removes the files it names, its manifest if it was complete, and what dead processes left of
-  // snapshots older than all complete ones. A second copy of a complete one's shard comes with that
-  // shard's file alone.
+  // Removes the files that it names, its manifest if it was complete, and files that dead processes
+  // left of snapshots older than all complete ones. A second copy of a complete snapshot's shard
+  // goes only with that shard's file.
   void OnDropped(const SnapshotManifest& dropped);
-  // No process writes any more: removes all that no complete snapshot names.
+  // No process writes any more, so it removes all files that no complete snapshot names.
   void OnEnd();
-  // Manifests that a full disk kept from being written, or a crash.
+  // Writes manifests that are missing after a full disk or a crash.
   Status WriteMissingManifests() const;
 
  private:
@@ -47,34 +47,34 @@ class SnapshotFolder {
   Status WriteManifest(const SnapshotManifest& manifest) const;
   void Leave(const SnapshotManifest& manifest);
   std::set<std::string> WantedNames() const;
-  // Of files that no complete snapshot names.
+  // Removes files that no complete snapshot names.
   void RemoveUnwanted(
       const std::function<bool(const std::string& name, const SnapshotRef& snapshot)>& may_go);
 
   std::string path_;
   std::map<SnapshotRef, SnapshotManifest> complete_;
-  std::set<std::string> left_;  // files of those that were forgotten, in earlier lives too
+  std::set<std::string> left_;  // files of forgotten snapshots, also of earlier lives
 };
 
-// All manifests in the folder, ascending.
+// Reads all manifests in the folder, ascending.
 Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder);
 
-// A snapshot put together from its files, each checked against the manifest.
+// A snapshot that was read from its files, each checked against the manifest.
 struct SnapshotImage {
   FloatBuffer parameters;  // the flat vector
-  // By shard; empty without an optimizer state.
+  // By shard; empty if the optimizer has no state.
   std::vector<SharedBuffer> states;
 };
-// `optimizer` says how much state belongs to a shard.
+// `optimizer` says how much state a shard has.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer);
-// Which shard of the flat vector has other bits than the snapshot; empty if none has. An error: a
-// file cannot be read. Holds one record at a time.
+// Names the shard of the flat vector whose bits differ from the snapshot; empty if none does. An
+// error means that a file cannot be read. Holds one record at a time.
 Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer,
                                    std::span<const float> flat);
 
-// Whether a restore would find these records in the files that the servers have reported.
+// Checks that a restore would find these records in the files that the servers have reported.
 SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& manifest, JobId job,
                             const JobPlan& plan);
 

@@ -20,7 +20,7 @@ Status QueueIsFull(const std::string& folder) {
       folder));
 }
 
-// The files of one restore, each opened once. Those of other jobs in the folder are none of them.
+// The files of one restore, each opened once. Files of other jobs in the folder are not among them.
 class SnapshotReader {
  public:
   SnapshotReader(RunFiles& files, JobId job, const SnapshotRef& snapshot)
@@ -35,7 +35,7 @@ class SnapshotReader {
     }
   }
 
-  // Two processes may have stored a shard; the first file that is sound will do.
+  // Two processes may have stored a shard, so the first sound file counts.
   Result<StoredRecord> Read(const LoadRequest& wanted) const {
     std::optional<Status> failure;
     for (const Result<SafetensorsFile>& file : files_) {
@@ -74,7 +74,7 @@ void SnapshotStore::Port::Store(StoreRequest request) {
   RecordStored failed{request.snapshot, request.shard, request.hash, "", Status()};
   if (store_.queue_.Push({std::move(request), events_})) return;
   failed.status = QueueIsFull(store_.options_.files->location());
-  (void)events_->Push(std::move(failed));  // never full, never closed
+  (void)events_->Push(std::move(failed));  // it is never full and never closed
 }
 
 void SnapshotStore::Port::Load(LoadRequest request) {
@@ -98,13 +98,13 @@ void SnapshotStore::Run() {
       const auto* store = std::get_if<StoreRequest>(&queued.request);
       (store ? stores[store->snapshot] : loads).push_back(std::move(queued));
     }
-    LoadAll(loads);  // lanes wait for these
+    LoadAll(loads);  // first, because lanes wait for them
     for (const auto& [snapshot, records] : stores) StoreFile(snapshot, records);
   }
 }
 
 void SnapshotStore::StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores) {
-  std::map<ShardId, StoreRequest> records;  // a shard asked for twice is the same bits
+  std::map<ShardId, StoreRequest> records;  // a shard's second request has the same bits
   for (const Queued& queued : stores) {
     const auto& request = std::get<StoreRequest>(queued.request);
     records.emplace(request.shard, request);

@@ -1,8 +1,8 @@
 // SnapshotStore: one thread of a server process that stores and restores records for all its lanes
-// (P29). What is queued at once becomes one file; a file is there whole and durable, or not at all.
-// A folder that cannot be written to, a scheduler that is away (P45) or a full disk is the status
-// of an event: the run goes on. Made by the server process, which hands each lane its port and the
-// lane's loop its events. Threads: its own, the writer; ports are called on their lanes' threads.
+// (P29). Requests that wait together become one file, which exists whole and durable or not at all.
+// If the folder cannot be written, the scheduler is away (P45) or the disk is full, an event says
+// so, and the run goes on. The server process makes it, hands each lane its port, and the lane's
+// loop its events. Threads: its own, the writer; ports are called on their lanes' threads.
 #pragma once
 
 #include <deque>
@@ -21,18 +21,18 @@ namespace pando {
 
 class SnapshotStore {
  public:
-  // Two versions of the largest model's 4,096 shards and a restore: beyond it, a request fails.
+  // Two versions of the largest model's 4,096 shards, and a restore. Further requests fail.
   static constexpr size_t kQueuedRequestsMax = 3 * 4096;
 
   struct Options {
-    std::unique_ptr<RunFiles> files;  // those in the run's snapshots/
+    std::unique_ptr<RunFiles> files;  // of the run's snapshots/
     Incarnation process;
     JobId job;
     size_t queued_requests_max = kQueuedRequestsMax;
   };
   explicit SnapshotStore(Options options);
-  // Waits for the file in hand, unless it is on its way to the scheduler; what is queued behind it
-  // is dropped.
+  // Waits for the current file, unless it is being sent to the scheduler. Queued requests are
+  // dropped.
   ~SnapshotStore();
   SnapshotStore(const SnapshotStore&) = delete;
 
@@ -44,7 +44,7 @@ class SnapshotStore {
   };
 
  public:
-  // A lane's end of the store, which outlives it.
+  // A lane's end of the store. The store outlives it.
   class Port : public SnapshotPort {
    public:
     explicit Port(SnapshotStore& store) : store_(store) {}
@@ -56,7 +56,7 @@ class SnapshotStore {
 
    private:
     SnapshotStore& store_;
-    // Unbounded: one event per request, and those are bounded.
+    // Unbounded: one event per request, and requests are bounded.
     std::shared_ptr<Events> events_ = std::make_shared<Events>();
   };
 
@@ -67,8 +67,8 @@ class SnapshotStore {
 
   Options options_;
   Mailbox<Queued> queue_;
-  uint64_t file_count_ = 0;  // of the writer
-  std::thread writer_;       // last: it uses all of the above
+  uint64_t file_count_ = 0;  // used by the writer
+  std::thread writer_;       // last: it uses all members above
 };
 
 }  // namespace pando

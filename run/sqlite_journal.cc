@@ -34,7 +34,7 @@ Status QuickCheck(SqliteDb& db) {
   return check[0][0] == "ok" ? Status() : Corrupt(check[0][0]);
 }
 
-// Says what to do where the file itself is the trouble.
+// Adds advice if the file itself is the trouble.
 Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
   return Corrupt(
@@ -60,8 +60,8 @@ Status SqliteDb::Error() const {
 
 namespace {
 
-// As OpenForOwner. A file that exists is not opened: closing it would end this process's locks.
-// SQLite's other files get the mode of the first. What cannot be made SQLite says itself.
+// As OpenForOwner, but does not open an existing file: closing it would release this process's
+// locks. SQLite's other files get its mode. If it fails, SQLite reports the error.
 void KeepForOwner(const std::string& path) {
   for (const char* end : {"-wal", "-shm"}) (void)!chmod((path + end).c_str(), 0600);
   if (chmod(path.c_str(), 0600) != 0 && errno == ENOENT) (void)OpenForOwner(path);
@@ -123,7 +123,7 @@ SqliteJournal::Locking SqliteJournal::LockingFor(const std::string& path) {
   struct statfs info {};
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (statfs(folder.empty() ? "." : folder.c_str(), &info) != 0) return Locking::kShared;
-  // Of linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, FUSE, Ceph, Lustre,
+  // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, FUSE, Ceph, Lustre,
   // GPFS, BeeGFS.
   constexpr std::array<uint32_t, 9> kOfNetworks{0x6969,     0x517B,     0xFF534D42,
                                                 0xFE534D42, 0x65735546, 0x00C36400,
@@ -143,7 +143,7 @@ Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t lead
 }
 
 Status SqliteJournal::Check(const std::string& path) {
-  std::error_code ignored;  // a file that cannot be looked at shows when it is opened
+  std::error_code ignored;  // an unreadable file shows when it is opened
   if (!std::filesystem::exists(path, ignored)) return NotFound(path + " is missing");
   PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::OpenToRead(path));
   if (const Status s = QuickCheck(db); !s.ok()) return Explained(path, s);
@@ -167,7 +167,7 @@ Status SqliteJournal::SetUp(Locking locking) {
   }
   PANDO_RETURN_IF_ERROR(QuickCheck(db_));
   s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
-  if (!s.ok() || schema == ours) return s;  // a full disk must not keep a run's file shut
+  if (!s.ok() || schema == ours) return s;  // a full disk must not keep us from opening the file
   return db_.Execute("BEGIN IMMEDIATE;" + JournalSchema() + "PRAGMA user_version = " + ours +
                      "; COMMIT;");
 }
@@ -214,13 +214,13 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
   Status s = db_.Execute("BEGIN IMMEDIATE");
   if (s.ok()) s = change();
   if (s.ok()) s = db_.Execute("COMMIT");
-  if (!s.ok()) (void)db_.Execute("ROLLBACK");  // of a transaction that may not have begun
+  if (!s.ok()) (void)db_.Execute("ROLLBACK");  // the transaction may not have begun
   return s;
 }
 
 Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows) {
   PANDO_RETURN_IF_ERROR(CheckLeader(state.term));
-  if (written_.empty())  // the first commit of this life
+  if (written_.empty())  // this life's first commit
     PANDO_RETURN_IF_ERROR(db_.Execute("DELETE FROM journal WHERE section != 'views'"));
   for (const auto& [key, value] : written_) {
     if (rows.contains(key)) continue;
@@ -232,7 +232,7 @@ Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows
     const auto old = written_.find(row.first);
     if (old == written_.end() || old->second != row.second) PANDO_RETURN_IF_ERROR(Insert(row));
   }
-  // A view never changes; its row is large, so it is made once.
+  // A view never changes and its row is large, so the row is made once.
   if (state.view.id == written_view_) return Status();
   PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
   return db_.Execute(

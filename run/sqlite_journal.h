@@ -1,21 +1,21 @@
-// SqliteJournal keeps the scheduler's state in RUN_DIR/scheduler.db (P25, P26): WAL, every commit
-// flushed to the disk before it returns. Made for the scheduler process; people read it with
-// `sqlite3 RUN_DIR/scheduler.db 'select * from faults'` (docs/run-folder.md).
+// SqliteJournal keeps the scheduler's state in RUN_DIR/scheduler.db (P25, P26) with a write-ahead
+// log, and flushes every commit to the disk before it returns. It serves the scheduler process.
+// People read it with `sqlite3 RUN_DIR/scheduler.db 'select * from faults'` (docs/run-folder.md).
 //
 // One table, "journal", has a row per record: its section, its key within it, and the record as
 // JSON (scheduler/journal_fields.h).
 //
-//   leader       which life of the scheduler leads
-//   state        what is no record below: job, term, next_node, is_finished and so on
+//   leader       the life of the scheduler that leads
+//   state        all that has no record below: job, term, next_node, is_finished and so on
 //   views        the newest kViewsKept, the last one in force
-//   members      the processes that were welcome when it was last written
+//   members      the processes that were members at the last write
 //   snapshots    complete ones
 //   evaluations, faults
 //
-// All but the first two are SQL views with a column per field, too, and those are rows of "meta".
+// All but the first two also have SQL views with a column per field, defined by rows of "meta".
 //
-// Threads: none. Invariant: of two schedulers on one file, only that which read it last, or that of
-// the higher term, or the first to write it, can commit.
+// Threads: none. Invariant: of two schedulers on one file, only one can commit: the one that read
+// it last, the one with the higher term, or the first to write it.
 #pragma once
 
 #include <cstdint>
@@ -38,17 +38,17 @@ namespace pando {
 
 using SqlRow = std::vector<std::string>;  // numbers in decimal digits; NULL is empty
 
-// Threads: none. Errors name the file and what SQLite says.
+// Threads: none. Errors name the file and SQLite's reason.
 class SqliteDb {
  public:
-  // Opens or creates the file; or opens it to read it, and changes nothing.
+  // Opens or creates the file; OpenToRead opens it for reading and changes nothing.
   static Result<SqliteDb> Open(std::string path);
   static Result<SqliteDb> OpenToRead(std::string path);
 
   const std::string& path() const { return path_; }
-  // One or more statements without results.
+  // Executes one or more statements without results.
   Status Execute(const std::string& sql);
-  // One statement; `values` are bound to its ?s in order. Returns all rows.
+  // Executes one statement, with `values` bound to its ?s in order. Returns all rows.
   Result<std::vector<SqlRow>> Query(const std::string& sql,
                                     std::span<const std::string> values = {});
 
@@ -70,7 +70,7 @@ std::string SqliteVersion();  // "3.40.1", for `pando doctor`
 
 struct JournalKey {
   std::string section;
-  std::string key;  // sorted as the records are
+  std::string key;  // sorted like the records
   auto operator<=>(const JournalKey&) const = default;
 };
 using JournalRows = std::map<JournalKey, std::string>;  // values: JSON in UTF-8
@@ -82,7 +82,7 @@ std::string JournalSchema();  // creates the table and the SQL views that are mi
 JournalRows MakeRows(const SchedulerState& state);
 JournalRow MakeRow(const View& view);
 
-// Adds the rows to the state; of views the last one counts. Errors say section, key and field.
+// Adds the rows to the state. The last view counts. Errors name section, key and field.
 Status ReadRows(const JournalRows& rows, SchedulerState* state);
 
 // ---- the journal --------------------------------------------------------------------------------
@@ -91,35 +91,35 @@ class SqliteJournal : public Journal {
  public:
   static constexpr int kSchemaVersion = 9;
   static constexpr int kViewsKept = 64;
-  static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
+  static constexpr int kBusyTimeoutMs = 5000;  // for another process, as a person's sqlite3
 
-  // Processes share a file's write-ahead log in memory, which a network file system does not have:
-  // there one process has the file to itself as long as it is open.
+  // Processes share a file's write-ahead log in memory, which a network file system lacks. There
+  // one process has the file to itself while it is open.
   enum class Locking : uint8_t { kShared, kExclusive };
   static Locking LockingFor(const std::string& path);
 
-  // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
+  // Opens or creates the file. `leader` is the incarnation of this life of the scheduler.
   static Result<SqliteJournal> Open(const std::string& path, uint64_t leader) {
     return Open(path, leader, LockingFor(path));
   }
   static Result<SqliteJournal> Open(const std::string& path, uint64_t leader, Locking locking);
 
-  // Whether a run can go on from the file; changes nothing. kNotFound: nothing was ever committed
-  // to it, or there is none. kCorrupt: it is damaged.
+  // Checks that a run can continue from the file, and changes nothing. kNotFound: nothing was ever
+  // committed to it, or it does not exist. kCorrupt: it is damaged.
   static Status Check(const std::string& path);
 
-  // None if nothing was ever committed. Takes the lead: the previous leader cannot commit any
-  // more, so nothing is added after the read.
+  // Returns none if nothing was ever committed. Takes the lead: the previous leader cannot commit
+  // any more, so nothing is added after the read.
   Result<std::optional<SchedulerState>> ReadState();
 
-  // Writes only the rows that differ from the last commit's. What is not fenced may be tried again.
+  // Writes only rows that differ from the last commit. It may be retried unless it is fenced.
   Status Commit(const SchedulerState& state) override;
   bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
  private:
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp(Locking locking);
-  // All of the change or nothing, with the file locked meanwhile.
+  // Makes the whole change or nothing, with the file locked meanwhile.
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);
   Status CheckLeader(uint64_t term);
@@ -129,7 +129,7 @@ class SqliteJournal : public Journal {
 
   SqliteDb db_;
   uint64_t leader_;
-  JournalRows written_;  // as of the last commit of this life
+  JournalRows written_;  // as in the last commit of this life
   ViewId written_view_;
   Status fence_;
   bool has_taken_lead_ = false;

@@ -54,7 +54,7 @@ static void from_json(const ReadFrom& json, EvaluationSummary& evaluation) {
   json.at("samples").get_to(evaluation.sample_count);
   if (!json.at("correct").is_null()) json.at("correct").get_to(evaluation.correct_count);
   if (!json.at("top5_correct").is_null()) json.at("top5_correct").get_to(evaluation.top5_count);
-  // A sum that is not finite has no place in JSON: dump() writes null.
+  // JSON cannot hold a sum that is not finite, so dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
   for (const ReadFrom& sum : json.value("sums", ReadFrom::array()))
@@ -89,8 +89,8 @@ static void from_json(const ReadFrom& json, ClassScore& score) {
 
 namespace {
 
-// One walk over all fields serves both directions; `field(name, member)` reads or writes one. `on`:
-// what the names of results begin with.
+// One function visits all fields for both directions; `field(name, member)` reads or writes one.
+// The names of results begin with `on`.
 template <class S, class Field>
 void ForEachField(S& s, const std::string& on, Field field) {
   field("status", s.status);
@@ -162,8 +162,8 @@ struct SummaryWriter {
   }
 };
 
-// What a summary of another version does not have stays as it is, and so does what JSON cannot hold
-// and has as null.
+// Keeps a field's value if a summary of another version lacks it, or has null because JSON cannot
+// hold the value.
 struct SummaryReader {
   const ReadFrom& json;
   template <class T>
@@ -220,7 +220,7 @@ Summary MakeSummary(const JobPlan& plan) {
 
 namespace {
 
-// The confusion matrix, by label.
+// Returns the confusion matrix, by label.
 std::vector<std::vector<uint64_t>> ConfusionRows(const EvaluationSummary& evaluation) {
   std::vector<std::vector<uint64_t>> rows;
   const auto width = static_cast<ptrdiff_t>(evaluation.classes.size());
@@ -258,7 +258,7 @@ void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary) {
   SetResults(evaluation, summary);
 }
 
-// Of those that are left no details are known.
+// The details of the remaining evaluations are not known.
 void DropEvaluations(Version last_good, Summary* summary) {
   std::erase_if(summary->evaluations, [&](const EvaluationSummary& evaluation) {
     return evaluation.version > last_good;
@@ -291,7 +291,7 @@ std::string ToJson(const Summary& summary) {
          {"test_accuracy", "test_top5_accuracy", "best_test_accuracy", "test_loss"})
       json[name] = nullptr;
   }
-  // A loss that is not finite has no place in JSON: dump() writes null.
+  // JSON cannot hold a loss that is not finite, so dump() writes null.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -300,7 +300,7 @@ Result<Summary> SummaryFromJson(const std::string& text, const std::string& file
   try {
     const ReadFrom json = ReadFrom::parse(text);
     (void)json.at("status");
-    // Earlier releases named validation results test_accuracy and so on, too.
+    // Earlier releases also named validation results test_accuracy and so on.
     const bool is_validation = json.contains("validation_accuracy");
     ForEachField(summary, is_validation ? "validation" : "test", SummaryReader{json});
     for (const auto& evaluation : json.value("evaluations", ReadFrom::array()))

@@ -1,4 +1,4 @@
-// Summary: what summary.json and `pando train --json` say of a run. Written once, at its end.
+// Summary: the content of summary.json and of `pando train --json`. Written once, at the run's end.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ inline constexpr const char* kStatusInterrupted = "interrupted";
 
 struct Summary {
   std::string status = kStatusFailed;
-  std::string failure;                // why, for people; empty unless failed
-  std::string weights_hash;           // WeightsHash; empty where the run did not end
+  std::string failure;                // the reason, for people; empty unless failed
+  std::string weights_hash;           // WeightsHash; empty if the run did not end
   std::string evaluated_on = "test";  // the samples of evaluations, or "validation", which is then
                                       // the name of the fields that begin with test here
-  EvaluatedValues evaluated;          // no field
-  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where it is not measured
+  EvaluatedValues evaluated;          // not a field
+  std::optional<double> test_accuracy;  // the last one: a share, 0 to 1; null if not measured
   std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;
-  std::optional<uint64_t> best_step;          // of the first version that had that accuracy
-  std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
+  std::optional<uint64_t> best_step;          // the first version that had that accuracy
+  std::optional<uint64_t> best_weights_step;  // best.safetensors' step; null: no such file
   std::optional<double> test_loss;            // mean over the test set
-  std::string test_sums;             // of an external model, instead: "loss 0.0712, correct 0.9750"
+  std::string test_sums;             // an external model's results: "loss 0.0712, correct 0.9750"
   std::optional<double> train_loss;  // mean over the last step's samples
-  double images_per_second = 0;      // of training, by the clock: with evaluations beside steps
-  double evaluation_seconds = 0;     // of all evaluations in this life
-  double data_stall_seconds = 0;     // of all computing threads: waits for samples, in this life
-  double data_stall_share = 0;       // of their time for training
-  double exposed_sync_seconds = 0;   // of a computing thread, on average: waits for parameters
+  double images_per_second = 0;      // training, by the clock, with evaluations beside steps
+  double evaluation_seconds = 0;     // all evaluations in this life
+  double data_stall_seconds = 0;     // all computing threads' waits for samples in this life
+  double data_stall_share = 0;       // share of their time for training
+  double exposed_sync_seconds = 0;   // a computing thread's average wait for parameters
   uint64_t steps = 0;                // completed
   bool stopped_early = false;        // by eval.early_stop_patience
   double epochs = 0;                 // completed
-  double wall_seconds = 0;           // of everything
+  double wall_seconds = 0;           // of the whole run
   uint32_t workers = 0;              // 0: --serial
   uint32_t servers = 0;
   uint32_t threads = 1;  // per worker
@@ -56,43 +56,43 @@ struct Summary {
   Preprocessing preprocessing;  // with the names of the classes
   std::string model;
   uint64_t parameter_count = 0;
-  std::string job_hash;  // of JobIdentityText, 16 hex digits
-  std::string run_id;    // of this run and its resumptions, 16 hex digits; empty: --serial
+  std::string job_hash;  // JobIdentityText's hash, 16 hex digits
+  std::string run_id;    // this run and its resumptions, 16 hex digits; empty: --serial
   std::string hostname;
   std::string pando_version;
   std::string run_dir;
-  uint32_t generation = 0;  // one more with every rollback and every `pando resume`
+  uint32_t generation = 0;  // incremented by every rollback and every `pando resume`
   uint64_t rollbacks = 0;   // announced ones, back to a snapshot
-  // Micro-batches that verify.every chose: two workers agreed; or the results were not compared.
+  // Micro-batches that verify.every chose: those whose results agreed, and those not compared.
   uint64_t verified_micro_batches = 0;
   uint64_t unverified_micro_batches = 0;
-  uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk did not take
+  uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk refused
   std::vector<EvaluationSummary> evaluations;  // by step
-  // Of the last evaluation, by class; the matrix is empty beyond kConfusionClassesMax.
+  // The last evaluation, by class; the matrix is empty beyond kConfusionClassesMax.
   std::vector<ClassScore> classes;
   std::vector<std::vector<uint64_t>> confusion_matrix;  // [label][predicted], samples
-  std::vector<SnapshotRef> snapshots;                   // those kept, ascending
-  uint64_t fault_count = 0;                             // of processes, injected or not
-  std::vector<FaultRecord> faults;                      // the newest of them
+  std::vector<SnapshotRef> snapshots;                   // the kept ones, ascending
+  uint64_t fault_count = 0;                             // faults of processes, injected or not
+  std::vector<FaultRecord> faults;                      // the newest ones
 };
 
-// The fields that a job determines. The caller fills in status, results and durations.
+// Sets the fields that a job determines. The caller sets status, results and durations.
 Summary MakeSummary(const Job& job);
-// And those that its data and model determine.
+// Also sets the fields that data and model determine.
 Summary MakeSummary(const JobPlan& plan);
 
-// The newest result. A version that is evaluated again, after a rollback, has the same result.
+// Adds the newest result. A version that is evaluated again after a rollback has the same result.
 void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary);
-// The results of all versions above `last_good` do not count any more.
+// Removes the results of all versions above `last_good`.
 void DropEvaluations(Version last_good, Summary* summary);
 
-// Whether the run failed in a way that comes again if it is resumed.
+// Whether the run failed in a way that would recur if it were resumed.
 bool HasDiverged(const Summary& summary);
 
-// From the fault, or from its detection where its time is not known.  REQUIRES: the run has
-// recovered from it.
+// The time from the fault, or from its detection if the fault's time is unknown. REQUIRES: the run
+// has recovered from it.
 double RecoveryMs(const FaultRecord& fault);
-// "recovered after 1028 ms", or "recovered 32 ms after its detection".
+// Example: "recovered after 1028 ms", or "recovered 32 ms after its detection".
 std::string RecoveryText(const FaultRecord& fault);
 std::string ToJson(const Summary& summary);  // one object, indented, a newline at the end
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);

@@ -25,7 +25,7 @@ void PutVarint(uint64_t value, std::string* out) {
 }
 
 template <class Number>
-std::string Raw(Number number) {  // little-endian, as all machines that Pando runs on
+std::string Raw(Number number) {  // little-endian, like all machines that Pando runs on
   std::string bytes(sizeof number, '\0');
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
@@ -79,13 +79,13 @@ double WallSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Summary.Value with its metadata: what the plugin hparams reads.
+// Makes a Summary.Value with the metadata that the plugin hparams reads.
 std::string HparamsValue(std::string_view tag, const std::string& data) {
   const std::string plugin = Bytes(1, "hparams") + Bytes(2, data);
   return Bytes(1, tag) + Bytes(9, Bytes(1, plugin));
 }
 
-// google.protobuf.Value.
+// Makes a google.protobuf.Value.
 std::string HparamText(const JobValue& value) {
   if (const auto* count = std::get_if<uint64_t>(&value))
     return Double(2, static_cast<double>(*count));
@@ -95,7 +95,7 @@ std::string HparamText(const JobValue& value) {
   return Bytes(3, JobValueToml(value));
 }
 
-// What decides the weights.
+// Writes the values that decide the weights.
 std::string SessionStart(const Job& job) {
   std::string info;
   for (const JobKey& key : JobKeys()) {

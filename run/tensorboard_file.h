@@ -1,9 +1,9 @@
-// TensorBoardFile writes what TensorBoard shows of a run (`tensorboard --logdir runs`): curves and
-// hyperparameters, in RUN_DIR/events.out.tfevents.TIME.HOST. Each life of the scheduler adds a
+// TensorBoardFile writes a run's curves and hyperparameters for TensorBoard (`tensorboard
+// --logdir runs`), in RUN_DIR/events.out.tfevents.TIME.HOST. Each life of the scheduler adds a
 // file.
 //
-// Format: records of TFRecord, each an Event of TensorFlow's event.proto; hyperparameters are of
-// the plugin hparams (its plugin_data.proto).  Threads: none.
+// Format: TFRecord, where each record is an Event of TensorFlow's event.proto; hyperparameters
+// belong to the plugin hparams (its plugin_data.proto). Threads: none.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,13 @@ namespace pando {
 
 class TensorBoardFile {
  public:
-  // Of the curves; TensorBoard draws 1,000 points of each.
+  // The interval of a curve's points; TensorBoard draws 1,000 points of each.
   static constexpr double kIntervalSeconds = 0.1;
 
-  // A new file in the run's folder, which sorts behind its earlier ones.
+  // Creates a new file in the run's folder, which sorts after the earlier ones.
   static Result<TensorBoardFile> Create(const RunFolder& folder, const Job& job);
-  // Rows within kIntervalSeconds of the one before are left out, the run's last excepted. Held on a
-  // full disk as those of metrics.csv are; they do not count as missing.
+  // Rows within kIntervalSeconds of the previous one are left out, except the run's last. A full
+  // disk holds them as it does those of metrics.csv; they do not count as missing.
   void Append(const MetricsRow& row);
   void Append(const EvaluationRow& row);
   void End(bool has_completed);
@@ -43,10 +43,10 @@ class TensorBoardFile {
   PatientRows rows_;
   EvaluationColumns columns_;
   double written_at_ = -1;           // elapsed_seconds of the last row
-  std::optional<MetricsRow> later_;  // left out
+  std::optional<MetricsRow> later_;  // the row that was left out
 };
 
-// The check sum of TFRecord: CRC-32C (Castagnoli), rotated and moved.
+// TFRecord's check sum: CRC-32C (Castagnoli), rotated, with a constant added.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace pando

@@ -23,12 +23,12 @@ namespace fs = std::filesystem;
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr const char* kExtension = ".bin";
 
-// Invalid UTF-8 is replaced.
+// Writes JSON with invalid UTF-8 replaced.
 std::string JsonText(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Nanoseconds as the format's microseconds.
+// Writes nanoseconds as the microseconds of the format.
 std::string Microseconds(int64_t ns) {
   const char* sign = ns < 0 ? "-" : "";
   const uint64_t size =
@@ -36,7 +36,7 @@ std::string Microseconds(int64_t ns) {
   return fmt::format("{}{}.{:03}", sign, size / 1000, size % 1000);
 }
 
-// ---- which files --------------------------------------------------------------------------------
+// ---- finding the files --------------------------------------------------------------------------
 
 Result<std::vector<std::string>> FindFiles(const std::vector<std::string>& sources) {
   std::vector<std::string> files;
@@ -65,7 +65,7 @@ Result<std::vector<std::string>> FindFiles(const std::vector<std::string>& sourc
 
 // ---- the processes' lives -----------------------------------------------------------------------
 
-// A period of time. Without anything it ends before it begins.
+// A period of time. An empty one ends before it begins.
 struct Extent {
   int64_t begin_ns = INT64_MAX;
   int64_t end_ns = INT64_MIN;
@@ -79,7 +79,7 @@ struct Life {
   TimelineFile file;                   // without its spans
   Extent spans, marks;                 // on the file's clock
   std::string name;                    // "worker 1", later lives "worker 1, life 2"
-  std::optional<TimelineClock> clock;  // known once all files are
+  std::optional<TimelineClock> clock;  // set after all files were read
 };
 
 int RoleRank(const std::string& process) {
@@ -89,9 +89,9 @@ int RoleRank(const std::string& process) {
 
 bool IsScheduler(const TimelineFile& file) { return file.process == "scheduler"; }
 
-// The scheduler that a process measured its clock beside: the newest that was there before it.
+// Returns the scheduler by which a process measured its clock: the newest one that began before it.
 const TimelineFile& ReferenceFor(const TimelineFile& file, const std::vector<Life>& lives) {
-  // Where none was, the first of the later ones.
+  // If none began before it, the first of the later ones counts.
   const auto rank = [&](const TimelineFile& other) {
     const bool is_before = other.head.unix_ns <= file.head.unix_ns;
     return std::pair(is_before, is_before ? other.head.unix_ns : -other.head.unix_ns);
@@ -108,7 +108,7 @@ bool IsSpan(const TimelineRecord& record) {
   return record.kind == TimelineKind::kSpan || record.kind == TimelineKind::kFlow;
 }
 
-// How far the second clock is ahead, by the time of day at which both files were made.
+// Returns how far the second clock is ahead, by the time of day at which both files were made.
 int64_t AheadByTimeOfDay(const TimelineFile& file, const TimelineFile& other) {
   return (file.head.unix_ns - file.head.steady_ns) - (other.head.unix_ns - other.head.steady_ns);
 }
@@ -147,11 +147,11 @@ namespace {
 // ---- the trace ----------------------------------------------------------------------------------
 
 struct SyncOfStep {
-  int64_t begin_ns = INT64_MAX;  // of the step's first span, on the file's clock
-  int64_t waited_ns = 0;         // for parameters, by all computing threads
+  int64_t begin_ns = INT64_MAX;  // begin of the step's first span, on the file's clock
+  int64_t waited_ns = 0;         // all computing threads' waits for parameters
 };
 
-// By step. Empty for processes that do not compute.
+// Waits by step. It is empty for processes that do not compute.
 struct ExposedSync {
   explicit ExposedSync(const TimelineFile& file) {
     for (const TimelineTrackRecords& track : file.tracks) {
@@ -182,8 +182,8 @@ class TraceWriter {
   uint64_t span_count() const { return span_count_; }
 
  private:
-  // Spans of one thread, or of one kind of flow, on as many rows as they need so that none overlaps
-  // another: one, for what a thread does.
+  // The spans of one thread, or of one kind of flow, on as many rows as they need so that none
+  // overlaps another. A thread's work needs one row.
   struct Row {
     size_t tid = 0;
     int64_t end_ns = INT64_MIN;
@@ -202,12 +202,12 @@ class TraceWriter {
 
   AtomicFile file_;
   const Extent extent_;
-  const bool is_bounded_;  // of some steps alone: marks of other times are left out
+  const bool is_bounded_;  // covers only some steps, so marks of other times are left out
   std::string text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool has_events_ = false;
   size_t pid_ = 0;
   size_t last_tid_ = 0;
-  std::vector<std::string> heads_;  // by name of the file: what a span begins with
+  std::vector<std::string> heads_;  // by name of the file: the beginning of a span's text
   uint64_t span_count_ = 0;
 };
 
@@ -246,8 +246,8 @@ Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& fi
   return Flush();
 }
 
-// A counter that holds from a step's beginning to the next one's: what the process's progress and
-// metrics.csv say, step by step.
+// Adds a counter that holds from a step's beginning to the next one's: the values of the progress
+// line and of metrics.csv, step by step.
 void TraceWriter::AddExposedSync(const TimelineFile& file, const TimelineClock& clock) {
   const ExposedSync sync(file);
   for (const auto& [step, of_step] : sync.steps) {
@@ -321,7 +321,7 @@ Status TraceWriter::End(const std::vector<std::string>& warnings) {
   return file_.Commit();
 }
 
-// ---- two passes over the files: where and when; then what ---------------------------------------
+// ---- two passes over the files: first places and times, then contents ---------------------------
 
 Result<Life> ReadLife(const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(TimelineFile file, ReadTimelineFile(path));
@@ -365,7 +365,7 @@ std::vector<std::string> Warnings(const std::vector<Life>& lives) {
   return warnings;
 }
 
-// By role, by rank, by time; a process that was started again has several lives.
+// Sorts by role, rank and time; a process that was restarted has several lives.
 void SortAndName(std::vector<Life>* lives) {
   const auto place = [](const Life& life) {
     return std::tuple(RoleRank(life.name), life.name.size(), life.name,
@@ -387,7 +387,7 @@ Extent WholeExtent(const std::vector<Life>& lives, bool is_bounded) {
   Extent whole;
   for (const Life& life : lives) {
     const auto add = [&](const Extent& extent) {
-      if (extent.begin_ns > extent.end_ns) return;  // nothing
+      if (extent.begin_ns > extent.end_ns) return;  // empty
       whole.Add(life.clock->ToReference(extent.begin_ns), life.clock->ToReference(extent.end_ns));
     };
     add(life.spans);

@@ -1,5 +1,5 @@
-// Makes one Chrome trace (JSON object format: Perfetto, chrome://tracing) of the timelines that the
-// processes of a run have left, on one clock. Used by `pando timeline` and at the end of a run.
+// Makes one Chrome trace (JSON object format: Perfetto, chrome://tracing), on one clock, of the
+// timelines of a run's processes. `pando timeline` uses it, and so does the end of a run.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace pando {
 
-// Where a process's clock stands beside that of the trace: the steady clock of the machine that the
-// scheduler is on. Processes of that machine (and of its boot) read the same clock. Others have
-// measured how far the scheduler's is ahead, more than once, since clocks drift; one that has not
-// goes by the time of day.
+// Converts a process's clock to the trace's clock, which is the steady clock of the scheduler's
+// machine. Processes of that machine (and of its boot) read the same clock. Others have measured
+// repeatedly, since clocks drift, how far the scheduler's clock is ahead. Without measurements the
+// time of day decides.
 class TimelineClock {
  public:
-  // `scheduler`: that of the file's time; `origin`: whose clock is the trace's.
+  // `scheduler` led at the file's time; the trace has the clock of `origin`.
   TimelineClock(const TimelineFile& file, const TimelineFile& scheduler,
                 const TimelineFile& origin);
   int64_t ToReference(int64_t at_ns) const;
@@ -35,14 +35,14 @@ class TimelineClock {
 struct TraceSummary {
   size_t process_count = 0;  // lives of processes
   uint64_t span_count = 0;
-  std::vector<std::string> warnings;  // what the trace lacks, or is unsure of
+  std::vector<std::string> warnings;  // parts that are missing or uncertain
 };
 
-// `sources`: run folders, folders of gathered timelines, or the files themselves. The trace is
-// written whole or not at all.  kNotFound without any timeline; kCorrupt as ReadTimelineFile.
+// `sources` are run folders, folders of gathered timelines, or files. The trace is written whole or
+// not at all. kNotFound: there is no timeline; kCorrupt: as ReadTimelineFile.
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path);
 
-// The spans of all processes of a role, added by name.
+// The sum of equally named spans over all processes of a role.
 struct TimelineSum {
   std::string role;      // "worker"
   std::string category;  // "wait"
@@ -50,7 +50,7 @@ struct TimelineSum {
   double seconds = 0;
   uint64_t span_count = 0;
 };
-// By role, each in descending order of seconds.
+// Returns the sums by role, each in descending order of seconds.
 Result<std::vector<TimelineSum>> SumTimeline(const std::vector<std::string>& sources);
 
 }  // namespace pando

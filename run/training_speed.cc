@@ -5,11 +5,11 @@
 
 namespace pando {
 
-// Reports that a lane sent while the scheduler was away come first, together.
+// Reports that a lane sent while the scheduler was away arrive first, together.
 constexpr double kSettleSeconds = 0.5;
 
-// The next window begins at the last row, since the run went on without a scheduler. Until it is
-// whole, its speed is the last that is known.
+// The next window begins at the last row, since the run continued without a scheduler. Until the
+// window is complete, its speed is the last known one.
 void TrainingSpeed::TakeOver(const MetricsRow& last, double gap_seconds) {
   CountSamples(Version(last.step));
   window_start_ = {.steps = last.step, .samples = sample_count_};
@@ -23,7 +23,7 @@ void TrainingSpeed::TakeOver(const MetricsRow& last, double gap_seconds) {
              .data_stall_ms = last.data_stall_ms,
              .exposed_sync_ms = last.exposed_sync_ms};
   has_whole_window_ = last.images_per_second > 0;
-  settled_at_ = std::numeric_limits<double>::infinity();  // known at the first report
+  settled_at_ = std::numeric_limits<double>::infinity();  // set by the first report
 }
 
 void TrainingSpeed::OnStep(const TrainingReach& reach, double data_seconds, double sync_seconds) {
@@ -43,7 +43,7 @@ void TrainingSpeed::CountSamples(Version made) {
     sample_count_ += steps_.SampleCount(StepReading(counted_));
 }
 
-// Waits are reported with the heartbeats: a window is longer than their interval.
+// Heartbeats report the waits, so a window is longer than their interval.
 void TrainingSpeed::MoveWindow(const Totals& now) {
   constexpr double kWindowSeconds = 1;
   const Totals& start = window_start_;

@@ -1,4 +1,4 @@
-// TrainingSpeed: how fast a run trains, over the last second and on average. Used by RunRecorder.
+// TrainingSpeed: the speed of training, over the last second and on average. RunRecorder uses it.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace pando {
 
-// How far training is when a step is reported. Steps are reported in batches, and hundreds together
-// after the scheduler was away.
+// The progress of training when a step is reported. Steps are reported in batches, and by the
+// hundred after the scheduler was away.
 struct TrainingReach {
   Version made;        // with steps that are not reported yet
-  double seconds = 0;  // of training, in all lives of the scheduler
+  double seconds = 0;  // training time, in all lives of the scheduler
 };
 
 // Threads: none.
@@ -21,11 +21,11 @@ class TrainingSpeed {
  public:
   explicit TrainingSpeed(const StepPlan& steps) : steps_(steps) {}
 
-  // Goes on after `last`, the newest row, `gap_seconds` after it: the run has trained meanwhile.
+  // Continues `gap_seconds` after `last`, the newest row; the run has trained meanwhile.
   void TakeOver(const MetricsRow& last, double gap_seconds);
-  // The waits are sums since this life began: of all threads for samples, of one for parameters.
+  // The waits are sums since this life began: all threads' for samples, one's for parameters.
   void OnStep(const TrainingReach& reach, double data_seconds, double sync_seconds);
-  // No further step comes, after `seconds` of training in all lives.
+  // No further step follows, after `seconds` of training in all lives.
   void OnEnd(double seconds) { seconds_ = seconds; }
 
   bool has_trained() const { return seconds_ > past_seconds_; }  // in this life
@@ -34,7 +34,7 @@ class TrainingSpeed {
   double images_per_second() const {  // the mean over the run
     return seconds_ <= 0 ? 0 : static_cast<double>(sample_count_) / seconds_;
   }
-  // The row's values of the window: of its last second or more of training.
+  // The row's values for the window: its last second or more of training.
   const MetricsRow& window() const { return window_; }
 
  private:
@@ -49,13 +49,13 @@ class TrainingSpeed {
   void MoveWindow(const Totals& now);
 
   const StepPlan steps_;
-  Version counted_;  // its steps are in:
+  Version counted_;  // the steps below it are counted in:
   uint64_t sample_count_ = 0;
   double past_seconds_ = 0;
   double seconds_ = 0;
   Totals window_start_;
   bool has_whole_window_ = false;
-  // In seconds of training; before it, reports of the time without a scheduler may still come.
+  // In seconds of training. Before it, reports from the time without a scheduler may still arrive.
   double settled_at_ = 0;
   MetricsRow window_;
 };

@@ -1,6 +1,6 @@
-// UpdateThreads makes a serial run's updates beside the thread that launches a GPU's kernels: the
-// GPU would wait, for about 50 ms a step of ResNet-50. Used by the serial trainer.
-// Threads: Push any. Owns: its threads; each has its shards, as the lanes of a server have.
+// UpdateThreads makes a serial run's updates beside the thread that launches a GPU's kernels.
+// Otherwise the GPU would wait, for about 50 ms per step of ResNet-50. The serial trainer uses it.
+// Threads: any may Push. Owns: its threads; each has its own shards, as the lanes of a server do.
 #pragma once
 
 #include <deque>
@@ -13,17 +13,17 @@
 
 namespace pando {
 
-// How many threads sum and update on this machine. They are bound by memory, not by arithmetic.
+// Returns how many threads sum and update here. Memory bounds them, not arithmetic.
 uint32_t UpdateThreadCount();
 
 class UpdateThreads {
  public:
   using Update = std::function<void(const GradientReady&)>;
   UpdateThreads(uint32_t thread_count, Update update);
-  ~UpdateThreads();  // runs the updates that wait
+  ~UpdateThreads();  // runs the waiting updates
 
-  // Runs `update` on the shard's thread, after all that was pushed for this shard. The caller
-  // bounds what waits: no gradient of a step exists before all updates of the step before it.
+  // Runs `update` on the shard's thread, after all earlier pushes for this shard. The caller bounds
+  // the queue: no gradient of a step exists before all updates of the previous step.
   void Push(const GradientReady& gradient);
 
  private:
@@ -31,7 +31,7 @@ class UpdateThreads {
 
   const Update update_;
   std::deque<Mailbox<GradientReady>> queues_;  // by thread
-  std::vector<std::thread> threads_;           // last: they use all of the above
+  std::vector<std::thread> threads_;           // last: they use all members above
 };
 
 }  // namespace pando

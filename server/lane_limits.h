@@ -24,8 +24,8 @@ inline constexpr size_t kAskedSnapshotsMax = 16;
 // The small shards of a step are answered, and replicated, together. A message with few bytes waits
 // for at most kHoldMax while other shards of the lane are about to make the same version. Large
 // messages leave at once.
-inline constexpr size_t kFullMessageBytes = 64
-                                            << 10;  // for one peer: enough for a message
+// This many bytes for one peer leave at once.
+inline constexpr size_t kFullMessageBytes = 64 << 10;
 inline constexpr Micros kHoldMax = std::chrono::milliseconds(2);
 
 template <class Gathered>  // map from peer to a message of items with payloads

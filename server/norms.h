@@ -24,8 +24,8 @@ class Norms : LanePart {
 
   void OnPartials(const Envelope& envelope, const Partials& partials);
   void OnPartialsPull(const Envelope& envelope, const PartialsPull& pull);
-  // What the optimizer needs beyond the shard's own gradient. Makes the shard's own partial values.
-  // None while other shards' are missing: they are pulled then.  REQUIRES: shard.is_ready().
+  // Returns the factors that the optimizer needs beyond the shard's gradient; makes the shard's
+  // partial values. None while others' are missing: it pulls. REQUIRES: shard.is_ready().
   std::optional<std::vector<float>> CollectFactors(Micros now, Shard& shard,
                                                    const StepScalars& scalars);
   // Returns once whether there are new values, so that shards that wait for some may advance.

@@ -7,7 +7,7 @@
 namespace pando {
 namespace {
 
-constexpr double kPerSecond = 100;  // a finer time cannot be seen
+constexpr double kPerSecond = 100;  // a finer time is not visible
 
 }  // namespace
 

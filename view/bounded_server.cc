@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMsPerSecond = 1000;
 
-// Whether one of `events` came in time.
+// Waits for one of `events`. Returns whether one came in time.
 bool AwaitSocket(socket_t socket, short events, int timeout_ms) {
   pollfd fd{.fd = socket, .events = events, .revents = 0};
   int count = 0;
@@ -29,7 +29,7 @@ bool AwaitSocket(socket_t socket, short events, int timeout_ms) {
   return count > 0 && (fd.revents & events) != 0;
 }
 
-// A connection, which has a budget of bytes and of time to read a request. Threads: one.
+// A connection with a budget of bytes and of time for reading a request. Threads: one.
 class BoundedStream : public httplib::Stream {
  public:
   struct Timeouts {
@@ -38,21 +38,21 @@ class BoundedStream : public httplib::Stream {
   };
   BoundedStream(socket_t socket, Timeouts timeouts) : socket_(socket), timeouts_(timeouts) {}
 
-  // The request's line and headers, with the blank line. They are still read afterwards. None: they
-  // are not there in time, or too long.
+  // Returns the request's line and headers with the blank line, which can still be read afterwards.
+  // None if they do not arrive in time, or are too long.
   std::optional<std::string_view> ReadHead();
-  // Takes what comes until the client has closed its side, so that it gets the answer: closing at
-  // once would throw that away where bytes of the request are not read.
+  // Reads until the client has closed its side, so that it gets the answer: closing at once would
+  // discard the answer if bytes of the request were unread.
   void Drain();
 
   bool is_readable() const override {
     return at_ < received_.size() || AwaitSocket(socket_, POLLIN, timeouts_.read_ms);
   }
   bool is_writable() const override { return AwaitSocket(socket_, POLLOUT, timeouts_.write_ms); }
-  // -1: a budget is spent, nothing came in time, or the connection is lost.
+  // Returns -1 if a budget is spent, nothing came in time, or the connection is lost.
   ssize_t read(char* out, size_t bytes) override;
   ssize_t write(const char* data, size_t bytes) override;
-  // Nothing here asks for addresses.
+  // These addresses are never used here.
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return socket_; }
@@ -126,7 +126,7 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   bool is_good = false;
   if (const std::optional<std::string_view> head = stream.ReadHead()) {
     if (const std::string fault = FindFault(*head); fault.empty()) {
-      bool is_closed = false;  // all connections are
+      bool is_closed = false;  // all connections are closed
       is_good = process_request(stream, /*close_connection=*/true, is_closed, nullptr);
     } else {
       is_good = stream.write_format(

@@ -1,5 +1,5 @@
 // BoundedServer: an HTTP server of httplib that reads a bounded number of bytes for each request.
-// Used by WebServer.
+// WebServer uses it.
 #pragma once
 
 #include <httplib.h>
@@ -11,11 +11,11 @@ namespace pando {
 
 // httplib reads lines, headers and bodies of chunks without a bound, before it calls a handler.
 // Here a request with more bytes, or one that takes longer, ends its connection. A connection has
-// one request: a body that is not read, or whose end is not certain, never becomes another one.
+// one request: a body that is not read, or whose end is uncertain, never becomes another request.
 // Threads: httplib's.
 class BoundedServer : public httplib::Server {
  public:
-  // With its line, headers and body. A browser's request has about 1 kB.
+  // The bound of line, headers and body. A browser's request has about 1 kB.
   static constexpr size_t kRequestBytesMax = 64 << 10;
   static constexpr std::chrono::seconds kRequestMax{10};
 

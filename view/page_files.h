@@ -1,4 +1,4 @@
-// The files of the page that `pando view` serves, which the program carries (view/embed_page.py).
+// The files of the page of `pando view`, which the program contains (view/embed_page.py).
 #pragma once
 
 #include <span>

@@ -9,7 +9,7 @@ namespace pando {
 namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
-// These headers decide where a request ends, and for which site it is.
+// These headers decide where a request ends and for which site it is.
 constexpr std::array<std::string_view, 3> kOnceOnly{"content-length", "transfer-encoding", "host"};
 
 bool IsVisible(char c) { return c > ' ' && c <= '~'; }
@@ -37,7 +37,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
 }
 
-// "GET /metrics HTTP/1.1"
+// Accepts for example "GET /metrics HTTP/1.1".
 bool IsRequestLine(std::string_view line) {
   const size_t target = line.find(' ') + 1;
   const size_t version = line.rfind(' ') + 1;

@@ -9,8 +9,8 @@
 
 namespace pando {
 RequestQueue::RequestQueue() {
-  // httplib reads ranges with regular expressions, which recurse for each letter: with the small
-  // stacks of the viewer's other threads a long header would end it.
+  // httplib reads ranges with regular expressions, which recurse for each letter. With the small
+  // stacks of the viewer's other threads a long header would crash it.
   const ScopedStackSize large(size_t{8} << 20);
   try {
     for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });

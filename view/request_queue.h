@@ -1,5 +1,5 @@
-// RequestQueue: the threads that answer requests of a WebServer. When all are busy, connections
-// wait in the system's queue, so that any number of them takes bounded memory.
+// RequestQueue: the threads that answer a WebServer's requests. When all are busy, connections wait
+// in the system's queue, so that any number of them takes bounded memory.
 #pragma once
 
 #include <httplib.h>
@@ -22,13 +22,13 @@ class RequestQueue : public httplib::TaskQueue {
 
   RequestQueue();
   void enqueue(std::function<void()> task) override;
-  // Tasks that wait are carried out: each closes its connection.
+  // Waiting tasks are carried out: each closes its connection.
   void shutdown() override;
 
  private:
   void Run();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool is_closed_ = false;

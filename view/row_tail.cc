@@ -25,7 +25,7 @@ void RowTail::Read(const std::function<void()>& restart,
   }
   inode_ = facts.st_ino;
   std::string text;
-  size_t kept = 0;  // of `text`: a row that has no end yet
+  size_t kept = 0;  // bytes of `text`: a row without an end yet
   while (true) {
     text.resize(kept + kReadBytes);
     const ssize_t count =

@@ -1,5 +1,5 @@
-// RowTail reads a file that another process appends rows to: metrics.csv and events.jsonl of a run
-// that goes on. Used by RunWatch.
+// RowTail reads a file to which another process appends rows: metrics.csv and events.jsonl of a run
+// in progress. RunWatch uses it.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class RowTail {
   explicit RowTail(std::string path) : path_(std::move(path)) {}
 
   // Calls `take` with each row that was completed since the last call, without its newline. If the
-  // file was replaced or emptied meanwhile, calls `restart` first and begins at its first row. A
+  // file was replaced or emptied meanwhile, it first calls `restart` and begins at the first row. A
   // missing file has no rows.
   void Read(const std::function<void()>& restart,
             const std::function<void(std::string_view row)>& take);
@@ -27,8 +27,8 @@ class RowTail {
  private:
   const std::string path_;
   ino_t inode_ = 0;
-  off_t offset_ = 0;    // behind the last row that was taken
-  bool skips_ = false;  // the beginning of a row that is too long is behind offset_
+  off_t offset_ = 0;    // after the last row that was taken
+  bool skips_ = false;  // the begin of a row that is too long is before offset_
 };
 
 }  // namespace pando

@@ -26,7 +26,7 @@ std::vector<std::string_view> Split(std::string_view text) {
   return cells;
 }
 
-// Empty cells are NaN. Returns nothing if the text is no row.
+// Empty cells become NaN. Returns none if the text is not a row.
 std::optional<std::vector<double>> ParseCells(const std::vector<std::string_view>& texts) {
   if (texts.size() < kCells || texts.size() > kCellsMax) return std::nullopt;
   std::vector<double> cells;
@@ -47,7 +47,7 @@ std::vector<std::string> MeanNames(const std::vector<std::string_view>& heading)
   return names;
 }
 
-// JSON has no NaN and no infinity: a loss that is none becomes null.
+// JSON has no NaN and no infinity, so such a loss becomes null.
 Json CellJson(double cell) { return std::isfinite(cell) ? Json(cell) : Json(); }
 
 Json RowJson(const StepRow& row) {
@@ -69,7 +69,7 @@ Json RowsJson(const Rows& rows) {
   return list;
 }
 
-// Evenly chosen ones, the last among them.
+// Returns evenly chosen rows, with the last one among them.
 template <class Row>
 std::vector<Row> Chosen(const std::vector<Row>& rows, size_t count_max) {
   if (rows.size() <= count_max) return rows;

@@ -1,5 +1,5 @@
-// RunHistory: what a page shows of a run's past, from the rows of metrics.csv and events.jsonl.
-// Bounded, however long the run is. Used by RunWatch.
+// RunHistory: a run's past for the page, from the rows of metrics.csv and events.jsonl. It is
+// bounded for a run of any length. RunWatch uses it.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
                                                                   "exposed_sync_ms",
                                                                   "gpu_memory_mb",
                                                                   "gpu_percent"};
-// Those that a page shows: the columns of its rows.
+// The cells that a page shows: the columns of its rows.
 inline constexpr std::array kPageCells{kCellStep, kCellEpoch, kCellLoss,    kCellAccuracy,
                                        kCellLr,   kCellSpeed, kCellElapsed, kCellStepMs};
 using StepRow = std::array<double, kStepCells>;
@@ -54,7 +54,7 @@ using StepRow = std::array<double, kStepCells>;
 using EvaluatedRow = std::vector<double>;
 
 struct CsvRow {
-  std::optional<StepRow> step;  // one of the three, or none for what is no row
+  std::optional<StepRow> step;  // one of the three; or none, if the text is not a row
   std::optional<EvaluatedRow> evaluation;
   std::optional<std::vector<std::string>> means;  // the heading: the names of the means above
 };
@@ -64,20 +64,20 @@ CsvRow ParseCsvRow(std::string_view text);
 class RunHistory {
  public:
   static constexpr size_t kRowsMax = 2'000;
-  static constexpr size_t kNewRowsMax = 5;  // of an update behind the first
+  static constexpr size_t kNewRowsMax = 5;  // of an update after the first
   static constexpr size_t kEvaluationsMax = 1'000;
   static constexpr size_t kEventsMax = 1'000;  // the newest
 
   void Add(const CsvRow& row);
   void AddEvent(nlohmann::json event);
 
-  // How far a reader has read.
+  // The place up to which a reader has read.
   struct Mark {
     uint64_t rows = 0;
     uint64_t evaluations = 0;
     uint64_t events = 0;
   };
-  // Adds "rows", "evaluations" and "events" behind the mark to `update`, where there are any, and
+  // Adds the "rows", "evaluations" and "events" after the mark to `update`, if there are any, and
   // moves the mark. With evaluations come the names of their "means".
   void Tell(Mark* mark, nlohmann::json* update) const;
 
@@ -86,7 +86,7 @@ class RunHistory {
   Thinned<EvaluatedRow> evaluations_{kEvaluationsMax};
   std::vector<std::string> means_;
   std::deque<nlohmann::json> events_;
-  uint64_t event_count_ = 0;  // with those that were dropped
+  uint64_t event_count_ = 0;  // with the dropped ones
 };
 
 }  // namespace pando

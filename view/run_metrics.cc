@@ -11,12 +11,12 @@ namespace {
 
 using prometheus::Histogram;
 
-// Seconds; those of a recovery begin at a heartbeat.
+// Seconds. Those of a recovery begin at a heartbeat.
 const Histogram::BucketBoundaries kStepBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                0.25,  0.5,    1,     2.5,  5,     10,   30};
 const Histogram::BucketBoundaries kRecoveryBuckets{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 constexpr double kMs = 1e-3;
-// The most steps of one row that are looked at: rows are run.log_every steps apart.
+// The most steps that are examined per row: rows are run.log_every steps apart.
 constexpr double kStepsOfRowMax = 10'000;
 
 prometheus::Counter& MakeCounter(prometheus::Registry& registry, const char* name, const char* help,
@@ -35,7 +35,7 @@ Histogram& MakeHistogram(prometheus::Registry& registry, const char* name, const
                                                                                    buckets);
 }
 
-// Those of an epoch's last steps may be fewer.
+// An epoch's last steps may have fewer samples.
 double CountSamples(const StepPlan& plan, double first, double steps) {
   const double counted = std::min(steps, kStepsOfRowMax);
   uint64_t samples = 0;
@@ -97,7 +97,7 @@ void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
   const double steps = cells[kCellStep] - last_step_;
   const double seconds = cells[kCellElapsed] - last_elapsed_;
   const double first = last_step_;
-  const bool is_first = first == 0;  // its time has the start in it
+  const bool is_first = first == 0;  // its time includes the start
   last_step_ = std::max(last_step_, cells[kCellStep]);
   last_elapsed_ = cells[kCellElapsed];
   Show("pando_train_loss", "Mean loss of the newest step.", cells[kCellLoss], &learning_.loss);
@@ -133,7 +133,7 @@ void RunMetrics::OnStatus(const RunStatus& status) {
   answer_.waiting.Set(status.waiting_for ? 1 : 0);
   answer_.stalled_seconds.Set(status.stall ? static_cast<double>(status.stall->since_ms) * kMs : 0);
   std::array<std::array<double, kStates.size()>, kRoles.size()> counts{};
-  counts[0][1] = 1;  // the scheduler, which answered
+  counts[0][1] = 1;  // the scheduler, which has answered
   double behind = 0;
   for (const RunStatus::Node& node : status.nodes) {
     const auto role = std::ranges::find(kRoles, node.role);

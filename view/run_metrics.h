@@ -1,4 +1,4 @@
-// RunMetrics: a run's figures for Prometheus. Used by RunWatch; docs/run-folder.md lists them.
+// RunMetrics: a run's figures for Prometheus. RunWatch uses it; docs/run-folder.md lists them.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -19,15 +19,15 @@
 
 namespace pando {
 
-// Counters count what the run's files say, from their first row. So a viewer that starts later, or
-// again, has the same values, and the scheduler's restart resets none.
+// Counters count the entries of the run's files, from their first row. So a viewer that starts
+// later, or again, has the same values, and the scheduler's restart resets none.
 // Threads: one; the registry may be read by others.
 class RunMetrics {
  public:
-  // `run`: the value of the label "run" of each. The registry outlives this.
+  // `run` is the value of each metric's label "run". The registry outlives this.
   RunMetrics(prometheus::Registry& registry, const std::string& run);
 
-  // `plan`: how many samples a step has.
+  // `plan` says how many samples a step has.
   void OnRow(const CsvRow& row, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
   void OnFault(const FaultList::News& news);
@@ -35,7 +35,7 @@ class RunMetrics {
   void OnRestart() { last_step_ = last_elapsed_ = 0; }
   void OnStatus(const RunStatus& status);
   void OnNoStatus();
-  // Whether it has; `pando resume` begins again.
+  // Sets whether the run has ended; `pando resume` continues it.
   void OnEnd(bool has_ended) { complete_.Set(has_ended ? 1 : 0); }
 
  private:
@@ -62,7 +62,7 @@ class RunMetrics {
   };
   Learning learning_;
   prometheus::Gauge& versions_behind_;
-  struct Answer {  // of the scheduler
+  struct Answer {  // the scheduler's
     prometheus::Gauge& waiting;
     prometheus::Gauge& stalled_seconds;
     prometheus::Gauge& up;

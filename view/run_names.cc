@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folders of an absolute path, the last one first.
+// Returns the folders of an absolute path, the last one first.
 std::vector<std::string> SplitFolders(const std::string& path) {
   std::vector<std::string> folders;
   for (const fs::path& part : fs::absolute(path).lexically_normal()) {
@@ -23,7 +23,7 @@ std::vector<std::string> SplitFolders(const std::string& path) {
   return folders;
 }
 
-// The last `count` folders: "runs/first".
+// Returns the last `count` folders: "runs/first".
 std::string JoinLast(const std::vector<std::string>& folders, size_t count) {
   std::string name;
   for (size_t i = 0; i < std::min(count, folders.size()); ++i)

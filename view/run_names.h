@@ -1,5 +1,5 @@
-// The names of runs that one viewer shows: their tabs, and their label in Prometheus' text. Used by
-// `pando view`.
+// The names of the runs that one viewer shows: their tabs, and their label in Prometheus' text.
+// `pando view` uses them.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace pando {
 
-// "first" of "runs/first". Where folders have the same name, as much of their paths as makes them
-// differ: "old/first", "new/first". All are UTF-8 (AsUtf8): a label that is none spoils Prometheus'
-// text for all runs. REQUIRES: no path is empty.
+// Returns "first" for "runs/first". If folders have the same name, it adds as much of their paths
+// as distinguishes them: "old/first", "new/first". All are UTF-8 (AsUtf8), because any other label
+// would spoil Prometheus' text for all runs. REQUIRES: no path is empty.
 std::vector<std::string> NamesForFolders(const std::vector<std::string>& paths);
 
 }  // namespace pando

@@ -13,11 +13,11 @@ constexpr uint64_t kShownMs = 100;  // shorter times are not shown
 
 void RoundDown(uint64_t unit, uint64_t* value) { *value -= *value % unit; }
 
-// The page does not show the rest, which may change with each status.
+// Leaves out the parts that the page does not show, which may change with each status.
 Json PageNode(RunStatus::Node node) {
   RoundDown(kShownMs, &node.silent_ms);
   if (node.waiting_ms) RoundDown(kShownMs, &*node.waiting_ms);
-  if (node.micro_batch_us) {  // to two digits
+  if (node.micro_batch_us) {  // rounded to two digits
     uint64_t unit = 1;
     while (*node.micro_batch_us / unit >= 100) unit *= 10;
     RoundDown(unit, &*node.micro_batch_us);

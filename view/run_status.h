@@ -1,4 +1,4 @@
-// A run's status as the page gets it. Used by RunWatch.
+// A run's status in the form for the page. RunWatch uses it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,11 +7,11 @@
 
 namespace pando {
 
-// What the page shows of a status, without faults and traffic. "nodes" is an object, by name, and
-// times are rounded, so that little differs from one status to the next.
+// Returns the parts of a status that the page shows, without faults and traffic. "nodes" is an
+// object, by name, and times are rounded, so that successive statuses differ little.
 nlohmann::json PageStatus(RunStatus status);
 
-// The members of `to` that differ, as RFC 7396 ("merge patch") writes them: a null removes one.
+// Returns the members of `to` that differ, as an RFC 7396 "merge patch": a null removes one.
 // REQUIRES: both are objects.
 nlohmann::json MergePatch(const nlohmann::json& from, const nlohmann::json& to);
 

@@ -21,11 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::chrono::seconds kSilenceMax{2};  // then the page says that nothing answers
+constexpr std::chrono::seconds kSilenceMax{2};  // after it the page says that nothing answers
 constexpr std::chrono::seconds kOrderMax{60};
 constexpr std::chrono::seconds kFirstWordsMax{10};
-constexpr uint64_t kUnknownSamples = uint64_t{1} << 40;  // then each step has the global batch
-constexpr size_t kFileBytesMax = 16 << 20;               // of a summary, of a job
+constexpr uint64_t kUnknownSamples = uint64_t{1} << 40;  // each step then has the global batch
+constexpr size_t kFileBytesMax = 16 << 20;               // for a summary or a job
 
 std::string ReadText(const std::string& path) {
   std::error_code error;
@@ -38,7 +38,7 @@ std::string LogsFolder(const RunFolder& folder) { return folder.path() + "/logs"
 
 std::vector<std::string> FindLogs(const RunFolder& folder) {
   std::vector<std::string> names;
-  std::error_code unlisted;  // then there are none
+  std::error_code unlisted;  // no logs, if they cannot be listed
   for (const fs::directory_entry& entry : fs::directory_iterator(LogsFolder(folder), unlisted)) {
     if (entry.path().extension() == ".log") names.push_back(entry.path().stem());
   }

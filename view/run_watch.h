@@ -1,5 +1,5 @@
-// RunWatch follows one run for `pando view`: its folder's rows, and its scheduler's status. The
-// scheduler notices no more of it than of `pando status`, and may be restarted meanwhile.
+// RunWatch follows one run for `pando view`: its folder's rows, and its scheduler's status. It
+// costs the scheduler no more than `pando status` does, and the scheduler may restart meanwhile.
 #pragma once
 
 #include <functional>
@@ -27,23 +27,23 @@
 
 namespace pando {
 
-// The run to follow, by its folder or its scheduler's endpoint; without a folder there are no rows,
-// events and logs.
+// The run to follow, by its folder or by its scheduler's endpoint. Without a folder there are no
+// rows, events and logs.
 struct RunSource {
-  std::string name;  // differs from those of the viewer's other runs
+  std::string name;  // differs from the names of the viewer's other runs
   std::string run_dir;
   std::string endpoint;
-  // The run's keys, as they are now; an error if the secret of this role is missing.
+  // Returns the run's current keys; an error if the secret of this role is missing.
   std::function<Result<Keys>(KeyRole)> find_keys;
 };
 
-// Threads: Start makes one; public functions may be called from any.
+// Threads: Start makes one; any thread may call the public functions.
 class RunWatch {
  public:
   static constexpr std::chrono::milliseconds kLookInterval{500};
   static constexpr size_t kLogBytesMax = 64 << 10;
 
-  // `metrics`: of this run alone.
+  // `metrics` belong to this run alone.
   RunWatch(RunSource source, RunMetrics metrics);
   ~RunWatch();
   void Start();
@@ -51,7 +51,7 @@ class RunWatch {
   // Facts that do not change: an entry of "runs" in the stream's first event.
   nlohmann::json Hello() const;
 
-  // How far a reader of the stream has read.
+  // The place up to which a reader of the stream has read.
   struct Mark {
     bool is_first = true;
     uint64_t restarts = 0;
@@ -63,26 +63,26 @@ class RunWatch {
     std::shared_ptr<const nlohmann::json> status;  // null: none was read
     std::string status_error;
   };
-  // What is new behind the mark, which moves; nothing if there is nothing. The first update is the
-  // whole state. Later ones have "status" as a merge patch of the last one; null: nothing answers.
+  // Returns the changes after the mark, and moves it; none if nothing changed. The first update is
+  // the whole state. Later ones have "status" as a merge patch; null: nothing answers.
   std::optional<nlohmann::json> Update(Mark* mark) const;
 
-  // Carries out drain, snapshot or stop. The error of a viewer without the key is kInvalidArgument.
+  // Carries out drain, snapshot or stop. kInvalidArgument: the viewer does not have the key.
   Result<std::string> Order(const Command& command);
-  // The end of a process's log; none if the run has no such log.
+  // Returns the end of a process's log; none if the run has no such log.
   std::optional<std::string> ReadLog(std::string_view process) const;
 
  private:
-  // All that a page shows.
+  // All values that a page shows.
   struct Shown {
-    uint64_t changes = 1;       // of anything here
+    uint64_t changes = 1;       // of any member here
     uint64_t file_changes = 1;  // of summary and logs
     uint64_t restarts = 0;      // of the run's files
     RunHistory history;
     FaultList faults;
     ActivityStrips strips;
     std::shared_ptr<const nlohmann::json> status;  // PageStatus; null: nothing answers
-    std::string status_error;                      // then
+    std::string status_error;                      // set then
     nlohmann::json summary;                        // null: the run has not ended
     std::vector<std::string> logs;
     nlohmann::json job = nlohmann::json::object();  // Hello's facts
@@ -105,7 +105,7 @@ class RunWatch {
   const RunFolder folder_;
   const Micros start_ = SteadyNow();
   StopFlag stop_;
-  // The thread's own:
+  // Used only by the thread:
   RowTail rows_, events_;
   FileWatch job_, identity_, summary_, logs_;
   RunMetrics metrics_;

@@ -1,5 +1,5 @@
-// ScopedStackSize: the stacks of the threads that a viewer starts meanwhile. Used by `pando view`
-// and by RequestQueue.
+// ScopedStackSize: sets the stack size of threads that start while it lives. `pando view` and
+// RequestQueue use it.
 #pragma once
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 namespace pando {
 
-// Sets the process's default, which threads take that start while it lives. Threads: one at a time.
+// Sets the process's default for threads that start while it lives. Threads: one at a time.
 class ScopedStackSize {
  public:
   explicit ScopedStackSize(size_t bytes) {

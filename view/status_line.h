@@ -1,5 +1,5 @@
-// StatusLine asks a run's scheduler for the status again and again, as `pando status` does once. It
-// survives the scheduler's restart. Used by RunWatch.
+// StatusLine asks a run's scheduler for the status repeatedly, as `pando status` does once. It
+// survives the scheduler's restart. RunWatch uses it.
 #pragma once
 
 #include <optional>
@@ -16,17 +16,17 @@ class StatusLine {
  public:
   StatusLine(const Keys& keys, const std::string& endpoint);
 
-  // Returns at `deadline`, or earlier once `stop_fd` is readable: the newest status that came
-  // meanwhile, as JSON text; none: nothing answered. At most one request per call.
+  // Returns at `deadline`, or earlier once `stop_fd` is readable: the newest status that arrived
+  // meanwhile, as JSON text; none if nothing answered. It sends at most one request per call.
   std::optional<std::string> Ask(Micros deadline, int stop_fd);
 
-  // How long nothing has answered.
+  // The time since the last answer.
   Micros silence() const { return SteadyNow() - answered_at_; }
 
  private:
   ZmqContext context_;
   SchedulerClient client_;
-  bool is_asking_ = false;  // in an earlier call, without an answer yet
+  bool is_asking_ = false;  // an earlier call asked, and no answer has come yet
   Micros answered_at_;
 };
 

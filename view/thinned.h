@@ -1,4 +1,4 @@
-// Thinned: a bounded history of any number of rows. Used for the curves of a page.
+// Thinned: a bounded history of any number of rows. The curves of a page use it.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,10 @@ class Thinned {
     ++count_;
   }
 
-  // How many rows were added: what Since takes later.
+  // Returns how many rows were added, for a later call of Since.
   uint64_t count() const { return count_; }
 
-  // Those that are kept of the rows behind the first `count` ones, in their order.
+  // Returns the kept rows behind the first `count` ones, in their order.
   std::vector<Row> Since(uint64_t count) const {
     std::vector<Row> rows;
     if (count >= count_) return rows;
@@ -50,7 +50,7 @@ class Thinned {
   size_t rows_max_;
   uint64_t stride_ = 1;
   uint64_t count_ = 0;
-  std::vector<std::pair<uint64_t, Row>> kept_;  // with its index among all rows
+  std::vector<std::pair<uint64_t, Row>> kept_;  // with their index among all rows
   std::optional<Row> newest_;
 };
 

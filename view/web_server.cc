@@ -30,12 +30,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr auto kUpdateInterval = std::chrono::milliseconds(500);
-constexpr int kStreamsMax = 12;  // of RequestQueue's threads
+constexpr int kStreamsMax = 12;  // threads of RequestQueue
 constexpr size_t kBodyBytesMax = 4096;
 constexpr size_t kHeadersMax = 100;  // browsers send about 20
 constexpr const char* kText = "text/plain; charset=utf-8";
 constexpr const char* kJson = "application/json";
-// A comment every so often finds readers that have gone.
+// A comment now and then finds readers that have gone.
 constexpr std::string_view kNothingNew = ": \n\n";
 
 std::string DumpText(const Json& json) {
@@ -56,8 +56,8 @@ void AnswerError(httplib::Response& response, int status, const std::string& err
   response.set_content(DumpText({{"error", error}}), kJson);
 }
 
-// Sent by our own page: another site's page cannot set this header without our consent (CORS), and
-// browsers name the page and the site that a request comes from.
+// Our page sends this header: another site's page cannot set it without our consent (CORS), and
+// browsers name the page and the site from which a request comes.
 bool IsFromOurPage(const httplib::Request& request) {
   const std::string origin = request.get_header_value("Origin");
   const std::string host = request.get_header_value("Host");
@@ -79,7 +79,7 @@ class WebServer::Impl {
   Result<std::string> Start(const WebOptions& options);
 
  private:
-  // What a stream's reader knows.
+  // The state of a stream's reader.
   struct Reader {
     bool is_first = true;
     std::vector<RunWatch::Mark> marks;  // by run
@@ -89,14 +89,14 @@ class WebServer::Impl {
   void Get(const std::string& path, const httplib::Server::Handler& handler);
   void AddPages();
   void AddCommand(const char* path, CommandKind kind);
-  // Whether a request asks for a page's file, or shows the token. Else it is answered.
+  // Returns whether a request is for a page's file or shows the token. Otherwise answers it.
   bool Admit(const httplib::Request& request, httplib::Response& response);
   bool IsPageFile(std::string_view path) const;
   RunWatch* FindRun(const std::string& number);
   void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
   void OnLog(const httplib::Request& request, httplib::Response& response);
   void OnStream(httplib::Response& response);
-  // False: the reader has gone.
+  // Returns false if the reader has gone.
   bool WriteEvents(Reader* reader, httplib::DataSink& sink);
   void WaitForNext();
 
@@ -155,7 +155,7 @@ void WebServer::Impl::SetLimits() {
   server_.set_payload_max_length(kBodyBytesMax);
   server_.set_read_timeout(2, 0);
   server_.set_write_timeout(5, 0);
-  // Not the default, which lets another process listen at the same port.
+  // The default would let another process listen at the same port.
   server_.set_socket_options([](socket_t socket) {
     const int on = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -182,17 +182,17 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
     AnswerText(response, 431, "too many headers");
     return false;
   }
-  // A body may be small, and endless once it is unpacked.
+  // A body may be small, but endless once it is unpacked.
   if (request.has_header("Content-Encoding")) {
     AnswerText(response, 415, "no packed bodies");
     return false;
   }
-  // The library repeats a file for each of many ranges.
+  // The library would repeat a file for each of many ranges.
   if (!request.ranges.empty()) {
     AnswerText(response, 416, "no ranges");
     return false;
   }
-  if (IsPageFile(request.path)) return true;  // they hold nothing of a run
+  if (IsPageFile(request.path)) return true;  // they have nothing about a run
   if (AreEqualSecrets(request.get_header_value("Authorization"), "Bearer " + token_)) return true;
   response.set_header("WWW-Authenticate", "Bearer");
   AnswerText(response, 401,
@@ -202,7 +202,7 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
 }
 
 bool WebServer::Impl::IsPageFile(std::string_view path) const {
-  if (path == base_path_) return true;  // which leads to the page
+  if (path == base_path_) return true;  // it redirects to the page
   if (path.starts_with(base_path_ + "/")) path.remove_prefix(base_path_.size());
   return std::ranges::find(PageFiles(), path, &PageFile::path) != PageFiles().end();
 }
@@ -295,7 +295,7 @@ void WebServer::Impl::OnStream(httplib::Response& response) {
       [this](bool) { --streams_; });
 }
 
-// The events of one run at a time: all of them together may be large.
+// Sends the events of one run at a time, because all together may be large.
 bool WebServer::Impl::WriteEvents(Reader* reader, httplib::DataSink& sink) {
   bool is_read = true;
   bool has_written = false;

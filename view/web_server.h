@@ -1,6 +1,6 @@
 // WebServer serves the page of `pando view`, its stream of events, and Prometheus' text, over HTTP.
-// Only requests with the token are answered, except for the page's files, which hold nothing of a
-// run. Commands are taken by POST alone, and only from the page itself (docs/viewing.md).
+// It answers only requests with the token, except those for the page's files, which have nothing
+// about a run. It takes commands only by POST, and only from the page itself (docs/viewing.md).
 #pragma once
 
 #include <memory>
@@ -20,19 +20,19 @@ class RunWatch;
 struct WebOptions {
   std::string host;
   int port = 0;       // 0: a free one
-  std::string token;  // what requests show
-  // "/runs/x": where a proxy shows the page, whether it leaves that in its requests or not.
+  std::string token;  // the token that requests must show
+  // "/runs/x": where a proxy shows the page, whether or not it keeps that in its requests.
   std::string base_path = "";
 };
 
-// Threads: Start begins some; they end with it.
+// Threads: Start starts some; the destructor ends them.
 class WebServer {
  public:
   // Both outlive the server.
   WebServer(std::vector<std::unique_ptr<RunWatch>>& runs, const prometheus::Registry& registry);
   ~WebServer();
 
-  // kUnavailable if it cannot listen there. Returns the page's address, with its token.
+  // Returns the page's address, with its token. kUnavailable: it cannot listen there.
   Result<std::string> Start(const WebOptions& options);
 
  private:

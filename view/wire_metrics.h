@@ -1,5 +1,5 @@
-// WireMetrics: the bytes that a run's processes have sent and received, for Prometheus. Used by
-// RunMetrics.
+// WireMetrics: the bytes that a run's processes have sent and received, for Prometheus. RunMetrics
+// uses it.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -17,11 +17,11 @@
 
 namespace pando {
 
-// A process counts from its own start, and another life of it begins with zero. The counters here
-// add the increases of all lives, so they never fall. Threads: none.
+// A process counts from its own start, and its next life begins at zero. The counters here add the
+// increases of all lives, so they never fall. Threads: none.
 class WireMetrics {
  public:
-  static constexpr size_t kLivesMax = 4'096;  // that have ended, and may come again
+  static constexpr size_t kLivesMax = 4'096;  // ended lives that may come again
 
   // The registry outlives this.
   WireMetrics(prometheus::Registry& registry, const std::string& run);
@@ -34,8 +34,8 @@ class WireMetrics {
   template <class T>
   using ByKind = std::array<std::array<T, kDirections.size()>, kTransports.size()>;
   struct Life {
-    ByKind<double> bytes{};  // as it said last
-    uint64_t told_at = 0;    // the status
+    ByKind<double> bytes{};  // as last reported
+    uint64_t told_at = 0;    // the number of the status
   };
   void ForgetOldest();
 

@@ -1,4 +1,4 @@
-// `pando top`: a run in a terminal, asked for twice a second. cli/top_screen says what is shown.
+// `pando top`: a run in a terminal, with two status requests per second. top_screen draws it.
 #include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "common/exit_codes.h"
 #include "net/scheduler_client.h"
 #include "node/shutdown_signal.h"
-// Its macros have short names: after all others, and functions instead where it has them.
+// Included last, since its macros have short names; as functions, if it has them.
 #define NCURSES_NOMACROS
 #include <ncurses.h>
 
@@ -34,25 +34,25 @@ constexpr std::array<std::pair<attr_t, short>, 6> kPens{{{A_NORMAL, 0},
                                                          {A_BOLD, kYellow},
                                                          {A_BOLD, kRed}}};
 
-// Owns the terminal's mode, which is as before once this is gone. One at a time. Threads: one.
+// Owns the terminal's mode, and restores it at the end. One at a time. Threads: one.
 class Terminal {
  public:
   Terminal();
   Terminal(const Terminal&) = delete;
   ~Terminal();
 
-  // False: ncurses does not know it, or it cannot move its cursor.
+  // False: ncurses does not know the terminal, or cannot move its cursor.
   bool is_open() const { return screen_ != nullptr; }
-  // REQUIRES for all below: is_open().
+  // REQUIRES for all functions below: is_open().
   TopSize Size();  // follows a change of the window
   void Draw(const std::vector<TopLine>& lines);
-  int TakeKey() { return getch(); }  // a key of ncurses; ERR where none waits
+  int TakeKey() { return getch(); }  // a key of ncurses; ERR if none waits
 
  private:
   SCREEN* screen_;
 };
 
-// A failed PANDO_CHECK leaves a usable terminal, and so does the terminal's key for SIGQUIT.
+// A failed PANDO_CHECK, or the terminal's key for SIGQUIT, leaves a usable terminal.
 constexpr std::array kFatalSignals{SIGABRT, SIGQUIT};
 
 void RestoreAndDie(int signal) {
@@ -63,7 +63,7 @@ void RestoreAndDie(int signal) {
 
 Terminal::Terminal() : screen_(newterm(nullptr, stdout, stdin)) {
   if (!is_open()) return;
-  if (tigetstr("cup") == nullptr) {  // "dumb", for example
+  if (tigetstr("cup") == nullptr) {  // for example "dumb"
     endwin();
     delscreen(std::exchange(screen_, nullptr));
     return;
@@ -105,7 +105,7 @@ void Terminal::Draw(const std::vector<TopLine>& lines) {
   refresh();
 }
 
-// A snapshot's replies have the same words before and after.
+// A snapshot's replies have the same words before and after it is done.
 std::string TextFor(const CommandReply& reply) {
   switch (reply.outcome) {
     case CommandOutcome::kAccepted:
@@ -127,9 +127,9 @@ class Top {
         context_(std::move(keys)),
         screen_(name_) {}
 
-  // `endpoint`: the scheduler's. Never blocks.
+  // `endpoint` is the scheduler's. Never blocks.
   Status Join(std::string endpoint);
-  // Until the user or a signal ends it, or the terminal is gone.
+  // Runs until the user or a signal ends it, or the terminal is gone.
   void Show(Terminal& terminal, ShutdownSignal& signals);
 
  private:
@@ -145,14 +145,14 @@ class Top {
   std::string endpoint_;
   std::unique_ptr<SchedulerClient> client_;  // asks for the status
   std::unique_ptr<SchedulerClient> order_;   // null: no order is open
-  std::string order_label_;                  // stands before its replies
-  std::string order_notice_;                 // its last reply, which repeats
+  std::string order_label_;                  // printed before its replies
+  std::string order_notice_;                 // its last reply, which is repeated
   TopScreen screen_;
   Micros look_at_{0};
   Micros answered_at_ = SteadyNow();
   Micros order_until_{0};
   std::string silence_reason_;
-  std::string to_drain_;  // the process that the open question is about; empty: there is none
+  std::string to_drain_;  // the process in the open question; empty: no question
 };
 
 Status Top::Join(std::string endpoint) {
@@ -163,7 +163,7 @@ Status Top::Join(std::string endpoint) {
 
 void Top::Show(Terminal& terminal, ShutdownSignal& signals) {
   const std::array fds{STDIN_FILENO, signals.fd()};
-  // A terminal that was closed is always readable, and has no keys.
+  // A closed terminal is always readable, and has no keys.
   while (signals.Take() == 0 && isatty(STDIN_FILENO) != 0) {
     const Micros now = SteadyNow();
     Look(now);
@@ -191,7 +191,7 @@ void Top::Look(Micros now) {
   screen_.TakeSilence(silent_seconds, silence_reason_);
 }
 
-// The run may have ended, or its scheduler may listen elsewhere: `pando resume`.
+// The run may have ended, or its scheduler may listen elsewhere after `pando resume`.
 void Top::Rejoin() {
   silence_reason_ = fmt::format("pando status {} says why", name_);
   if (!run_.run_dir.empty()) {
@@ -204,7 +204,7 @@ void Top::Rejoin() {
   if (!joined.ok()) silence_reason_ = joined.message();
 }
 
-// Sends the scheduler an order. Its reply comes later.
+// Sends an order to the scheduler. The reply comes later.
 void Top::Order(Command command, const std::string& label) {
   if (order_) return screen_.TakeNotice("the last order is not carried out yet");
   Status status = FindRunKeys(run_, KeyRole::kAdmin).status();
@@ -233,7 +233,7 @@ void Top::FollowOrder(Micros now) {
   if (is_over) order_.reset();
 }
 
-// Returns whether the program goes on.
+// Returns whether the program continues.
 bool Top::OnKey(int key) {
   if (key == KEY_RESIZE) return true;
   const std::string to_drain = std::exchange(to_drain_, "");

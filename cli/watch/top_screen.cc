@@ -10,14 +10,14 @@ namespace {
 
 constexpr size_t kFootLines = 2;  // the notice, and the keys
 constexpr size_t kFaultLines =
-    5;  // a blank one, a heading and three faults: more where there is room
+    5;  // a blank line, a heading and three faults; more if there is room
 constexpr size_t kNodesMin = 3;
 constexpr size_t kDoingWidthMax = 100;
-// The columns of the processes.
+// The columns of the table of processes.
 constexpr const char* kColumns = "{:<12} {:>10} {:>8}  {:<{}}  {:<20} {:>8}";
 
-// A character is a cell, and no more than `columns` are left. All except printable ASCII become
-// question marks: their widths are not known, and they could control the terminal.
+// Cuts the text to `columns` cells, one per character. All except printable ASCII become question
+// marks: their widths are not known, and they could control the terminal.
 std::string Fit(const std::string& text, size_t columns) {
   std::string fitting;
   for (const char c : text) {
@@ -46,7 +46,7 @@ bool TopScreen::TakeStatus(const std::string& answer) {
   return true;
 }
 
-// After a rollback, or on another machine's clock, the rate begins again.
+// After a rollback, or on another machine's clock, the rate starts again.
 void TopScreen::TakeLook(Look look) {
   if (!looks_.empty()) {
     if (look.clock_us == looks_.back().clock_us) return;
@@ -124,7 +124,7 @@ std::vector<TopLine> TopScreen::HeadLines() const {
   return lines;
 }
 
-// A heading, and those `rows` processes among which the chosen one is.
+// Adds a heading, and `rows` processes with the chosen one among them.
 void TopScreen::AddNodes(size_t rows, std::vector<TopLine>* lines) const {
   const std::vector<RunStatus::Node>& nodes = status_->nodes;
   lines->push_back(

@@ -1,5 +1,5 @@
-// The screen of `pando top`: what is known of a run, as lines of a terminal. Used by top_command,
-// which asks, draws and reads keys.
+// The screen of `pando top`: the state of a run as lines of a terminal. top_command uses it, and
+// requests the status, draws and reads keys.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace pando {
 enum class TopStyle : uint8_t { kPlain, kTitle, kHeading, kChosen, kWarning, kError };
 
 struct TopLine {
-  std::string text;  // printable ASCII: what the wire says cannot move the cursor
+  std::string text;  // printable ASCII: foreign text cannot move the cursor
   TopStyle style = TopStyle::kPlain;
 };
 
@@ -36,30 +36,30 @@ class TopScreen {
   static bool IsEnough(TopSize size) {
     return size.rows >= kSizeMin.rows && size.columns >= kSizeMin.columns;
   }
-  static std::string SizeText(TopSize size);  // of a terminal that is too small
+  static std::string SizeText(TopSize size);  // for a terminal that is too small
 
-  // `run`: its folder, or its scheduler's endpoint.
+  // `run` is the run's folder, or its scheduler's endpoint.
   explicit TopScreen(std::string run) : run_(std::move(run)) {}
 
-  // A scheduler's answer. False if it is not what a scheduler of this version says; then nothing
-  // changes.
+  // Takes a scheduler's answer. Returns false, and changes nothing, if no scheduler of this version
+  // sends such an answer.
   bool TakeStatus(const std::string& answer);
-  // The newest row of metrics.csv.
+  // Takes the newest row of metrics.csv.
   void TakeRow(const std::optional<MetricsRow>& row) { row_ = row; }
-  // For how long the scheduler has not answered, and why, or what to do.
+  // Takes how long the scheduler has not answered, and why or what to do.
   void TakeSilence(double seconds, const std::string& reason);
-  // The run has ended. Until the next answer: `pando resume` goes on with it.
+  // The run has ended, until the next answer, since `pando resume` continues it.
   void TakeEnd(const Summary& summary);
-  // A question to the user, or the scheduler's reply to an order.
+  // Takes a question to the user, or the scheduler's reply to an order.
   void TakeNotice(const std::string& notice) { notice_ = notice; }
 
-  // Moves the choice down by `rows`, or up where they are negative.
+  // Moves the choice down by `rows`, or up if they are negative.
   void MoveChoice(int rows);
-  // The chosen process's name; empty where there is none.
+  // The chosen process's name; empty if there is none.
   std::string chosen() const;
 
-  // As many lines as the screen has rows, none of them wider than it. One that is too small shows
-  // that alone.
+  // Returns as many lines as the screen has rows, none of them wider than it. A screen that is too
+  // small shows only this fact.
   std::vector<TopLine> Draw(TopSize size) const;
 
  private:
@@ -79,11 +79,11 @@ class TopScreen {
   std::optional<RunStatus> status_;  // the last one
   std::optional<MetricsRow> row_;
   std::deque<Look> looks_;  // the newest, from which the rate of steps is computed
-  std::string silence_;     // empty: it answers
+  std::string silence_;     // empty: the scheduler answers
   std::string end_;         // empty: the run has not ended
-  size_t doing_width_ = 0;  // of the widest text so far: columns right of it do not jump
+  size_t doing_width_ = 0;  // the widest text so far, so that columns right of it stay in place
   std::string notice_;
-  size_t chosen_ = 0;  // its row; in range where there are processes
+  size_t chosen_ = 0;  // its row; in range if there are processes
 };
 
 }  // namespace pando

@@ -46,7 +46,7 @@ struct ViewOptions {
   std::string base_path;
   std::string token_file;
   bool is_insecure = false;
-  int report_fd = -1;  // of `pando train`, which started it
+  int report_fd = -1;  // a pipe of `pando train`, which started it
 };
 
 constexpr size_t kRunsMax = 1'000;  // each takes a thread and a few MB
@@ -61,7 +61,7 @@ constexpr const char* kNotes =
     "  pando view runs/first --http 127.0.0.1:8080 --token-file pando.token\n"
     "             for Prometheus: /metrics, with the token as credentials_file\n";
 
-// The token in the file, which is made with a new one if it does not exist.
+// Reads the token from the file; if the file does not exist, creates it with a new token.
 Result<std::string> FindToken(const std::string& path) {
   const std::string drawn = HexText(NewIncarnation().value()) + HexText(NewIncarnation().value());
   if (path.empty()) return drawn;
@@ -80,7 +80,7 @@ Result<std::string> FindToken(const std::string& path) {
   std::string token(bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
   token.resize(std::min(token.find('\n'), token.size()));
   constexpr size_t kTokenMin = 16;
-  // Those of a bearer token (RFC 6750), which need no escapes in an address.
+  // The letters of a bearer token (RFC 6750), which need no escapes in an address.
   const auto is_letter = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("-._~+/=").find(c) != std::string_view::npos;
@@ -92,7 +92,7 @@ Result<std::string> FindToken(const std::string& path) {
       path, kTokenMin));
 }
 
-// "/runs/x"; "" for "/".
+// Returns "/runs/x", or "" for "/".
 Result<std::string> ParseBasePath(const std::string& text) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
@@ -150,10 +150,10 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
   return sources;
 }
 
-// Each run has a thread, and a stack counts whole in the limit below.
+// Each run has a thread, and its whole stack counts in the limit below.
 constexpr size_t kStackBytes = 512 << 10;
 
-// The viewer is not worth the run's memory, also when something goes wrong in it.
+// Keeps the viewer from using the run's memory, even if it has a fault.
 void LimitMemory(size_t run_count) {
   constexpr rlim_t kBytesMax = rlim_t{1} << 30;
   constexpr rlim_t kRunBytes = 4 << 20;
@@ -163,10 +163,10 @@ void LimitMemory(size_t run_count) {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-// The page's address, or why there is none, for the process that started this one.
+// Sends the page's address, or why there is none, to the process that started this one.
 void ReportTo(int fd, const std::string& text) {
   const std::string line = text + "\n";
-  (void)!write(fd, line.data(), line.size());  // a starter that is gone needs none
+  (void)!write(fd, line.data(), line.size());  // if that process is gone, no report is needed
   close(fd);
 }
 
@@ -198,7 +198,7 @@ Result<int> ServeView(const ViewOptions& options) {
   }
   pollfd signalled{.fd = shutdown.fd(), .events = POLLIN, .revents = 0};
   while (shutdown.Take() == 0) poll(&signalled, 1, -1);
-  // Threads may wait for slow clients, and there is nothing to lose.
+  // Threads may wait for slow clients, and nothing can be lost.
   std::quick_exit(kExitCompleted);
 }
 

@@ -22,10 +22,10 @@ namespace {
 
 constexpr const char* kHttpOff = "off";
 constexpr const char* kHttpDefault = "127.0.0.1:0";
-constexpr Micros kStartMax = std::chrono::seconds(30);  // of a viewer
+constexpr Micros kStartMax = std::chrono::seconds(30);  // for a viewer's start
 constexpr size_t kReportBytesMax = 4096;
 
-// What a viewer that starts says on the pipe: the address of its page, or why it has none.
+// Reads a starting viewer's report from the pipe: its page's address, or why it has none.
 std::string ReadReport(int fd) {
   std::string report;
   const Micros deadline = SteadyNow() + kStartMax;

@@ -2,7 +2,7 @@
 // Sizes are in the host's byte order.
 //
 //   bytes 0-3  "Pmsg"
-//   bytes 4-7 the number of frames
+//   bytes 4-7  the number of frames
 //   then       each frame's size, of 32 bits, and zeros up to a multiple of 8 bytes
 //   then       the frames, each a multiple of 8 bytes
 #pragma once

@@ -4,7 +4,7 @@
 // Layout. A segment is a sealed memfd and never changes its size (F_SEAL_SHRINK, F_SEAL_GROW), so a
 // process that has mapped it can read all of it, regardless of its maker.
 //
-//   byte 0 words: one of 8 bytes for each (slot, reader), slot by slot
+//   byte 0                     words: one of 8 bytes for each (slot, reader), slot by slot
 //   kSharedWordsBytes          slots: each begins at a page
 //
 // clang-format off

@@ -35,7 +35,7 @@ inline constexpr int kHandshakeMs = 5000;
 // A routing id is the name under which a ROUTER knows a connection that was dialed to it. It names
 // the dialer, so that the ROUTER can answer an envelope's sender without a table:
 //
-//   byte 0 the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ reserves
+//   byte 0       the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ reserves
 //   bytes 1-8    the dialer's incarnation, little-endian
 //   bytes 9-10   the dialer's lane, little-endian
 //   bytes 11-18  the incarnation dialed, little-endian (the scheduler: 0)

@@ -29,7 +29,7 @@ namespace {
 
 constexpr Micros kNoteInterval = std::chrono::seconds(3);
 
-// What the program declares, and how the run's command line runs it.
+// Merges the program's declaration with the settings of the run's command line.
 Result<Job> MergedJob(const std::string& declared_toml, const Job& run) {
   PANDO_ASSIGN_OR_RETURN(Job job, ParseJobText(declared_toml, "the program's declaration"));
   for (const JobKey& key : JobKeys()) {
@@ -66,7 +66,7 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
       AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
   const std::string& reached = advertised.ok() ? *advertised : endpoint;
   if (Status s = RunFolder::Open(args.run_dir).WriteEndpoint(reached); !s.ok())
-    Say("pando: {}\n", s.message());  // commands take --join
+    Say("pando: {}\n", s.message());  // the commands take --join
   if (args.endpoint_file.empty()) {
     const char* how =
         IsExternal(args.job) ? "pando node --join {}{} -- PROGRAM" : "pando server --join {}{}";

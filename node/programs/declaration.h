@@ -1,5 +1,5 @@
-// How the scheduler of a program's run gets what the program declares (P43), before there is a
-// plan. Used by the scheduler process.
+// The scheduler of a program's run gets the program's declaration (P43) here, before there is a
+// plan. The scheduler process uses it.
 #pragma once
 
 #include "common/status.h"
@@ -8,14 +8,14 @@
 
 namespace pando {
 
-// Tells where the scheduler listens: the run folder, and args.endpoint_file or, where that is
-// empty, standard error. Returns the endpoint at which others reach it.
+// Publishes where the scheduler listens: in the run folder, and in args.endpoint_file or, if that
+// is empty, on standard error. Returns the endpoint at which others reach it.
 Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& endpoint);
 
-// Waits until a worker has declared the model and version 0, and writes them into the run folder:
-// version 0 first, then job.toml, so that a scheduler that is started again has both or waits
-// again. Returns args with the declared job, and the endpoint that was bound.  kUnavailable after
-// run.start_timeout_ms, kInterrupted.
+// Waits until a worker has declared the model and version 0, and writes both into the run folder:
+// version 0 first, then job.toml, so that a restarted scheduler has both or waits again. Returns
+// args with the declared job, and the bound endpoint. kUnavailable: run.start_timeout_ms has
+// passed. kInterrupted.
 Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown,
                                        ServiceNotice& service);
 

@@ -19,13 +19,13 @@ namespace {
 constexpr int kLookIntervalMs = 100;
 constexpr size_t kLineBytesMax = 4096;  // a longer line is shown in parts
 
-// On a terminal the line takes the place of the progress, which is drawn again.
+// On a terminal the line replaces the progress line, which is then drawn again.
 void ShowLine(const std::string& title, const std::string& line) {
   static const bool kIsTerminal = isatty(STDERR_FILENO) != 0;
   Say("{}[{}] {}\n", kIsTerminal ? "\r\x1b[K" : "", title, line);
 }
 
-// "13:56:48.142 info [worker 0] ...", as node/log.cc writes it.
+// Recognises "13:56:48.142 info [worker 0] ...", as node/log.cc writes it.
 bool IsNote(std::string_view line) {
   constexpr std::string_view kForm = "00:00:00.000 ";
   if (line.size() < kForm.size()) return false;
@@ -35,7 +35,7 @@ bool IsNote(std::string_view line) {
   }
   const std::string_view rest = line.substr(kForm.size());
   const bool is_cause =
-      rest.find("the run has failed") != std::string_view::npos;  // is shown anyway
+      rest.find("the run has failed") != std::string_view::npos;  // is shown in any case
   return rest.starts_with("info [") || rest.starts_with("debug [") || is_cause;
 }
 
@@ -44,7 +44,7 @@ bool IsNote(std::string_view line) {
 LogFollower::LogFollower(std::vector<Log> logs) {
   for (Log& log : logs) {
     std::error_code none;
-    const uintmax_t size = std::filesystem::file_size(log.path, none);  // of an earlier run
+    const uintmax_t size = std::filesystem::file_size(log.path, none);  // written by an earlier run
     logs_.push_back({{std::move(log)}, none ? 0 : size, ""});
   }
   thread_ = std::thread([this] { Run(); });
@@ -82,7 +82,7 @@ void LogFollower::Show(Followed& log) {
       std::string line = log.rest.substr(0, end);
       log.rest.erase(0, end + (log.rest[end] == '\n' ? 1 : 0));
       while (line.ends_with('\r')) line.pop_back();
-      line.erase(0, line.rfind('\r') + 1);  // of a progress bar its last state
+      line.erase(0, line.rfind('\r') + 1);  // keeps the last state of a progress bar
       if (!IsNote(line)) ShowLine(log.title, line);
     }
   }

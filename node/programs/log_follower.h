@@ -1,4 +1,4 @@
-// LogFollower shows what workers' programs print, on the terminal of `pando run`.
+// LogFollower shows the output of workers' programs on the terminal of `pando run`.
 #pragma once
 
 #include <array>
@@ -17,26 +17,26 @@ enum class ShownLogs : uint8_t { kFirst, kAll, kNone };  // of a run's workers
 template <>
 inline constexpr auto kEnumNames<ShownLogs> = std::to_array({"first", "all", "none"});
 
-// Threads: makes one, which writes to standard error.
+// Threads: creates one, which writes to standard error.
 class LogFollower {
  public:
   struct Log {
-    std::string title;  // "worker 0": in front of each line
-    std::string path;   // need not exist yet
+    std::string title;  // "worker 0": printed before each line
+    std::string path;   // the file need not exist yet
   };
-  // Shows the lines that are written from now on, but not Pando's own notes.
+  // Shows the lines that are written from now on, except Pando's own notes.
   explicit LogFollower(std::vector<Log> logs);
-  ~LogFollower();  // shows what is left
+  ~LogFollower();  // shows the remaining lines
 
  private:
   struct Followed : Log {
     uint64_t read_bytes = 0;
-    std::string rest;  // of a line without its end
+    std::string rest;  // an unfinished line
   };
   void Run();
   static void Show(Followed& log);
 
-  std::vector<Followed> logs_;  // the thread's
+  std::vector<Followed> logs_;  // only the thread uses them
   StopFlag stop_;
   std::thread thread_;
 };

@@ -81,7 +81,7 @@ Status Preload::Look(TimePoint now) {
   while (line_.is_open() && status.ok()) {
     const ssize_t size = recv(line_.get(), packet.data(), packet.size(), MSG_DONTWAIT);
     if (size < 0) break;
-    if (size == 0) line_ = UniqueFd();  // it has ended
+    if (size == 0) line_ = UniqueFd();  // the process has ended
     if (size > 0) status = OnAnswer({packet.data(), static_cast<size_t>(size)});
   }
   if (!line_.is_open() && status.ok()) status = StartOpen();
@@ -102,7 +102,7 @@ Status Preload::OnAnswer(std::string_view answer) {
   open_.pop_front();
   const auto pid = static_cast<pid_t>(std::atoi(std::string(answer).c_str()));
   if (group_.Adopt(request.worker, pid, request.key).ok()) return Status();
-  return group_.Start(request.worker);  // it has died before we saw it
+  return group_.Start(request.worker);  // it died before its answer arrived
 }
 
 Status Preload::StartOpen() {

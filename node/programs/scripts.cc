@@ -21,9 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a script is started again after the run, if signals end it.
+// How often a script is restarted after the run, if signals end it.
 constexpr uint32_t kLateStartsMax = 3;
-// From a request to end until the rest is killed.
+// The time from a request to end until the remaining scripts are killed.
 constexpr std::chrono::milliseconds kEndGrace{800};
 
 }  // namespace
@@ -52,10 +52,10 @@ void Scripts::OnExit(const ProcessExit& exit, bool is_completed) {
   const auto it = scripts_.find(exit.spec.name);
   if (it == scripts_.end()) return;
   Script& script = it->second;
-  // An interruption is no decision of the script: it did not see the end of the run.
+  // An interruption is not the script's decision: it did not see the end of the run.
   const bool is_own_end = is_completed && exit.signal == 0 && exit.exit_code != kExitInterrupted;
   const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
-  // Other signals than SIGKILL may mean a fault of the script, which would come again.
+  // A signal other than SIGKILL may mean a fault of the script, which would come again.
   const bool is_over =
       exit.signal != SIGKILL || exit.is_out_of_memory || script.late_starts == kLateStartsMax;
   if (is_late && is_over && !exit.is_clean() && !failure_ && !is_cut_short_) failure_ = exit;
@@ -64,7 +64,7 @@ void Scripts::OnExit(const ProcessExit& exit, bool is_completed) {
 
 void Scripts::AwaitEnds(ShutdownSignal& shutdown) {
   EndHanging();
-  // `pando stop` asks the holder of the lock to end them.
+  // `pando stop` asks the holder of the lock to end the scripts.
   const Result<RunLock> lock = RunLock::Acquire(run_dir_);
   bool has_told = false;
   while (shutdown.first_signal() == 0) {

@@ -1,5 +1,5 @@
-// Scripts: the users' programs of a local run, whose scripts go on after their loop: they test,
-// save and plot. Used by node/local_run.
+// Scripts: the users' programs of a local run. After their training loop they test, save and plot.
+// node/local_run uses it.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,35 @@ namespace pando {
 // Threads: its supervisor's.
 class Scripts {
  public:
-  // `supervisor` outlives the scripts. `run_dir`: of the run.
+  // `supervisor` outlives the scripts. `run_dir` is the run's folder.
   Scripts(Supervisor& supervisor, std::string run_dir)
       : supervisor_(supervisor), run_dir_(std::move(run_dir)) {}
 
-  // Before the first is started.
+  // Call it before the first script is started.
   void Show(ShownLogs shown, uint32_t count);
   Status Start(const ProcessSpec& spec);
 
   bool Contains(const std::string& name) const { return scripts_.contains(name); }
   // Whether there are scripts, and all have ended by themselves.
   bool HaveAllEnded() const;
-  // Call it for the exit of any process. `is_completed`: the run is over, and its weights are
-  // complete.
+  // Call it for the exit of any process. `is_completed` means that the run is over and its weights
+  // are complete.
   void OnExit(const ProcessExit& exit, bool is_completed);
 
-  // After a completed run: waits until all have ended. A script that has been killed, or that did
-  // not see the end of the run, is started again with the final weights, for what follows its loop.
-  // A signal, and `pando stop`, end the wait and the scripts.
+  // Call it after a completed run: waits until all scripts have ended. A script that was killed, or
+  // that did not see the end of the run, is restarted with the final weights, for the part after
+  // its loop. A signal or `pando stop` ends the wait and the scripts.
   void AwaitEnds(ShutdownSignal& shutdown);
-  // Shows what is left of their prints.  REQUIRES: none is running.
+  // Shows the rest of their output. REQUIRES: no script is running.
   void Close() { logs_.reset(); }
-  // The exit code of the command, if a script failed after the run or was ended. Prints the cause.
+  // Returns the command's exit code if a script failed after the run or was ended; prints why.
   std::optional<int> Conclude() const;
 
  private:
   struct Script {
     ProcessSpec spec;
     bool has_ended = false;    // by itself
-    uint32_t late_starts = 0;  // after the run, for what follows the loop
+    uint32_t late_starts = 0;  // restarts after the run, for the part after the loop
   };
   void EndHanging();
   Status RestartDead();
@@ -53,7 +53,7 @@ class Scripts {
   const std::string run_dir_;
   std::map<std::string, Script> scripts_;  // by the worker's name
   std::optional<LogFollower> logs_;
-  std::optional<ProcessExit> failure_;  // the first end after the run that is not clean
+  std::optional<ProcessExit> failure_;  // the first unclean end after the run
   bool is_cut_short_ = false;           // on request
 };
 
