@@ -26,6 +26,7 @@
 #include "node/processes.h"
 #include "plan/external_model.h"
 #include "run/run_folder.h"
+#include "run/run_lock.h"
 
 namespace pando {
 namespace {

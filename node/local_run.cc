@@ -12,10 +12,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +31,7 @@
 #include "node/scheduler_link.h"
 #include "node/shutdown_signal.h"
 #include "plan/external_model.h"
+#include "run/output/events_file.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"
 

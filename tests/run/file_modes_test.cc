@@ -9,6 +9,7 @@
 
 #include "common/timeline.h"
 #include "files/run_files.h"
+#include "run/output/metrics_file.h"
 #include "run/run_folder.h"
 #include "run/sqlite_journal.h"
 #include "tests/run/job_in.h"

@@ -1,3 +1,5 @@
+#include "run/output/events_file.h"
+#include "run/output/metrics_file.h"
 #include "run/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -18,6 +20,7 @@
 #include <tuple>
 
 #include "job/job_file.h"
+#include "run/run_lock.h"
 #include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
