@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "proto/dispatch.h"
-#include "proto/message_limits.h"
 
 namespace pando {
 namespace {

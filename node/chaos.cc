@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/system.h"
-#include "common/text.h"
 
 namespace pando {
 namespace {

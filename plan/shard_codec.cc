@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
 #include "common/check.h"
 #include "common/cpu/cpu_level.h"

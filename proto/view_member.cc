@@ -1,7 +1,5 @@
 #include "proto/view_member.h"
 
-#include <utility>
-
 #include "common/mutation.h"
 #include "proto/message_limits.h"
 

@@ -1,7 +1,5 @@
 #include "server/early_messages.h"
 
-#include <utility>
-
 namespace pando {
 
 bool EarlyMessages::IsEarly(const Envelope& envelope) const {

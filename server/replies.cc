@@ -1,7 +1,6 @@
 #include "server/replies.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/mutation.h"
 #include "proto/message_limits.h"

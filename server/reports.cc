@@ -1,7 +1,5 @@
 #include "server/reports.h"
 
-#include <utility>
-
 namespace pando {
 
 void Reports::Tick(Micros now) {

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 
 #include "common/clock.h"
 #include "common/endpoint.h"
