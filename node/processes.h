@@ -10,7 +10,7 @@
 #include <string>
 
 #include "net/zmq/keys.h"
-#include "node/chaos.h"
+#include "node/chaos_schedule.h"
 #include "node/programs/log_follower.h"
 #include "node/programs/program_process.h"
 #include "node/service_notice.h"
@@ -94,7 +94,7 @@ struct LocalRunArgs {
   std::string program = "/proc/self/exe";    // the program of scheduler, server and worker
   WorkerProgram worker;                      // for an external model
   ShownLogs shown_logs = ShownLogs::kFirst;  // of the run's workers
-  std::string keys_folder;  // the user's; empty: the run makes keys in its folder
+  std::string keys_folder;                   // the user's; empty: the run makes keys in its folder
   // If set, workers start by themselves. The endpoint and the keys' folder, if the run has keys,
   // are written to this file, with a space between them.
   std::string attach_file;

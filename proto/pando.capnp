@@ -9,7 +9,7 @@
 # To change this file, add fields and union members with new numbers. A message that is not needed any
 # more becomes `retiredN @N :Void`. If a field changes its type or meaning, or an older program would
 # misread it, increment kProtocolVersion (codec.h). A field that is not set keeps Cap'n Proto's default,
-# zero. A rule that concerns several fields is a function CheckRules in codec_rules.h.
+# zero. A rule that concerns several fields is a function CheckRules in codec_fields.h.
 
 @0xd3a7be6b6f0c4c11;
 

@@ -82,7 +82,7 @@ class RunFolder {
   std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
-  // The run's own keys, which `pando train` and `run` make (net/keys.h).
+  // The run's own keys, which `pando train` and `run` make (net/zmq/keys.h).
   std::string KeysPath() const { return path_ + "/keys"; }
   // Removes the keys, and nothing else that the folder may hold.
   void DropKeys() const;

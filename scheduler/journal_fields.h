@@ -3,7 +3,7 @@
 // (files/json_fields.h): the fields' names are the names there.
 #pragma once
 
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 #include "scheduler/journal.h"
 
 namespace pando {

@@ -1,6 +1,6 @@
 // Scheduler is the protocol core that owns membership, placement, assignment and the run's
 // progress. No gradient or parameter passes through it, except the final weights. net/event_loop
-// and the simulator run it. The phases of a run are in scheduler/run_phase.h.
+// and the simulator run it. The phases of a run are in scheduler/run_progress.h.
 //
 // It is a dispatcher: each message goes to the part that owns the state it concerns. The parts, low
 // to high; each part knows only those above it in this table:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as cli/exit_codes.h has them
+EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as common/exit_codes.h has them
 
 
 class BenchError(Exception):
