@@ -8,13 +8,20 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/descriptor.h"
+#include "net/zmq/keys.h"
 #include "tests/contains.h"
 #include "tests/temp_folder.h"
+#include "view/run_watch.h"
 
 namespace pando {
 namespace {
