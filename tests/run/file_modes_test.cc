@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "files/run_files.h"
 #include "run/output/metrics_file.h"
 #include "run/run_folder.h"

@@ -1,4 +1,4 @@
-// The file in which one process keeps its timeline (common/timeline), byte by byte, and the reader
+// The file in which one process keeps its timeline (common/timeline/timeline), byte by byte, and the reader
 // with which `pando timeline` merges such files.
 //
 //   0               TimelineHead
