@@ -29,8 +29,7 @@ namespace pando {
 enum class WorkOutcome : uint8_t { kDone, kAgain, kAbandoned };
 
 // What the program computes now: one micro-batch, or one slice of the test set.
-class CurrentWork {
- public:
+struct CurrentWork {
   MicroBatchWork micro_batch;                     // if `evaluation` is null
   std::shared_ptr<ProgramEvaluation> evaluation;  // else
   std::vector<uint64_t> samples;                  // indices into the training or test samples
