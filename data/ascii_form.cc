@@ -12,7 +12,7 @@ constexpr char32_t kNoCharacter = 0xfffd;  // bytes that are not UTF-8
 constexpr char kInvisible = '\0';
 
 // Characters that people write for one of ASCII; symbols without letters become "~". Digits and
-// full-width characters, which are more than one, stand for as many after it.
+// full-width characters, which stand for several, are ranges with consecutive results.
 struct Range {
   char32_t first;
   char32_t last;
@@ -41,7 +41,7 @@ struct Character {
   size_t size = 1;
 };
 
-// At the text's start.  REQUIRES: it is not empty.
+// Decodes the text's first character. REQUIRES: the text is not empty.
 Character Decode(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (byte(0) < 0x80) return {byte(0)};
@@ -55,7 +55,7 @@ Character Decode(std::string_view text) {
   return {code, size};
 }
 
-// None: it stays as it is.
+// Returns none if the character stays as it is.
 std::optional<char> AsciiFor(char32_t code) {
   const auto range = std::ranges::lower_bound(kRanges, code, {}, &Range::last);
   if (range == kRanges.end() || code < range->first) return std::nullopt;

@@ -1,5 +1,5 @@
-// Texts of a table without the characters that people do not see, and as ASCII. Called by the
-// reader of CSV files.
+// Cleans a table's texts of invisible characters, and writes them as ASCII. The reader of CSV files
+// calls it.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace pando {
 
-// Without blanks and invisible characters of Unicode at its ends: U+00A0, a byte order mark.
+// Removes blanks and Unicode's invisible characters (U+00A0, a byte order mark) at both ends.
 std::string_view Trimmed(std::string_view text);
 
-// Blanks, digits, points, signs and currencies become ASCII characters: U+00A0 a blank, the sign of
-// the euro "$". Invisible characters are left out. Others stay.
+// Writes blanks, digits, points, signs and currencies as ASCII characters: U+00A0 becomes a blank,
+// and the sign of the euro "$". Leaves out invisible characters, and keeps others.
 std::string AsciiForm(std::string_view text);
 
 }  // namespace pando

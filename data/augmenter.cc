@@ -6,12 +6,12 @@
 namespace pando {
 namespace {
 
-constexpr uint32_t kRimShare = 8;  // of the side: 4 pixels of CIFAR's 32, the usual value
+constexpr uint32_t kRimShare = 8;  // share of the side: 4 pixels of CIFAR's 32, the usual value
 // As in RandomResizedCrop.
 constexpr double kAreaMin = 0.08;
 constexpr double kLogRatioMax = 0.28768207245178085;  // ln(4/3)
 constexpr uint32_t kBoxTries = 10;
-// The purpose of a draw: two uses of a picture share no numbers.
+// The purpose of a draw, so that two uses of a picture share no numbers.
 constexpr uint32_t kUseShift = 0;
 constexpr uint32_t kUseBox = 1;  // and its retries
 
@@ -20,8 +20,8 @@ uint32_t UniformBelow(uint32_t bits, uint32_t bound) {
   return static_cast<uint32_t>((uint64_t{bits} * bound) >> 32);
 }
 
-// libm's exp may differ between machines; this one uses only + * / (P36). REQUIRES: |x| < 0.3. The
-// first omitted term is below 1e-17.
+// libm's exp may differ between machines; this function uses only + * / (P36). REQUIRES: |x| < 0.3.
+// The first omitted term is below 1e-17.
 double ExpOfSmall(double x) {
   constexpr int kTerms = 14;
   double sum = 1, term = 1;
@@ -32,7 +32,7 @@ double ExpOfSmall(double x) {
   return sum;
 }
 
-// The largest box in the middle whose sides are within 3:4 and 4:3.
+// Returns the largest box in the middle whose sides are within 3:4 and 4:3.
 PictureBox CentreBox(uint32_t height, uint32_t width) {
   const uint32_t h = std::min(height, (width * 4 + 2) / 3);
   const uint32_t w = std::min(width, (height * 4 + 2) / 3);

@@ -1,6 +1,6 @@
-// The random augmentation of a training picture: a pure function of (seed, epoch, sample), so that
-// it depends neither on the reader nor on how a step is cut into micro-batches (P37). Called by the
-// data sets of pictures.
+// The random augmentation of a training picture. It is a pure function of (seed, epoch, sample), so
+// that it depends neither on the reader nor on how a step is cut into micro-batches (P37). The data
+// sets of pictures call it.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ class Augmenter {
   explicit Augmenter(const Job& job);
   Augmenter WithoutCrops() const;
 
-  struct Name {  // of a picture
+  struct Name {  // names a picture's draw
     uint64_t epoch = 0;
     uint64_t sample = 0;
   };
   bool crops() const { return crops_; }
   bool flips() const { return flips_; }
 
-  // The crop of a picture with a black rim of an eighth of its sides (4 pixels for 32), and whether
-  // it is flipped.
+  // Draws the crop of a picture with a black rim of an eighth of its sides (4 pixels for 32), and
+  // whether it is flipped.
   PictureMove DrawMove(Name name, uint32_t height, uint32_t width) const;
-  // The crop of a photograph, which is then resized: 8 to 100 % of its area, sides 3:4 to 4:3,
-  // drawn as in torchvision's RandomResizedCrop.
+  // Draws the crop of a photograph, which is then resized: 8 to 100 % of its area, sides 3:4 to
+  // 4:3, drawn as in torchvision's RandomResizedCrop.
   PictureBox DrawBox(Name name, uint32_t height, uint32_t width) const;
 
  private:

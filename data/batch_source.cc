@@ -13,7 +13,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kPartsPerThread = 4;  // of a batch: threads that are done early take one more
+constexpr size_t kPartsPerThread = 4;  // per batch: threads that are done early take one more
 constexpr size_t kPartBytesMin = 64 << 10;
 
 Status CheckTestSamples(const DataSet& data_set, uint64_t first, uint64_t last) {
@@ -92,8 +92,8 @@ std::shared_ptr<const Batch> BatchSource::Peek(Step step, MicroBatch m) {
   return reading.is_done && reading.error.ok() ? reading.batch : nullptr;
 }
 
-// If a thread has begun the batch, waits for it. One that no thread has begun is begun here, and
-// the source's threads join in.
+// If a thread has begun the batch, waits for it. Otherwise begins it here, and the source's threads
+// join in.
 BatchSource::BatchResult BatchSource::Take(const Name& name) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
@@ -153,8 +153,8 @@ std::deque<BatchSource::Entry>::iterator BatchSource::Find(const Name& name) {
   return std::ranges::find(entries_, name, &Entry::name);
 }
 
-// While another thread prepares a batch, its parts are waited for instead of going on to the next
-// batch, which is not needed as soon.
+// While another thread prepares a batch, a thread waits for its parts instead of going on to the
+// next batch, which is needed later.
 std::shared_ptr<BatchSource::Reading> BatchSource::NextReading() {
   const auto is_next = [](const Reading& r) {
     return !r.is_done && (r.part_count == 0 || r.has_unclaimed());
@@ -188,7 +188,7 @@ void BatchSource::WorkOn(Reading& reading, std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-// Parts are claimed in their order, so the first one that fails is known once all claimed ones are
+// Threads claim parts in order, so the first one that fails is known once all claimed ones are
 // finished.
 void BatchSource::ReadPart(Reading& reading, std::unique_lock<std::mutex>& lock) {
   const size_t part = reading.claimed_count++;

@@ -1,7 +1,7 @@
 // BatchSource gives the trainer the samples of (step, micro-batch) and those of the test split. Its
-// threads read ahead what the trainer announced, and share the samples of each batch: the batch
-// that is needed next is read by all of them. The samples are a pure function of the job, so
-// neither reading ahead nor the number of threads changes any result.
+// threads read announced batches ahead, and share the samples of each batch: all of them read the
+// batch that is needed next. The samples are a pure function of the job, so neither reading ahead
+// nor the number of threads changes any result.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,12 @@ namespace pando {
 // Invariant: at most prefetch_max batches of either split wait, even if many hints are never taken.
 class BatchSource {
  public:
-  // Called with each training batch, on the thread that read the last of it.
+  // Called with each training batch, on the thread that read its last part.
   using Finish = std::function<void(Batch*)>;
   // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
   BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
               uint32_t thread_count = 1, Finish finish = {});
-  ~BatchSource();  // waits for the samples that are being read
+  ~BatchSource();  // waits for samples that are being read
   BatchSource(const BatchSource&) = delete;
   BatchSource& operator=(const BatchSource&) = delete;
 
@@ -43,43 +43,43 @@ class BatchSource {
   // rollback); it then makes room. REQUIRES: m < the job's micro-batch count.
   void Expect(Step step, MicroBatch m);
 
-  // Returns the batch that was read ahead. One that no thread has begun is read now, on the calling
+  // Returns the batch that was read ahead. If no thread has begun it, reads it now, on the calling
   // thread and those of the source. A batch may be taken again. If samples cannot be read, the
-  // error is that of the first of them. REQUIRES: m is present in the step's tree.
+  // error is that of the first one. REQUIRES: m is present in the step's tree.
   Result<std::shared_ptr<const Batch>> Take(Step step, MicroBatch m);
 
-  // The batch that Take would return at once; null if there is none. It still waits for Take.
+  // Returns the batch that Take would return at once, or null. The batch still waits for Take.
   std::shared_ptr<const Batch> Peek(Step step, MicroBatch m);
 
-  // The same for test samples [first, last).  REQUIRES: they exist, and first < last.
+  // Do the same for test samples [first, last). REQUIRES: they exist, and first < last.
   void ExpectTest(uint64_t first, uint64_t last);
   Result<std::shared_ptr<const Batch>> TakeTest(uint64_t first, uint64_t last);
 
   size_t waiting_count() const;  // hints and batches held now, ≤ 2 prefetch_max
   size_t batches_made() const;   // batches allocated so far, recycled ones counted once
-  // How long threads have waited for training batches, or read them, so far. Any thread.
+  // The time for which threads have waited for training batches, or read them, so far. Any thread.
   std::chrono::nanoseconds stalled() const { return std::chrono::nanoseconds(stalled_ns_); }
-  // How long a thread has been waiting for a batch now, or reading it; the longest such wait. 0: no
-  // thread waits. Any thread.
+  // The time for which a thread has now been waiting for a batch, or reading it; the longest one.
+  // 0: no thread waits. Any thread.
   std::chrono::nanoseconds waiting() const;
 
  private:
   using BatchResult = Result<std::shared_ptr<const Batch>>;
-  struct Name {  // of a batch
+  struct Name {  // names a batch
     Split split = Split::kTest;
-    uint64_t epoch = 0;  // of training samples: [first, last) is within its permutation
+    uint64_t epoch = 0;  // of training samples: [first, last) is in its permutation
     uint64_t first = 0;
     uint64_t last = 0;
     bool operator==(const Name&) const = default;
   };
-  // A batch that has been begun. Threads claim its parts, some samples each, in their order.
+  // A batch that was begun. Threads claim its parts, which have some samples each, in order.
   struct Reading {
     explicit Reading(const Name& name_in) : name(name_in) {}
     bool has_unclaimed() const { return !is_begun || claimed_count < part_count; }
     BatchResult result() const;  // once done
 
     const Name name;
-    // Written by the thread that begins it, then constant:
+    // Constant after the thread that begins it has written them:
     std::vector<uint64_t> indices;
     std::shared_ptr<Batch> batch;
     size_t part_samples = 0;

@@ -1,5 +1,5 @@
-// A file's bytes, unpacked where it is gzip-compressed, of any number of members. Called by the
-// readers of idx and CSV files.
+// A file's bytes, unpacked if it is gzip-compressed, with any number of members. The readers of idx
+// and CSV files call it.
 #pragma once
 
 #include <fmt/core.h>
@@ -29,12 +29,12 @@ class ByteStream {
 
   bool is_open() const { return file_.is_open(); }
   bool is_gzip() const { return stream_ != nullptr; }
-  // Why the bytes cannot be read or unpacked; empty if they can.
+  // The reason why the bytes cannot be read or unpacked; empty if they can.
   const std::string& damage() const { return damage_; }
   // A gzip file ends with the check sum of its last member.
   bool IsCutOff() const { return stream_ != nullptr && !has_ended_; }
 
-  // Returns how many bytes came: fewer than `size` at the end, or where the data are damaged.
+  // Returns how many bytes came: fewer than `size` at the end, or if the data are damaged.
   size_t Read(uint8_t* out, size_t size) {
     if (stream_ == nullptr) return ReadFile(out, size);
     stream_->next_out = out;

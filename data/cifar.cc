@@ -35,9 +35,9 @@ struct Format {
   std::string test_file;
   std::string names_file;  // one class name per line
   std::string own_folder;  // the published archive unpacks to it
-  size_t label_bytes;      // of a record; the last of them is the class
+  size_t label_bytes;      // per record; the last of them is the class
   uint32_t class_count;
-  Normalisation normalisation;  // of byte / 255 over the training pictures
+  Normalisation normalisation;  // for byte / 255 over the training pictures
 };
 
 const Format& Cifar10() {
@@ -67,7 +67,7 @@ const Format& Cifar100() {
   return kFormat;
 }
 
-// The first of the files that `folder` lacks.
+// Returns the first file that `folder` lacks.
 std::optional<std::string> FindMissing(const std::string& folder, const Format& format) {
   std::error_code ignored;
   const auto is_missing = [&](const std::string& name) {
@@ -79,8 +79,8 @@ std::optional<std::string> FindMissing(const std::string& folder, const Format& 
   return std::nullopt;
 }
 
-// The folder of the files: the given one, or the archive's folder in it. Errors name what is
-// missing.
+// Returns the folder of the files: the given one, or the archive's folder in it. Errors name the
+// missing file.
 Result<std::string> FindFiles(const std::string& given, const Format& format) {
   std::error_code ignored;
   if (given.empty()) {
@@ -147,7 +147,7 @@ Status AppendFile(const std::string& path, const Format& format, Pictures* pictu
   }
 }
 
-// The class names of the archive. None if the file is missing or belongs to another data set.
+// Reads the archive's class names. None if the file is missing or of another data set.
 std::vector<std::string> ReadNames(const std::string& path, const Format& format) {
   std::ifstream file(path);
   std::vector<std::string> names;

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kHeadBytes = 8;
-constexpr uint64_t kHeadsReadMax = 20'000;  // of files with other endings: at most a second
+constexpr uint64_t kHeadsReadMax = 20'000;  // for files with other endings: at most a second
 
 std::string Ending(const std::string& name) {
   std::string ending = fs::path(name).extension().string();
@@ -23,7 +23,7 @@ std::string Ending(const std::string& name) {
   return ending;
 }
 
-// Formats that torchvision or browsers read, and Pando does not.
+// Recognises formats that torchvision or browsers read, but Pando does not.
 bool IsOtherPictureName(const std::string& name) {
   constexpr auto kEndings =
       std::to_array<std::string_view>({".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm",
@@ -39,7 +39,7 @@ bool BeginsAsPicture(const std::string& path) {
   return CheckPictureHead({reinterpret_cast<const uint8_t*>(head.data()), got}).ok();
 }
 
-// The names in a folder, sorted.
+// Returns the names in a folder, sorted.
 Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -53,7 +53,7 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
-// Links are followed; not_found: one leads to no file. kNotFound: the file cannot be looked at.
+// Follows links; not_found: one leads to no file. kNotFound: the file cannot be examined.
 Result<fs::file_type> ReadType(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -64,7 +64,7 @@ Result<fs::file_type> ReadType(const std::string& path) {
                               path, error.message()));
 }
 
-// One walk below a folder.
+// One walk through all that is below a folder.
 class Walk {
  public:
   explicit Walk(std::string root) : root_(std::move(root)) {}
@@ -102,7 +102,7 @@ class Walk {
     if (type == fs::file_type::directory) {
       if (!IsHiddenName(name)) return Read(below);
       Add(below, UnreadReason::kHidden);
-    } else if (name.starts_with("._")) {  // macOS's notes on a picture
+    } else if (name.starts_with("._")) {  // macOS's data about a picture
       ++found_.other_files;
     } else if (type == fs::file_type::not_found) {
       Add(below, UnreadReason::kBrokenLink);

@@ -1,6 +1,6 @@
-// The pictures below the folder of one class, and its files that are not read. Called by
-// picture_list.cc. Sub-folders are read too, as torchvision's ImageFolder does, and links are
-// followed.
+// The pictures below the folder of one class, and its files that are not read.
+// picture_list.cc calls it. It also reads sub-folders, as torchvision's ImageFolder does, and
+// follows links.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace pando {
 
-// Why a file or folder is not read. Those before kHidden are pictures that a run lacks.
+// The reasons why a file or folder is not read. Those before kHidden mean pictures that are lost.
 enum class UnreadReason : uint8_t { kBrokenLink, kOtherFormat, kOutsideClass, kLoop, kHidden };
 template <>
 inline constexpr auto kEnumNames<UnreadReason> = std::to_array(
@@ -22,7 +22,7 @@ inline constexpr auto kEnumNames<UnreadReason> = std::to_array(
      "a hidden folder"});
 
 struct UnreadFile {
-  std::string name;  // below the folder; in a PictureList as PictureName's
+  std::string name;  // below the folder; in a PictureList as in PictureName
   UnreadReason reason = UnreadReason::kHidden;
   bool is_lost() const { return reason < UnreadReason::kHidden; }
 };
@@ -35,15 +35,15 @@ struct FolderPicture {
 struct ClassFolder {
   std::vector<FolderPicture> pictures;  // sorted bytewise by name
   std::vector<UnreadFile> unread;       // sorted too
-  uint64_t other_files = 0;             // that are no pictures
+  uint64_t other_files = 0;             // files that are not pictures
 };
 
-// kNotFound: a folder cannot be listed, or a file not be looked at.
+// kNotFound: a folder cannot be listed, or a file cannot be examined.
 Result<ClassFolder> ReadClassFolder(const std::string& path);
-// Which of the files in `path`, sub-folders apart, are pictures: kOutsideClass. Hidden folders.
-// Links that lead to no file.  kNotFound as above.
+// Returns the pictures directly in `path`, not in sub-folders (kOutsideClass), hidden folders, and
+// links that lead to no file. kNotFound as above.
 Result<std::vector<UnreadFile>> ReadOutsideClasses(const std::string& path);
-// By its name; `pando` reads JPEG and PNG.
+// Decides by the name; `pando` reads JPEG and PNG.
 bool IsPictureName(const std::string& name);
 inline bool IsHiddenName(const std::string& name) { return name.starts_with('.'); }
 

@@ -20,7 +20,7 @@
 namespace pando {
 namespace {
 
-// "+0.5" is a number, and so is 1e-400, which rounds to 0. Beyond a double's range: infinity.
+// "+0.5" is a number, and so is 1e-400, which becomes 0. A number beyond doubles is infinity.
 std::optional<double> ReadNumber(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double number = 0;
@@ -39,12 +39,12 @@ Result<std::vector<size_t>> FindAll(const CsvFile& file, const std::vector<std::
   return places;
 }
 
-using Fields = UnitCounter::Found;  // of one kind in a column
+using Fields = UnitCounter::Found;  // of one kind, in a column
 
 struct Kinds {
   Fields numbers;
   Fields suspects;    // words that look like numbers
-  Fields words;       // others
+  Fields words;       // other words
   UnitCounter units;  // among them
 
   void Add(const std::string& text, uint64_t line) {
@@ -56,10 +56,10 @@ struct Kinds {
   bool has_words() const { return words.count + suspects.count > 0; }
 };
 
-// Of a field, for an error.
+// Writes a field for an error.
 std::string Shown(const std::string& text) { return Printable(AsUtf8(text)); }
 
-struct Place {  // of a field
+struct Place {  // a field's place
   const CsvFile& file;
   const std::string& column;
   std::string Text() const {
@@ -120,7 +120,7 @@ Status TakeLabel(const Place& place, const std::string& text) {
       place.Text(), text, text));
 }
 
-// Why a word is not welcome among numbers.
+// Says why a word among numbers is an error.
 std::string WhyNoNumber(const std::string& word, const char* otherwise) {
   if (!IsUtf8(word)) return kHowLatin1;
   const std::string suspect = SuspectNumber(word);
@@ -171,7 +171,7 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   return csv;
 }
 
-// Looks at the first row, too.
+// Also checks the first row.
 Status CsvFile::CheckHeader(const std::string& line) {
   std::string suspect = SuspectEncoding(line);
   if (suspect.empty() && !IsUtf8(line)) {

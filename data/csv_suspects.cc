@@ -43,7 +43,7 @@ std::string_view Unquoted(std::string_view field) {
   return field.substr(1, field.size() - 2);
 }
 
-// The first field of the row that is a number with a decimal comma; empty if none is.
+// Returns the row's first field that is a number with a decimal comma; empty if none is.
 std::string_view FindDecimalComma(std::string_view row, char separator) {
   while (!row.empty()) {
     const std::string_view field = row.substr(0, row.find(separator));
@@ -78,7 +78,7 @@ bool TakeStart(std::string_view& text, std::string_view start) {
   return true;
 }
 
-// "1,475", "31 745", "1'234.5" and "1.234,5": groups of three digits; "12,34,567" as in India.
+// Recognises groups: "1,475", "31 745", "1'234.5", "1.234,5", and "12,34,567" as in India.
 bool IsGrouped(std::string_view text) {
   constexpr std::string_view kGroupSigns = ",.' _";
   const size_t first = TakeDigits(text).size();
@@ -112,7 +112,7 @@ bool IsPlainNumber(std::string_view text) {
   return !text.empty() && (IsDigit(text[0]) || text[0] == '.') && ParseNumber<double>(text);
 }
 
-// "1.5D-3". Without a point it may be a code.
+// Recognises "1.5D-3". A text without a point may be a code.
 bool IsWithFortranExponent(std::string_view text) {
   const size_t at = text.find_first_of("Dd");
   if (at == text.npos || text.substr(0, at).find('.') == text.npos) return false;
@@ -128,7 +128,7 @@ bool TakeEnds(std::string_view& text, std::string_view start, std::string_view e
   return true;
 }
 
-// Removes a sign, that of a currency or per cent, and blanks around the number.
+// Removes a sign, a currency or per cent, and blanks around the number.
 bool TakeSign(std::string_view& text) {
   const bool has_sign = TakeStart(text, "-") || TakeStart(text, "+");
   text = Trimmed(text);
@@ -193,7 +193,7 @@ bool IsNumberInAnyNotation(std::string_view text) {
 std::string SuspectNumber(std::string_view text) {
   const std::string ascii = AsciiForm(text);
   std::string_view rest = Trimmed(ascii);
-  TakeStart(rest, "=");  // ="0.5" and '0.5: a spreadsheet's ways to keep a text
+  TakeStart(rest, "=");  // ="0.5" and '0.5 keep a text in a spreadsheet
   if (!TakeEnds(rest, "\"", "\"")) TakeEnds(rest, "'", "");
   TakeEnds(rest, "(", ")");
   const bool has_sign = TakeSign(rest), has_unit = TakeUnit(rest);

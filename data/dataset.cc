@@ -24,7 +24,7 @@ namespace {
 struct Kind {
   const char* name;
   OpenedDataSet (*open)(const Job& job, const DataWarning& warn);
-  bool (*is_in)(const std::string& folder) = nullptr;  // null: it has no files
+  bool (*is_in)(const std::string& folder) = nullptr;  // null: no files
   const char* archive_folder = nullptr;                // the published archive unpacks to it
 };
 
@@ -52,14 +52,14 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", Joined(known)));
 }
 
-// 0.1307 for the float next to it.
+// Returns 0.1307 for the float next to it.
 std::vector<double> ShortDoubles(const std::vector<float>& values) {
   std::vector<double> result;
   for (float value : values) result.push_back(*ParseNumber<double>(fmt::format("{}", value)));
   return result;
 }
 
-// A table has no pictures and pictures have no columns, and only a folder has a file for each.
+// A table has no pictures, pictures have no columns, and only a folder has a file per picture.
 Status CheckKeys(const Job& job) {
   if (!job.skip_list.empty() && job.dataset != "imagefolder") {
     return InvalidArgument(fmt::format(
@@ -87,12 +87,12 @@ constexpr uint64_t kChoiceOfTrain = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kChoiceOfTest = kChoiceOfTrain - 1;
 constexpr uint64_t kChoiceOfValidation = kChoiceOfTrain - 2;
 
-// A split of a Subset: sample i is sample choice.At(first + i) of the source.
+// A split of a Subset: its sample i is sample choice.At(first + i) of the source.
 struct Part {
   Split source = Split::kTrain;
   uint64_t first = 0;
   uint64_t count = 0;
-  std::optional<Permutation> choice;  // none: all of the source in its order
+  std::optional<Permutation> choice;  // none: the whole source in its order
 };
 
 // Some samples of a data set: data.limit and data.test_limit, or data.validation. Every worker has
@@ -154,7 +154,7 @@ OpenedDataSet Limit(std::unique_ptr<DataSet> whole, const Job& job) {
       std::make_unique<Subset>(std::move(whole), job.seed, std::move(train), std::move(test)));
 }
 
-// The test split becomes a part of the training samples.
+// Makes a part of the training samples the test split.
 OpenedDataSet TakeValidation(std::unique_ptr<DataSet> whole, const Job& job) {
   if (job.validation_share == 0) return whole;
   const uint64_t count = whole->sample_count(Split::kTrain);

@@ -24,8 +24,8 @@ class Augmenter;
 struct Samples {
   Split split = Split::kTrain;
   std::span<const uint64_t> indices;   // each below sample_count(split)
-  std::optional<uint64_t> epoch = {};  // of the augmentation of training samples (P37); none: as
-                                       // they are
+  std::optional<uint64_t> epoch = {};  // for the augmentation of training samples (P37); none: no
+                                       // augmentation
 };
 
 // Threads: all functions may be called from several threads at once; a data set is immutable once
@@ -35,42 +35,42 @@ class DataSet {
   virtual ~DataSet() = default;
   virtual SampleShape shape() const = 0;
   virtual uint32_t class_count() const = 0;
-  virtual std::vector<std::string> class_names() const;  // by class index; "0", "1" where none are
+  virtual std::vector<std::string> class_names() const;  // by class index; "0", "1" if they are not
                                                          // known
-  // Further facts for people, one per line (`pando data inspect`).
+  // More facts for people, one per line (`pando data inspect`).
   virtual std::vector<std::string> remarks() const { return {}; }
-  // Facts that every user should see: columns without information, files that are not
-  // read. `pando train` prints it too.
+  // Facts that every user should see: columns without information, files that are not read. `pando
+  // train` prints them too.
   virtual std::vector<std::string> notices() const { return {}; }
   virtual uint64_t sample_count(Split split) const = 0;
-  // Of pictures; null: samples are rows of a table, which are ready as they are.
+  // For pictures; null: samples are rows of a table, which are ready to use.
   virtual const Normalisation* normalisation() const { return nullptr; }
-  // Draws how each training picture is moved once it is read; null: nothing is.
+  // Draws how each training picture moves after it is read; null: pictures do not move.
   virtual const Augmenter* augmenter() const { return nullptr; }
-  // Its class names are filled in by facts(). By default the normalisation.
+  // By default the normalisation. facts() fills in the class names.
   virtual Preprocessing preprocessing() const;
   // P38: counts, sizes and a hash of a sample; equal on every worker of a job.
   virtual uint64_t fingerprint() const = 0;
-  // The class of a sample, if possible without reading the rest of it.
+  // Returns the class of a sample, if possible without reading the rest of it.
   // REQUIRES: index < sample_count(split).
   virtual Result<int32_t> Label(Split split, uint64_t index) const;
-  // Replaces `batch` by these samples.
+  // Replaces the content of `batch` by these samples.
   Status Read(const Samples& samples, Batch* batch) const;
   // The two halves of Read, for several threads that read one batch. Prepare makes room for all
-  // samples and clears the rest; Fill puts some of them there, part.indices[i] at place + i.
+  // samples and clears the rest. Fill writes some of them there, part.indices[i] at place + i.
   void Prepare(const Samples& samples, Batch* batch) const;
   virtual Status Fill(const Samples& part, size_t place, Batch* batch) const = 0;
-  // What a plan needs of the data. Only workers need the samples.
+  // The facts that a plan needs about the data. Only workers need the samples.
   DataFacts facts() const;
 
  protected:
-  // The augmenter's moves of these samples, where the batch has any.
+  // Draws the augmenter's moves of these samples, if the batch has any.
   void DrawMoves(const Samples& part, size_t place, Batch* batch) const;
 };
 
 using OpenedDataSet = Result<std::unique_ptr<DataSet>>;
 
-// Reports what a data set tolerates: a cache that cannot be opened. Called on any thread.
+// Reports a fault that a data set tolerates, as a cache that cannot be opened. On any thread.
 using DataWarning = std::function<void(const std::string& text)>;
 
 // Opens the data set of job.dataset and job.data_path. Errors name the file, the place and what was
@@ -81,9 +81,9 @@ std::vector<std::string> DataSetNames();
 // Whether the files of the data set with this name are in `folder` itself, or in the archive's
 // folder in it.
 bool HoldsDataSet(const std::string& name, const std::string& folder);
-// The data set whose files are at `path`, judged by file names; empty if it is unknown.
+// Returns the data set whose files are at `path`, judged by file names; empty if unknown.
 std::string GuessDataSet(const std::string& path);
-// The first of the folders below `parent` that holds the data set with this name; empty if none
+// Returns the first folder below `parent` that holds the data set with this name; empty if none
 // does.
 std::string FindDataFolder(const std::string& name, const std::string& parent);
 

@@ -33,8 +33,8 @@ constexpr uint32_t kPictureSideMax = 65535;  // so that count * height * width f
 constexpr size_t kChunkBytes = size_t{8} << 20;
 constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB without reallocation
 
-// Name and content must agree about compression. A mismatch is a broken download or an incomplete
-// unpacking, and zlib would silently pass the bytes through.
+// Name and content must agree about compression. A mismatch means a broken download or an
+// incomplete unpacking, and zlib would silently pass the bytes through.
 Status CheckCompression(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
@@ -66,7 +66,7 @@ Status CheckCompression(const std::string& path) {
   return Status();
 }
 
-// The bytes of one file, in order; every error names the file and the byte.
+// The bytes of one file, in order. Every error names the file and the byte.
 class IdxFile {
  public:
   static Result<IdxFile> Open(const std::string& path) {
@@ -121,7 +121,7 @@ class IdxFile {
   IdxFile(std::string path, ByteStream stream)
       : path_(std::move(path)), stream_(std::move(stream)) {}
 
-  // `end`: where the file should end, for the message alone.
+  // `end` is where the file should end; it is only for the message.
   Status ReadExactly(uint8_t* out, size_t size, uint64_t end) {
     const size_t got = stream_.Read(out, size);
     offset_ += got;
@@ -169,12 +169,12 @@ Result<uint32_t> ReadSide(IdxFile& file, const char* what) {
 // The kinds of data sets in idx files.
 struct Kind {
   const char* title;
-  float mean;  // of byte / 255 over the training pictures, rounded as usual
+  float mean;  // for byte / 255 over the training pictures, rounded as usual
   float stddev;
-  std::vector<std::string> class_names;  // none: numbers
+  std::vector<std::string> class_names;  // empty: numbers
 };
 
-struct Part {  // of a split: one file
+struct Part {  // one file of a split
   const char* name;
   const char* suffix;
 };

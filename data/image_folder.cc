@@ -1,6 +1,6 @@
 // Photographs in folders by class, decoded on request. For evaluation the middle, 7/8 of the
 // shorter side, is resized to side x side pixels (224, or data.resize). Training pictures are read
-// in the same way, unless data.augment says "crop": then a part of random size and place is drawn
+// in the same way, unless data.augment has "crop": then a part of random size and place is drawn
 // for each epoch.
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -38,10 +38,10 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kSideDefault = 224;
-// Few enough that opening all of them at the start takes at most a second.
+// So few that opening all of them at the start takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
-constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, evenly spaced
-// One more with every change here or in resampler.cc that makes other pixels from a file.
+constexpr uint64_t kFingerprintFilesMax = 32;  // files of each split read whole, evenly spaced
+// Add one with every change here or in resampler.cc that makes other pixels from a file.
 constexpr uint32_t kPictureFormat = 1;
 
 const Normalisation& ImageNetNormalisation() {
@@ -49,21 +49,21 @@ const Normalisation& ImageNetNormalisation() {
   return kNormalisation;
 }
 
-// 224 of 256, the usual evaluation of ImageNet.
+// 224 of 256, as in the usual evaluation on ImageNet.
 PictureBox MiddleBox(uint32_t height, uint32_t width) {
   const uint32_t shorter = std::min(height, width);
   const uint32_t side = std::max<uint32_t>(1, (shorter * 7 + 4) / 8);
   return {(height - side) / 2, (width - side) / 2, side, side};
 }
 
-// How much smaller the JPEG decoder may make a picture that is still larger than the target.
+// Returns how much smaller the JPEG decoder may make a picture that stays larger than the target.
 uint32_t ChooseShrink(const PictureBox& box, uint32_t side) {
   uint32_t shrink = 1;
   while (shrink < 8 && std::min(box.height, box.width) >= 2 * shrink * side) shrink *= 2;
   return shrink;
 }
 
-// The same box in a picture that was decoded smaller.
+// Returns the same box in a picture that was decoded smaller.
 PictureBox Shrunk(const PictureBox& box, const PictureSize& before, const PictureView& after) {
   const auto scale = [](uint32_t x, uint32_t to, uint32_t from) {
     return static_cast<uint32_t>(uint64_t{x} * to / from);
@@ -80,7 +80,7 @@ PictureBox Shrunk(const PictureBox& box, const PictureSize& before, const Pictur
 // Reads pictures on one thread.
 class PictureReader {
  public:
-  // Decodes the file and resizes a part of it, which `choose_box` says by height and width.
+  // Decodes the file and resizes the part that `choose_box` chooses by height and width.
   template <class ChooseBox>
   Status Read(const std::string& path, const ChooseBox& choose_box, uint32_t out_height,
               uint32_t out_width, uint8_t* out) {
@@ -112,9 +112,9 @@ Status CheckHead(const std::string& path) {
 }
 
 // PictureCache: a file of decoded and resized pictures of one size, so that they are decoded once
-// and not in every epoch. It has what random augmentation does not change. Several processes may
-// read and write one file. A slot has the hash of its pixels, so a slot that is empty or being
-// written is recognised.
+// and not in every epoch. It has the part that random augmentation does not change. Several
+// processes may read and write one file. A slot has the hash of its pixels, so an empty or
+// half-written slot is recognised.
 //
 //   file: at most kFileBytesMax; slots of picture_bytes pixels and 8 bytes of their hash, by
 //   picture index; sparse
@@ -122,7 +122,7 @@ Status CheckHead(const std::string& path) {
 // Threads: any, at once.
 class PictureCache {
  public:
-  // Makes the folder and the file if they do not exist.
+  // Creates the folder and the file if they do not exist.
   static Result<PictureCache> Open(const std::string& folder, const std::string& file_name,
                                    size_t picture_bytes) {
     std::error_code error;
@@ -138,7 +138,7 @@ class PictureCache {
   PictureCache(PictureCache&& other) noexcept
       : fd_(std::move(other.fd_)), picture_bytes_(other.picture_bytes_) {}
 
-  // Returns whether the picture was there. REQUIRES: pixels.size() == picture_bytes.
+  // Returns whether the picture was cached. REQUIRES: pixels.size() == picture_bytes.
   bool Read(uint64_t index, std::span<uint8_t> pixels) const {
     PANDO_CHECK(pixels.size() == picture_bytes_);
     if (!HasRoomFor(index)) return false;
@@ -152,7 +152,7 @@ class PictureCache {
     std::memcpy(pixels.data(), slot.data(), picture_bytes_);
     return true;
   }
-  // Keeps it if there is room. After a failure nothing more is written.
+  // Keeps the picture if there is room. After a failure nothing more is written.
   void Write(uint64_t index, std::span<const uint8_t> pixels) {
     PANDO_CHECK(pixels.size() == picture_bytes_);
     if (is_full_ || !HasRoomFor(index)) return;
@@ -166,7 +166,7 @@ class PictureCache {
   }
 
  private:
-  // Further pictures are decoded in every epoch. ImageNet at 224 pixels fits.
+  // Pictures beyond this are decoded in every epoch. ImageNet at 224 pixels fits.
   static constexpr uint64_t kFileBytesMax = uint64_t{256} << 30;
   static constexpr size_t kHashBytes = sizeof(uint64_t);
 
@@ -236,17 +236,17 @@ class ImageFolder final : public DataSet {
   }
 
  private:
-  struct Wanted {  // of a picture
+  struct Wanted {  // describes a picture
     Split split = Split::kTrain;
     uint64_t index = 0;
-    std::optional<Augmenter::Name> drawn;  // its augmentation is drawn under this name
+    std::optional<Augmenter::Name> drawn;  // the name under which its augmentation is drawn
   };
 
   const std::vector<PictureFile>& files(Split split) const {
     return split == Split::kTrain ? list_.train : list_.test;
   }
 
-  // It is better to find a text file named .jpg now than after a day of training.
+  // A text file named .jpg should show now, and not after a day of training.
   Status CheckHeads() const {
     if (list_.train.size() + list_.test.size() > kHeadsCheckedMax) return Status();
     for (Split split : {Split::kTrain, Split::kTest}) {
@@ -266,8 +266,8 @@ class ImageFolder final : public DataSet {
         root_, PictureName(list_, split, file), why.message(), root_));
   }
 
-  // P38: every name and size, and the bytes of some files; of folders those names that PictureName
-  // uses.
+  // P38: hashes every name and size, and the bytes of some files; of folders the names that
+  // PictureName uses.
   Status MakeFingerprint() {
     uint64_t hash = Hash64("imagefolder", side_);
     hash = Hash64(std::filesystem::path(list_.test_folder).filename().string(), hash);
@@ -292,7 +292,7 @@ class ImageFolder final : public DataSet {
     return Status();
   }
 
-  // A cache belongs to these files as they were written (by their times too), to these decoders and
+  // A cache belongs to these files as they were written (with their times), to these decoders and
   // to this way of resizing.
   uint64_t CacheKey() const {
     uint64_t hash =
@@ -328,11 +328,11 @@ class ImageFolder final : public DataSet {
     const Status read = ReadPicture(reader, wanted, out);
     if (read.ok()) return read;
     if (read.code() == StatusCode::kCorrupt) return BadPictureError(wanted.split, file, read);
-    // The disk's trouble: another machine may be able to read the file.
+    // The disk has a fault, but another machine may be able to read the file.
     return Status(read.code(), PicturePath(list_, wanted.split, file) + ": " + read.message());
   }
 
-  // From the cache, if the picture is the same in every epoch.
+  // Reads from the cache, if the picture is the same in every epoch.
   Status ReadPicture(PictureReader& reader, const Wanted& wanted, std::span<uint8_t> out) const {
     const std::string path = PicturePath(list_, wanted.split, files(wanted.split)[wanted.index]);
     const auto crop = augmenter_.crops() ? wanted.drawn : std::nullopt;
@@ -379,12 +379,12 @@ OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
 
 namespace {
 
-// What PIL makes of a colour; of equal channels their value.
+// Returns PIL's grey for a colour; for equal channels their value.
 uint8_t Grey(const uint8_t* rgb) {
   return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
 }
 
-// Files and the pictures in folders; what is not read becomes notices.
+// Lists files and the pictures in folders; files that are not read become notices.
 Result<UnlabelledSamples> ListUnlabelled(const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;
   UnlabelledSamples found;
@@ -442,7 +442,7 @@ struct UnlabelledInputs {
     return Status();
   }
 
-  // Says what was assumed of the pictures, and names the first ones that look different.
+  // Says what was assumed about the pictures, and names the first ones that look different.
   std::vector<std::string> Notices(std::span<const std::string> paths) const {
     constexpr size_t kReadMax = 64;
     constexpr float kMiddle = 0.5f;
@@ -456,7 +456,7 @@ struct UnlabelledInputs {
         is_dark ? "light on a dark ground" : "dark on a light ground", normalisation.mean[0])};
     Batch batch;
     paths = paths.first(std::min(paths.size(), kReadMax));
-    if (!Read(paths, &batch).ok()) return lines;  // predicting says why
+    if (!Read(paths, &batch).ok()) return lines;  // predicting reports the reason
     for (size_t i = 0; i < paths.size(); ++i) {
       const auto bytes = std::span(batch.bytes).subspan(i * shape.size(), shape.size());
       const auto sum = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});

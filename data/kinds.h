@@ -1,5 +1,5 @@
-// The kinds of data sets. Each opener is in a file with its name; dataset.cc calls it with the job.
-// Bad files are errors that name the file, the place, what was found and what to do.
+// The kinds of data sets. Each opener is in a file with its name, and dataset.cc calls it with the
+// job. Bad files are errors that name the file, the place, what was found and what to do.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ OpenedDataSet OpenMnist(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenFashionMnist(const Job& job, const DataWarning& warn);
 bool HoldsIdxFiles(const std::string& folder);
 
-// cifar: the binary files. The archive unpacks to a folder of this name.
+// cifar: the binary files. The archive unpacks to a folder with this name.
 inline constexpr const char* kCifar10Folder = "cifar-10-batches-bin";
 inline constexpr const char* kCifar100Folder = "cifar-100-binary";
 OpenedDataSet OpenCifar10(const Job& job, const DataWarning& warn);
@@ -23,16 +23,16 @@ OpenedDataSet OpenCifar100(const Job& job, const DataWarning& warn);
 bool HoldsCifar10(const std::string& folder);
 bool HoldsCifar100(const std::string& folder);
 
-// table_set: a CSV file, a folder that holds one, or a folder of train.csv and test.csv.
+// table_set: a CSV file, a folder with one, or a folder with train.csv and test.csv.
 OpenedDataSet OpenSdss(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenCsv(const Job& job, const DataWarning& warn);
 bool IsSdss(const std::string& path);  // whether the table there has its columns
 
-// image_folder. If a cache cannot be opened, this warns and works without it.
+// image_folder. If a cache cannot be opened, it warns and works without it.
 OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn);
 bool HoldsPictureFolders(const std::string& folder);
 
-// Both are drawn by the program. Ten consecutive digits are each digit once.
+// The program draws both. Ten consecutive digits have each digit once.
 OpenedDataSet OpenSyntheticDigits(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenSyntheticImageNet(const Job& job, const DataWarning& warn);
 inline constexpr uint32_t kDigitSide = 28;  // pictures are 28 x 28 x 1, like MNIST's
@@ -48,7 +48,7 @@ struct IdxPictures {
   std::vector<uint8_t> pixels;  // [picture, height, width]
 };
 Result<IdxPictures> ReadIdxPictures(const std::string& path);
-// Labels are checked to be below `class_count`.
+// Checks that labels are below `class_count`.
 Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path, uint32_t class_count);
 
 }  // namespace pando

@@ -1,6 +1,6 @@
-// Permutation of [0, size) that can be evaluated at any index without storing it: a Feistel network
-// over the next even power of two, cycle-walked back into range. One per (seed, epoch), so every
-// epoch is a shuffle that every process can compute (P37).
+// A permutation of [0, size) that can be evaluated at any index without storing it: a Feistel
+// network over the next even power of two, cycle-walked back into range. There is one per (seed,
+// epoch), so every epoch is a shuffle that every process can compute (P37).
 // Source: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002.
 #pragma once
 

@@ -4,7 +4,7 @@
 #include <png.h>
 
 #include <cstdio>
-// These need cstdio.
+// These headers need cstdio.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -31,7 +31,7 @@ bool IsPng(std::span<const uint8_t> bytes) {
          png_sig_cmp(bytes.data(), 0, kPngSignatureBytes) == 0;
 }
 
-// Inks as Photoshop writes them (255 for none), and so in every CMYK JPEG of ImageNet.
+// Inks as Photoshop writes them (255 means none), as in every CMYK JPEG of ImageNet.
 uint8_t Light(uint32_t ink, uint32_t black) {
   return static_cast<uint8_t>((ink * black + 127) / 255);
 }
@@ -79,12 +79,12 @@ void OnJpegError(j_common_ptr info) {
   std::longjmp(errors->jump, 1);
 }
 
-// Bytes between the parts of a file are no pixels, and every reader skips them.
+// Bytes between the parts of a file are not pixels, and every reader skips them.
 void OnJpegMessage(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) OnJpegError(info);
 }
 
-// A small file with many scans would take minutes.
+// Without this, a small file with many scans would take minutes.
 void CheckScans(j_common_ptr info) {
   constexpr int kScansMax = 500;
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kScansMax) return;
@@ -93,8 +93,8 @@ void CheckScans(j_common_ptr info) {
   std::longjmp(errors->jump, 1);
 }
 
-// One picture's decoder. libjpeg-turbo keeps a picture's tables for the next one that brings none,
-// and a damaged file must not be decoded with another file's tables. Its errors jump out of the
+// One picture's decoder. libjpeg-turbo keeps a picture's tables for a next picture without tables,
+// but a damaged file must not be decoded with another file's tables. Its errors jump out of the
 // functions Try..., which have no object with a destructor.
 class JpegDecoder {
  public:
@@ -192,7 +192,7 @@ void OnError(png_structp png, png_const_charp message) {
 
 void OnWarning(png_structp, png_const_charp) {}
 
-// Converts any PNG to 8-bit RGB. Nothing depends on gamma, whose tables would need pow (P36).
+// Converts any PNG to 8-bit RGB, independent of gamma, whose tables would need pow (P36).
 void AskForRgb(png_structp png, png_infop info) {
   png_read_info(png, info);
   png_set_expand(png);

@@ -1,5 +1,5 @@
 // Pictures in files: JPEG by libjpeg-turbo, with the exact integer DCT (P38), and PNG by libpng.
-// Called by image_folder.cc. Grayscale becomes three equal channels, an alpha channel is dropped.
+// image_folder.cc calls it. Grayscale gives three equal channels; an alpha channel is dropped.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ struct PictureSize {
   uint32_t width = 0;
 };
 
-// The limits of one picture, regardless of its file's header: 192 MiB of pixels, and twice that
-// within libjpeg-turbo while it gathers the scans of a progressive one.
+// The limits of one picture, also if its header claims more: 192 MiB of pixels, and twice that in
+// libjpeg-turbo while it gathers the scans of a progressive picture.
 inline constexpr uint32_t kPictureSideMax = 32768;
 inline constexpr uint64_t kPicturePixelsMax = uint64_t{1} << 26;
 inline constexpr uint64_t kPictureFileBytesMax = uint64_t{1} << 26;
 
-// kCorrupt unless the bytes begin like a JPEG or PNG file. The error says how they begin.
+// kCorrupt: the bytes do not begin like a JPEG or PNG file. The error says how they begin.
 Status CheckPictureHead(std::span<const uint8_t> bytes);
 
-// kCorrupt: it has more than kPictureFileBytesMax.
+// kCorrupt: the file has more than kPictureFileBytesMax.
 Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path);
 
-// Reads the file's head alone. Errors (kCorrupt) say what is wrong, but not in which file.
+// Reads only the file's head. Errors (kCorrupt) say what is wrong, but not in which file.
 Result<PictureSize> ReadPictureSize(std::span<const uint8_t> bytes);
-// `shrink`: 1, 2, 4 or 8. A JPEG may be decoded smaller by this factor, rounded up, to save work. A
-// decoder's warning is an error too, because most warnings mean guessed pixels; that of bytes
-// between the parts of a JPEG file is none, as for PIL. The result depends on these bytes alone: no
-// state is kept between pictures.
+// `shrink` is 1, 2, 4 or 8. A JPEG may be decoded smaller by this factor, rounded up, to save work.
+// A decoder's warning is an error too, because most warnings mean guessed pixels; as in PIL, the
+// warning about bytes between the parts of a JPEG file is not. The result depends only on these
+// bytes: no state is kept between pictures.
 Status DecodePicture(std::span<const uint8_t> bytes, uint32_t shrink, DecodedPicture* picture);
 
 // Writes RGB, deflated. For contact sheets and tests.

@@ -26,7 +26,7 @@ constexpr size_t kPictureNameBytesMax = 512;
 constexpr const char* kLayout =
     "an image folder is ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (JPEG or PNG)";
 
-// The name in the data set's folder, as PictureName's.
+// Returns the name in the data set's folder, in the form of PictureName.
 std::string NameInRoot(const PictureList& list, const std::string& path) {
   const size_t root_bytes =
       list.train_folder.size() - fs::path(list.train_folder).filename().string().size();
@@ -43,7 +43,7 @@ void AddUnread(const std::string& folder, std::vector<UnreadFile> unread, Pictur
     list->unread.push_back({NameInRoot(*list, folder + "/" + file.name), file.reason});
 }
 
-// The folders of classes, sorted. Adds to list->unread.
+// Returns the folders of classes, sorted. Adds to list->unread.
 Result<std::vector<std::string>> FoldersIn(const std::string& folder, PictureList* list) {
   PANDO_ASSIGN_OR_RETURN(std::vector<UnreadFile> outside, ReadOutsideClasses(folder));
   AddUnread(folder, std::move(outside), list);
@@ -111,7 +111,7 @@ Status ListTest(PictureList* list) {
   return NotFound(fmt::format("{}: holds no class folder; {}", list->test_folder, kLayout));
 }
 
-// The first of these names that is a folder in `root`; empty if none is.
+// Returns the first of these names that is a folder in `root`; empty if none is.
 std::string FindSplit(const std::string& root, const std::vector<std::string>& names) {
   std::error_code ignored;
   for (const std::string& name : names) {
@@ -202,7 +202,7 @@ Status Decode(const std::string& path) {
   return DecodePicture(bytes, 1, &picture);
 }
 
-// The names in a skip list, with their lines.
+// Returns the names in a skip list, with their lines.
 Result<std::map<std::string, size_t>> ReadNames(const std::string& path) {
   std::ifstream stream(path);
   if (!stream) {

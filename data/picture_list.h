@@ -15,7 +15,7 @@
 namespace pando {
 
 struct PictureFile {
-  std::string name;  // of the file below its class's folder
+  std::string name;  // the file's name below its class's folder
   int32_t label = 0;
   uint64_t bytes = 0;
 };
@@ -27,27 +27,27 @@ struct PictureList {
   std::vector<PictureFile> train;
   std::vector<PictureFile> test;
   std::vector<UnreadFile> unread;
-  uint64_t ignored_files = 0;  // that are no pictures
+  uint64_t ignored_files = 0;  // files that are not pictures
   uint64_t skipped_files = 0;  // left out by a skip list (LeaveOut)
 };
 
-// Hidden folders are no classes. Errors: no such folder, no split, fewer than two classes, a class
+// Hidden folders are not classes. Errors: no such folder, no split, fewer than two classes, a class
 // without pictures, a class of the test split that the training split lacks.
 Result<PictureList> ListPictures(const std::string& root);
 
 std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
-// "train/ants/1.jpg": one line of UTF-8, the same on every machine, of at most 512 bytes.
+// For example "train/ants/1.jpg": one line of UTF-8, equal on all machines, of at most 512 bytes.
 std::string PictureName(const PictureList& list, Split split, const PictureFile& file);
 
-// What is not read, with count, reason and an example: one line per reason.
+// Describes files that are not read, by count, reason and an example: one line per reason.
 std::vector<std::string> UnreadNotices(const PictureList& list);
 // kCorrupt: more than one picture in ten is not read. Call it after LeaveOut.
 Status CheckUnread(const std::string& root, const PictureList& list);
 
 // ---- pictures that cannot be read ---------------------------------------------------------------
-// `pando data check` finds them, and a skip list (data.skip) leaves them out of a run. It has one
-// picture per line: its name in the data set's folder, a tab, and the reason, which is for people.
-// Lines that start with # are comments.
+// `pando data check` finds such pictures, and a skip list (data.skip) leaves them out of a run. The
+// list has one picture per line: its name in the data set's folder, a tab, and the reason, which is
+// for people. Lines that start with # are comments.
 
 inline constexpr const char* kSkipListDefault = "skip.txt";  // in the data set's folder
 
@@ -63,10 +63,10 @@ Result<std::vector<BadPicture>> FindBadPictures(const PictureList& list, uint32_
                                                 const std::function<void(uint64_t)>& on_progress);
 std::string SkipListText(const std::vector<BadPicture>& pictures);
 
-// Where job.skip_list is: a relative path starts at the data set's folder.
+// Returns the path of job.skip_list: a relative path starts at the data set's folder.
 std::string SkipListPath(const std::string& skip_list, const std::string& data_path);
-// Removes the pictures that the file at `path` names. Errors: no such file, a line that names no
-// picture of the list, a class or a split of which no picture is left.
+// Removes the pictures that the file at `path` names. Errors: no such file; a line that names no
+// picture of the list; a class or a split that has no picture left.
 Status LeaveOut(const std::string& path, PictureList* list);
 
 }  // namespace pando

@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kFingerprintRecordsMax = 256;  // per split, evenly spaced
+constexpr uint64_t kFingerprintRecordsMax = 256;  // records of each split, evenly spaced
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// PictureSet: a data set whose pictures are in memory as bytes. Made by OpenDataSet for idx and
+// PictureSet: a data set whose pictures are in memory as bytes. OpenDataSet makes it for idx and
 // CIFAR files and for synthetic-digits.
 #pragma once
 
@@ -20,14 +20,14 @@ struct Pictures {               // one split
 class PictureSet final : public DataSet {
  public:
   struct Parts {
-    SampleShape shape;  // of the stored pictures
+    SampleShape shape;  // the stored pictures'
     uint32_t class_count = 0;
-    std::vector<std::string> class_names;  // none: numbers
+    std::vector<std::string> class_names;  // empty: numbers
     Normalisation normalisation;
     Pictures train;
     Pictures test;
   };
-  // The job resizes and augments; nothing by default.
+  // The job resizes and augments; by default it does neither.
   // REQUIRES: each split has shape.size() pixels for each label, and labels below class_count.
   explicit PictureSet(Parts parts, const Job& job = Job());
 
@@ -52,7 +52,7 @@ class PictureSet final : public DataSet {
 
   Parts parts_;
   Augmenter augmenter_;
-  SampleShape shape_;  // of resized pictures
+  SampleShape shape_;  // after resizing
   uint64_t fingerprint_;
 };
 

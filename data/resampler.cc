@@ -27,7 +27,7 @@ void ResizeRow(const uint8_t* row, const uint32_t* first, const int32_t* weights
 
 }  // namespace
 
-// Weights are not negative and their sum is kOne, so bytes stay bytes.
+// Weights are not negative and their sum is kOne, so results fit bytes.
 void Resampler::Axis::Plan(uint32_t source, uint32_t target) {
   if (source == source_size && target == target_size) return;
   source_size = source;

@@ -1,6 +1,6 @@
 // Resampler: resizes one picture of bytes with a triangle filter as wide as a target pixel (the
-// antialiased bilinear filter of PIL and torchvision). Called by data sets that resize or crop. It
-// uses whole numbers, except for the weights, which use + - * / only. So every machine makes the
+// antialiased bilinear filter of PIL and torchvision). Data sets that resize or crop call it. It
+// uses whole numbers, except for the weights, which use only + - * /. So every machine makes the
 // same bytes.
 #pragma once
 
@@ -17,7 +17,7 @@ struct PictureView {
   uint32_t channels = 1;
 };
 
-struct PictureBox {  // of a picture, in pixels
+struct PictureBox {  // a part of a picture, in pixels
   uint32_t y = 0;
   uint32_t x = 0;
   uint32_t height = 0;
@@ -45,7 +45,7 @@ class Resampler {
 
   Axis rows_;
   Axis columns_;
-  std::vector<int32_t> sums_;  // of one row of the box, resized downwards
+  std::vector<int32_t> sums_;  // for one row of the box, resized downwards
   std::vector<uint8_t> row_;
 };
 

@@ -1,7 +1,7 @@
-// The data sets that the program draws. `synthetic-digits`: so that a machine without data and
-// network can run the main job. A picture is a pure function of (split, index): strokes like
-// handwriting for each digit, a random affine map, stroke width and noise. All of it comes from
-// Philox under one fixed seed and uses + − × ÷ √ alone, so every machine draws the same bytes.
+// The data sets that the program draws. With `synthetic-digits`, a machine without data and network
+// can run the main job. A picture is a pure function of (split, index): strokes like handwriting
+// for each digit, a random affine map, stroke width and noise. All of it comes from Philox with one
+// fixed seed and uses only + − × ÷ √, so every machine draws the same bytes.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kSeed = 0x70616e646f;  // "pando": fixed, so that the data set is one data set
+constexpr uint64_t kSeed = 0x70616e646f;  // "pando": fixed, so that there is one data set
 constexpr uint32_t kSide = kDigitSide;
 constexpr uint32_t kClassCount = 10;
 constexpr float kMean = 0.1019f;             // of byte / 255 over the 60,000 training pictures
 constexpr float kStddev = 0.2163f;           // (a test measures both)
-constexpr uint64_t kSamplesMax = 4'000'000;  // of a split: 3.1 GB of pictures
+constexpr uint64_t kSamplesMax = 4'000'000;  // per split: 3.1 GB of pictures
 constexpr int kPiecesPerSpan = 4;            // straight pieces between two points of a stroke
 constexpr float kFarSquared = 1e6f;          // squared pixels: more than any picture's width
 
@@ -62,7 +62,7 @@ class Dice {
   uint32_t block_count_ = 0;
 };
 
-// How this picture is written: an affine map from the unit box to pixels, the pen and the jitter.
+// The style of this picture: an affine map from the unit box to pixels, the pen and the jitter.
 struct Hand {
   explicit Hand(Dice& dice) {
     // sin and cos of a random angle within ±23°, from the tangent of half the angle: no libm, same
@@ -92,16 +92,16 @@ struct Hand {
   float xx, xy, yx, yy;
   Point centre;
   float pen_radius;  // pixels
-  float jitter;      // of each point, in the unit box
+  float jitter;      // each point's, in the unit box
 };
 
-// Squared distances of all pixels to the nearest line. They become ink at the end.
+// The squared distances of all pixels to the nearest line. They become ink at the end.
 class Canvas {
  public:
   explicit Canvas(float pen_radius) : pen_radius_(pen_radius) { squared_.fill(kFarSquared); }
 
   void Line(Point a, Point b) {
-    const float reach = pen_radius_ + 1;  // farther away a line leaves no ink
+    const float reach = pen_radius_ + 1;  // a line farther away leaves no ink
     const int side = static_cast<int>(kSide);
     const int x0 = std::max(0, static_cast<int>(std::min(a.x, b.x) - reach));
     const int x1 = std::min(side - 1, static_cast<int>(std::max(a.x, b.x) + reach));
@@ -121,7 +121,7 @@ class Canvas {
     }
   }
 
-  // 1 under the pen, 0 away from it, a soft edge of one pixel.
+  // Returns 1 under the pen, 0 away from it, and a soft edge of one pixel.
   float Ink(size_t pixel) const {
     const float reach = pen_radius_ + 0.5f;
     if (squared_[pixel] >= reach * reach) return 0;  // most pixels: saves their square roots
@@ -165,7 +165,7 @@ void DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice, Canvas& canv
   }
 }
 
-// A table of drawings; one line has as much of a stroke as fits.
+// A table of drawings; each line has as much of a stroke as fits.
 // clang-format off
 std::array<std::vector<Glyph>, kClassCount> MakeGlyphs() {
   const Stroke four_leg{{.64f, .05f}, {.62f, .95f}};
@@ -260,7 +260,7 @@ class SyntheticImageNet final : public DataSet {
     return split == Split::kTrain ? train_count_ : test_count_;
   }
   const Normalisation* normalisation() const override { return &HalfGray(); }
-  // A crop is a shift here, so the parts outside of it are not drawn.
+  // Here a crop is a shift, so the parts outside of it are not drawn.
   const Augmenter* augmenter() const override { return &augmenter_; }
   uint64_t fingerprint() const override {
     const std::array<uint64_t, 3> sizes{side_, train_count_, test_count_};
@@ -282,7 +282,7 @@ class SyntheticImageNet final : public DataSet {
   }
 
  private:
-  // Half class, half noise.
+  // The result is half class, half noise.
   void Draw(Split split, uint64_t index, std::span<uint8_t> pixels) const {
     Patches colours;
     FillRandom(MakeKey("class"), index % kImageNetClasses, colours);
@@ -318,7 +318,7 @@ void DrawDigit(Split split, uint64_t index, std::span<uint8_t> picture) {
   SlipPen(dice, canvas);
 
   const float ink = dice.Uniform(120, 255);
-  const float noise = dice.Uniform(0, 0.25f);  // of the two bytes drawn per pixel
+  const float noise = dice.Uniform(0, 0.25f);  // strength of the two bytes drawn per pixel
   std::array<uint32_t, kSide * kSide / 2> words;
   for (uint32_t& word : words) word = dice.NextWord();
   for (size_t i = 0; i < picture.size(); ++i) {
@@ -329,7 +329,7 @@ void DrawDigit(Split split, uint64_t index, std::span<uint8_t> picture) {
   }
 }
 
-// Drawn once and kept: pictures as many as MNIST's take 55 MB.
+// They are drawn once and kept: as many pictures as MNIST's take 55 MB.
 OpenedDataSet OpenSyntheticDigits(const Job& job, const DataWarning&) {
   const std::pair<const char*, uint64_t> counts[] = {
       {"data.synthetic_train_samples", job.synthetic_train_samples},

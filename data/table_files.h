@@ -1,5 +1,5 @@
-// Which CSV files, plain or gzip-compressed, are the data set at a path. Called by table_set.cc and
-// dataset.cc.
+// Finds the CSV files, plain or gzip-compressed, that are the data set at a path. table_set.cc and
+// dataset.cc call it.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct TablePaths {
 // A file, a folder with one .csv or .csv.gz, or a folder with train.csv and test.csv.
 Result<TablePaths> FindTables(const std::string& path, const std::string& dataset);
 
-// With several files: opening the data set asks which one.
+// Also true for several files; opening the data set then asks which one.
 bool HoldsTable(const std::string& folder);
 
 }  // namespace pando

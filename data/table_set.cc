@@ -1,9 +1,9 @@
-// Rows of numbers and categories, each with a class, in memory: CSV files (`csv`), among them the
+// Rows of numbers and categories, each with a class, in memory: CSV files (`csv`), including the
 // Sloan Digital Sky Survey's catalogue (`sdss`).
 //
-// One file is split here: data.test_share of the rows, by a fixed shuffle, are test samples for any
-// seed of the job. A folder with train.csv and test.csv is split already. Classes, categories, and
-// the mean and deviation that standardise numbers in double, are those of the training rows. A
+// A single file is split here: data.test_share of the rows, by a fixed shuffle, are test samples
+// for any seed. A folder with train.csv and test.csv is split already. The training rows decide the
+// classes, the categories, and the mean and deviation that standardise numbers in double. A
 // category becomes one input per value, 0 or 1. A missing value is an error, the column's mean, or
 // a category. Ids in sdss (objid, plate, ...) are omitted: a plate has spectra of one class.
 #include <fmt/core.h>
@@ -37,9 +37,9 @@ namespace {
 constexpr uint64_t kSplitSeed = 0;
 constexpr size_t kCategoriesMax = 1000;
 constexpr size_t kClassesMax = 10'000;
-constexpr size_t kBytesMax = size_t{64} << 30;  // of a split's inputs
+constexpr size_t kBytesMax = size_t{64} << 30;  // for a split's inputs
 constexpr const char* kSdssLabel = "class";
-// Five magnitudes and the redshift, the same in DR14 and DR17.
+// Five magnitudes and the redshift, equal in DR14 and DR17.
 constexpr auto kSdssColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
 // ---- reading and splitting ----------------------------------------------------------------------
@@ -82,7 +82,7 @@ Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns,
 
 // ---- how rows become samples -------------------------------------------------------------------
 
-// Each once, by number where all are numbers, else bytewise.
+// Lists each value once: by number if all are numbers, else bytewise.
 std::vector<std::string> ListValues(std::vector<std::string> words) {
   std::ranges::sort(words);
   words.erase(std::unique(words.begin(), words.end()), words.end());
@@ -106,16 +106,16 @@ Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
                   train.path, names.empty() ? "none" : names[0]));
 }
 
-// A column of the table, as the network sees it.
+// A column of the table as the network gets it.
 struct Feature {
   std::string name;
   size_t place = 0;  // among the columns of numbers, or of words
-  double mean = 0;   // of numbers, in the training rows
+  double mean = 0;   // for numbers, in the training rows
   double deviation = 1;
   bool is_constant = false;             // except for rounding: its input is 0
-  uint64_t missing_count = 0;           // of numbers, in the training rows
-  bool has_missing_input = false;       // a second input: 1 where the number is missing
-  std::vector<std::string> categories;  // of words; empty for numbers
+  uint64_t missing_count = 0;           // for numbers, in the training rows
+  bool has_missing_input = false;       // a second input: 1 if the number is missing
+  std::vector<std::string> categories;  // for words; empty for numbers
 
   size_t input_count() const {
     return categories.empty() ? 1 + size_t{has_missing_input} : categories.size();
@@ -134,7 +134,7 @@ std::vector<double> NumbersIn(const CsvRows& rows, size_t place) {
   return numbers;
 }
 
-// Scaled by a power of two, which rounds nothing: squares of small numbers would be 0.
+// Scales by a power of two, which rounds nothing: squares of small numbers would be 0.
 double Deviation(const std::vector<double>& numbers, double mean) {
   double largest = 0;
   for (const double number : numbers) largest = std::max(largest, std::abs(number - mean));
@@ -185,7 +185,7 @@ Status FitCategories(const CsvRows& rows, Feature* feature) {
                   rows.path, feature->name, feature->categories.size(), kCategoriesMax));
 }
 
-// In the order of `names`.
+// Returns them in the order of `names`.
 Result<std::vector<Feature>> FitFeatures(const CsvRows& train, const CsvColumns& columns,
                                          const std::vector<std::string>& names) {
   std::vector<Feature> features;
@@ -228,7 +228,7 @@ double NumberAt(const CsvRows& rows, size_t row, const Feature& feature) {
   return rows.numbers[row * (rows.numbers.size() / rows.row_count()) + feature.place];
 }
 
-// A missing number is the mean.  kCorrupt: a float cannot hold the result.
+// A missing number becomes the mean. kCorrupt: a float cannot hold the result.
 Result<float> Standardise(const CsvRows& rows, size_t row, const Feature& feature) {
   const double number = NumberAt(rows, row, feature);
   if (feature.is_constant || std::isnan(number)) return 0.0f;
@@ -258,7 +258,7 @@ Result<std::vector<int32_t>> MakeLabels(const CsvRows& rows,
   return labels;
 }
 
-// [row, input]. A category that no training row has is 0 in all its inputs.
+// Makes [row, input]. A category that no training row has is 0 in all its inputs.
 Result<std::vector<float>> MakeValues(const CsvRows& rows, const std::vector<Feature>& features) {
   std::vector<std::map<std::string, size_t>> categories;
   size_t input_count = 0;
@@ -348,8 +348,8 @@ Preprocessing InputsFor(const std::vector<Feature>& features) {
   return inputs;
 }
 
-// The column of a table that an input belongs to: "island=Dream" and "mass=" are of `island` and
-// `mass`. kCorrupt: there is none, or another column's name has such an end.
+// Returns the table's column to which an input belongs: `island` for "island=Dream", `mass` for
+// "mass=". kCorrupt: there is none, or another column's name has such an end.
 Result<std::string> ColumnFor(const CsvFile& file, const std::string& input) {
   std::set<std::string> columns;
   for (const std::string& name : file.header()) {
@@ -367,7 +367,7 @@ Result<std::string> ColumnFor(const CsvFile& file, const std::string& input) {
       file.path(), *columns.begin(), *columns.rbegin(), input));
 }
 
-// InputsFor made these inputs from the features, or else kCorrupt.
+// Finds the features from which InputsFor made these inputs; kCorrupt if there are none.
 Result<std::vector<Feature>> FindFeatures(const CsvFile& file, const Preprocessing& inputs) {
   std::vector<Feature> features;
   for (size_t i = 0; i < inputs.columns.size(); ++i) {
@@ -511,7 +511,7 @@ OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
 
 namespace {
 
-// Categories that no training row had: their inputs are all 0.
+// Names categories that no training row had; their inputs are all 0.
 std::vector<std::string> UnknownCategories(const CsvRows& rows,
                                            const std::vector<Feature>& features) {
   std::vector<std::string> lines;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTextsMax = 64;
 constexpr size_t kTextBytesMax = 24;
-// More different numbers than these are no names. Hours of a day are at most 12, twice.
+// More than these different numbers are no names. Hours of a day are at most 12, twice.
 constexpr size_t kWholeNames = 12;
 constexpr size_t kFractionNames = 4;
 constexpr std::string_view kDigits = "0123456789";
@@ -28,7 +28,7 @@ bool IsLetter(char c) {
   return byte >= 0x80 || std::isalpha(byte) != 0;
 }
 
-// Letters before a number make a name of it (A5, zone 5), except for a currency's.
+// Letters before a number make it a name (A5, zone 5), except for a currency's letters.
 bool MayStandBefore(std::string_view text) {
   constexpr auto kCodes = std::to_array<std::string_view>(
       {"EUR", "USD", "GBP", "JPY", "CHF", "CNY", "RMB", "INR", "RUB",   "BRL", "CAD",
@@ -44,7 +44,7 @@ bool MayStandBefore(std::string_view text) {
   return std::ranges::find(kCodes, word) != kCodes.end();
 }
 
-// No further number, as in 10:30 and 18-25. A unit may have digits: m2.
+// No other number may follow, as in 10:30 and 18-25. A unit may have digits: m2.
 bool MayStandAfter(std::string_view text) {
   constexpr auto kOrdinals = std::to_array<std::string_view>({"st", "nd", "rd", "th"});
   if (text.size() > kTextBytesMax) return false;
@@ -55,7 +55,7 @@ bool MayStandAfter(std::string_view text) {
   return std::ranges::find(kOrdinals, text) == kOrdinals.end();
 }
 
-// Where the number that begins at `first` ends: "1.5e-3", "1,475", "1 475".
+// Returns the end of the number that begins at `first`: "1.5e-3", "1,475", "1 475".
 size_t FindEnd(std::string_view text, size_t first) {
   const auto has_digit = [&](size_t at) { return at < text.size() && IsDigit(text[at]); };
   size_t end = std::min(text.find_first_of(kDigits, first), text.size());
@@ -69,7 +69,7 @@ size_t FindEnd(std::string_view text, size_t first) {
 }
 
 struct Parts {
-  std::string around;  // with a 0 in place of the number
+  std::string around;  // with a 0 instead of the number
   std::string number;
 };
 

@@ -1,5 +1,5 @@
-// Which words of a column are numbers with text around them, the same in most rows: "1.5 kg",
-// "USD 20". Names with few numbers ("36 months", "5th") are none. Called by csv_file.cc.
+// Finds the words of a column that are numbers with equal text around them in most rows: "1.5 kg",
+// "USD 20". Names with few numbers ("36 months", "5th") do not count. csv_file.cc calls it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ class UnitCounter {
     std::string first;
   };
   void Add(const std::string& word, uint64_t line);
-  // Those with the two most frequent texts (kg and g). None: they have too few different numbers,
-  // and may be categories.
+  // Returns the words with the two most frequent texts (kg and g). None: they have too few
+  // different numbers, and may be categories.
   Found Find() const;
 
  private:
@@ -27,7 +27,7 @@ class UnitCounter {
     std::set<std::string> numbers;  // some of them
     bool has_fractions = false;
   };
-  std::map<std::string, Column> by_text_;  // around the number
+  std::map<std::string, Column> by_text_;  // by the text around the number
 };
 
 }  // namespace pando

@@ -1,6 +1,6 @@
-// Samples without labels, for a network that is trained already: pictures in files, or the rows of
-// a table. They become inputs as the network's training samples did. Called by `pando predict`;
-// implemented beside the data set of their kind.
+// Samples without labels for a trained network: pictures in files, or the rows of a table. They
+// become inputs as the network's training samples did. `pando predict` calls it; each kind is
+// implemented beside its data set.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace pando {
 
 struct UnlabelledSamples {
   std::vector<std::string> names;    // paths of pictures; numbers of rows, from 1
-  std::vector<std::string> notices;  // files not read, unknown categories: for people
-  // Replaces `batch` by the samples [first, last). Their labels are 0.
+  std::vector<std::string> notices;  // for people: files not read, unknown categories
+  // Replaces the content of `batch` by samples [first, last), with labels 0.
   std::function<Status(size_t first, size_t last, Batch* batch)> read;
 };
 
-// Of a plan they use data.preprocessing, data.shape, and the job's data set and missing values.
+// From a plan they use data.preprocessing, data.shape, and the job's data set and missing values.
 
 // image_folder: files, and the pictures in folders and their sub-folders, sorted. Pictures for an
-// imagefolder's network are cut as its test pictures are; others are resized whole, and become grey
-// where the network's have one channel. Notices say what was assumed of these.
+// imagefolder's network are cut like its test pictures. Others are resized whole, and become grey
+// if the network's have one channel. Notices say what was assumed about these.
 enum class Ink : uint8_t { kAsItIs, kInverted };  // black becomes white
 Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan,
                                        Ink ink = Ink::kAsItIs);
 
-// table_set: a CSV file with the columns that the network was trained with. Other columns, the
-// label among them, are not read.
+// table_set: a CSV file with the columns with which the network was trained. Other columns, also
+// the label, are not read.
 Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan);
 
 }  // namespace pando

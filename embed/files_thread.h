@@ -1,8 +1,8 @@
-// FilesThread: makes what needs file descriptors for the threads of a program, whose table of
-// descriptors is not the library's. Used by ProgramWorker.
+// FilesThread: opens files and sockets for the threads of a program, whose table of descriptors is
+// not the library's. ProgramWorker uses it.
 //
 // The library's threads have a separate table, so that a child which the program forks inherits
-// none of their connections: they end with this process.
+// none of their connections. The connections end with this process.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@
 
 namespace pando {
 
-// The calling thread, and the threads that it starts from now on, share no descriptors with others
-// any more. Of those that are open, it keeps 0 to 2 and `kept`, and closes the others in its table:
-// a pipe that the program closes later must not stay open here.
+// After it, the calling thread, and the threads that it starts, share no descriptors with others.
+// Of the open ones it keeps 0 to 2 and `kept`, and closes the others in its table: a pipe that the
+// program closes later must not stay open here.
 void SeparateFiles(std::span<const int> kept);
 
-// Threads: any may call Do. Construct it before SeparateFiles, Start it behind.
+// Threads: any may call Do. Construct it before SeparateFiles; call Start after it.
 class FilesThread {
  public:
   ~FilesThread() {
@@ -34,7 +34,7 @@ class FilesThread {
       while (std::optional<std::packaged_task<void()>> task = tasks_.Pop()) (*task)();
     });
   }
-  // Returns once the function has run, and throws what it throws. False: the thread has ended.
+  // Returns after the function has run, and rethrows its exception. False: the thread has ended.
   bool Do(std::function<void()> function) {
     std::packaged_task<void()> task(std::move(function));
     std::future<void> done = task.get_future();
@@ -42,7 +42,7 @@ class FilesThread {
     done.get();
     return true;
   }
-  // A source whose buffers are made on the thread. It outlives the source.
+  // Returns a source whose buffers are made on the thread. This outlives the source.
   BufferSource Wrap(BufferSource source) {
     return {.make =
                 [this, make = std::move(source.make)](size_t count) {

@@ -9,8 +9,8 @@
 namespace pando {
 namespace {
 
-// to = values · weight. False if a product is not finite. Floats without their sign compare as
-// integers do, which the compiler packs, unlike a test of each.
+// Computes to = values · weight. Returns false if a product is not finite. Floats without their
+// sign compare like integers, which the compiler packs, unlike a test of each float.
 bool CopyScaled(const float* values, size_t count, float weight, float* to) {
   uint32_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -74,7 +74,7 @@ std::vector<size_t> GradientBuilder::Missing() const {
   return missing;
 }
 
-// The padding behind a tensor stays zero in every version, and the buffer has any content.
+// The padding behind a tensor stays zero in every version, and the buffer may have any content.
 std::vector<ShardId> GradientBuilder::Complete(size_t tensor) {
   const TensorLayout& layout = plan_.layout;
   const size_t end = layout.offset(tensor) + layout.specs()[tensor].size();

@@ -1,6 +1,6 @@
 // GradientBuilder gathers one micro-batch's flat gradient from the tensors that a program gives,
-// and says which shards each tensor completes. Used by ProgramComputer. Threads: any; several may
-// give different tensors at once. Owns: which tensors are here.
+// and says which shards each tensor completes. ProgramComputer uses it. Threads: any; several may
+// give different tensors at once. Owns: which tensors it has.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace pando {
 
 class GradientBuilder {
  public:
-  // `plan` outlives it; `buffer` has the size of the layout, and any content.
+  // `plan` outlives it; `buffer` has the size of the layout, and may have any content.
   GradientBuilder(const JobPlan& plan, SharedBuffer buffer);
 
-  // Copies values · weight and returns the shards that are complete now.  kInvalidArgument: no such
-  // tensor, or it was given before. kInternal: a value is not finite. The tensor is named.
+  // Copies values · weight and returns the shards that are now complete. kInvalidArgument: no such
+  // tensor, or it was given before. kInternal: a value is not finite. Errors name the tensor.
   Result<std::vector<ShardId>> Give(size_t tensor, const float* values, float weight);
-  // A tensor without a gradient.
+  // Does the same for a tensor without a gradient.
   std::vector<ShardId> GiveZeros(size_t tensor);
-  // The tensors that were not given, ascending.
+  // Returns the tensors that were not given, ascending.
   std::vector<size_t> Missing() const;
 
   const SharedBuffer& buffer() const { return buffer_; }

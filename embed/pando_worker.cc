@@ -1,4 +1,4 @@
-// The C interface: checks arguments, turns Status into results, and lets nothing be thrown out.
+// The C interface: checks arguments, turns Status into results, and stops all exceptions.
 #include "embed/pando_worker.h"
 
 #include <fmt/core.h>
@@ -33,7 +33,7 @@ using pando::ProgramWorker;
 using pando::Result;
 using pando::Status;
 
-// Threads: as pando_worker.h says.
+// Threads: as in pando_worker.h.
 struct pando_worker {
   const pid_t process = getpid();
   std::unique_ptr<ProgramWorker> worker;  // null: it could not be opened
@@ -42,7 +42,7 @@ struct pando_worker {
   std::string end_text;
   std::string run_dir;
   std::string weights_dir;
-  // The program's thread alone:
+  // Only the program's thread uses these:
   std::shared_ptr<const pando::CurrentWork> current;
   std::vector<uint64_t> peeked;
 };
@@ -51,9 +51,9 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Of a root cause; a message takes a little more.
+// For a root cause; its message needs a little more.
 constexpr size_t kFailureBytesMax = pando::kTextBytesMax - 1024;
-// How long a failure of the program waits until the scheduler has it.
+// The time for which a failure of the program waits until the scheduler has it.
 constexpr std::chrono::seconds kFailurePatience(5);
 
 Deadline After(uint32_t timeout_ms) {
@@ -66,7 +66,7 @@ pando_result Fail(pando_worker* worker, const std::string& text) {
   return PANDO_ERROR;
 }
 
-// Nothing of C++ may leave a function of C.
+// No C++ exception may leave a C function.
 template <class Function>
 pando_result Guarded(pando_worker* worker, Function function) {
   if (worker == nullptr) return PANDO_ERROR;
@@ -82,8 +82,8 @@ pando_result Guarded(pando_worker* worker, Function function) {
   return PANDO_ERROR;
 }
 
-// What adds gradients flushes denormals, as servers do (docs/determinism.md), with any setting of
-// the program's thread.
+// Code that adds gradients flushes denormals, as servers do (docs/determinism.md), with any setting
+// of the program's thread.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment() {
@@ -109,7 +109,7 @@ pando_result ToResult(ProgramComputer::Outcome outcome) {
   return PANDO_ABANDONED;
 }
 
-// A run that is over ends every call. PANDO_OK while it goes on.
+// Ends every call if the run is over; PANDO_OK while it goes on.
 pando_result EndFor(pando_worker* worker) {
   const ProgramWorker::Ending* ending = worker->worker->ending();
   if (ending == nullptr) return PANDO_OK;
@@ -122,16 +122,16 @@ pando_result NotJoined(pando_worker* worker) {
   return Fail(worker, "pando_join has not returned PANDO_OK");
 }
 
-// What calls have in common that need an opened worker.
+// The common part of calls that need an opened worker.
 template <class Function>
 pando_result Opened(pando_worker* worker, Function function) {
   return Guarded(worker, [&] {
-    return worker->worker == nullptr ? PANDO_ERROR  // pando_open said why
+    return worker->worker == nullptr ? PANDO_ERROR  // pando_open reported why
                                      : function(*worker->worker);
   });
 }
 
-// What calls have in common that need a run.
+// The common part of calls that need a run.
 template <class Function>
 pando_result InRun(pando_worker* worker, Function function) {
   return Opened(worker, [&](ProgramWorker& program) {
@@ -143,7 +143,7 @@ pando_result InRun(pando_worker* worker, Function function) {
 
 pando_result Report(pando_worker* worker, const Result<ProgramComputer::Outcome>& outcome) {
   if (outcome.ok()) return ToResult(*outcome);
-  // The run ends with this cause; without it the scheduler would see a process that vanished.
+  // The run ends with this cause; without it the scheduler would only see a process vanish.
   if (outcome.status().code() == pando::StatusCode::kInternal)
     worker->worker->AwaitEnd(std::chrono::steady_clock::now() + kFailurePatience);
   return Fail(worker, outcome.status().message());
@@ -178,7 +178,7 @@ Result<pando::TensorSpec> SpecFor(const pando_tensor& tensor, uint32_t index) {
 
 std::string Quoted(const std::string& text) { return pando::JobValueToml(pando::JobValue(text)); }
 
-// [model] and [data] as the options say.
+// Writes [model] and [data] from the options.
 Result<std::string> DeclaredSections(const pando_options& options) {
   std::vector<std::string> tensors;
   for (uint32_t i = 0; i < options.tensor_count; ++i) {
@@ -221,7 +221,7 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
     std::copy_n(options.tensors[i].initial, layout.specs()[i].size(),
                 flat->data() + layout.offset(i));
   }
-  // As the scheduler will read it, so that both compare alike.
+  // Parsed as the scheduler will parse it, so that both compare equal texts.
   PANDO_ASSIGN_OR_RETURN(job, pando::ParseJobText(pando::WriteJobText(job), "the declaration"));
   job.init_hash = pando::WeightsHash(layout, std::as_const(*flat).span());
   const std::string text = pando::WriteJobText(job);
@@ -273,7 +273,7 @@ const char* pando_version(void) { return pando::PandoVersion(); }
 
 pando_result pando_open(const pando_options* options, pando_worker** worker) {
   if (worker == nullptr) return PANDO_ERROR;
-  *worker = new (std::nothrow) pando_worker;  // the program's, until pando_close
+  *worker = new (std::nothrow) pando_worker;  // the program owns it until pando_close
   return Guarded(*worker, [&] {
     if (options == nullptr) return Fail(*worker, "pando_open got no options");
     Result<ProgramWorker::Options> read = ReadOptions(*options);
@@ -290,7 +290,7 @@ pando_result pando_join(pando_worker* worker, uint32_t timeout_ms) {
   });
 }
 
-// Also of a run that has ended since.
+// Also works for a run that has ended since.
 pando_result pando_describe(pando_worker* worker, pando_run* run) {
   return Opened(worker, [&](ProgramWorker& program) {
     if (!program.has_joined()) return EndFor(worker) == PANDO_END ? PANDO_END : NotJoined(worker);
@@ -402,6 +402,6 @@ const char* pando_last_error(pando_worker* worker) {
 }
 
 void pando_close(pando_worker* worker) {
-  // A child that was forked has none of the threads, and shares descriptors with its parent.
+  // A forked child has none of the threads, and shares descriptors with its parent.
   if (worker != nullptr && worker->process == getpid()) delete worker;
 }

@@ -47,10 +47,10 @@ extern "C" {
 
 #define PANDO_API __attribute__((visibility("default")))
 
-/* Changes with every change of this header that an older program would not survive. */
+/* Incremented with every change of this header that would break an older program. */
 #define PANDO_WORKER_ABI 2
 PANDO_API uint32_t pando_abi(void);
-/* "0.9.0", of the library. */
+/* The library's version: "0.9.0". */
 PANDO_API const char* pando_version(void);
 
 typedef struct pando_worker pando_worker;
@@ -77,35 +77,35 @@ typedef struct pando_tensor {
   uint32_t kind;         /* pando_tensor_kind */
   float momentum;        /* PANDO_STATISTIC: a step's share in the running value, PyTorch's */
   double lr_factor;      /* PANDO_PARAMETER: its rate is the schedule's times this; usually 1 */
-  double weight_decay;   /* PANDO_PARAMETER: its own; negative: that of the job */
+  double weight_decay;   /* PANDO_PARAMETER: its own; negative: the job's */
   const float* initial;  /* version 0, if the run takes it from this process; read by pando_open */
 } pando_tensor;
 
 /* All strings are UTF-8. Everything is copied by pando_open. */
 typedef struct pando_options {
   const char* scheduler; /* its endpoint: "tcp://10.0.0.1:29400", "ipc:///tmp/x" */
-  /* What is trained and how: TOML text with the job file's sections train, optimizer, schedule and
-   * eval (docs/job-file.md). All workers of a run give the same. The sections run, snapshot, verify
-   * and worker are the command line's of `pando run`, and ignored here. */
+  /* The training, as TOML text with the job file's sections train, optimizer, schedule and eval
+   * (docs/job-file.md). All workers of a run give the same. The sections run, snapshot, verify and
+   * worker come from the command line of `pando run`, and are ignored here. */
   const char* job;
   const char* model_name;      /* for people: "ResNet" */
   const pando_tensor* tensors; /* the same, in the same order, in every worker */
   uint32_t tensor_count;
   uint64_t train_samples; /* of the data set; ≥ 1 */
   uint64_t test_samples;  /* 0: the run has no evaluation */
-  /* What decides the bits of a gradient besides the work itself: "torch 2.15 cpu avx512 1 thread".
-   * Two workers of one kind compute the same bits. Verification (verify.every) proves it. */
+  /* All that decides a gradient's bits besides the work: "torch 2.15 cpu avx512 1 thread". Two
+   * workers of one kind compute the same bits, which verification (verify.every) proves. */
   const char* kind;
   uint32_t start_timeout_ms; /* how long to look for the scheduler; 0: 60 s */
   uint32_t wanted_rank;      /* UINT32_MAX: any; `pando run` gives it as PANDO_RANK */
 } pando_options;
 
-/* Checks the options and starts the library's threads. Sets *worker in every case, so that
- * pando_last_error can be asked; close it in every case. */
+/* Checks the options and starts the library's threads. Always sets *worker, so that
+ * pando_last_error can be called; always close it. */
 PANDO_API pando_result pando_open(const pando_options* options, pando_worker** worker);
 
-/* Waits until the run has this process. The first worker to come supplies version 0 of the
- * parameters, and the others take it over. PANDO_OK, PANDO_AGAIN, PANDO_END (the run was over),
+/* Waits until the run has this process. The first worker supplies version 0 of the parameters,
+ * and the others take it over. PANDO_OK, PANDO_AGAIN, PANDO_END (the run was over),
  * PANDO_ERROR (no scheduler, or the run trains another model: the first difference is named). */
 PANDO_API pando_result pando_join(pando_worker* worker, uint32_t timeout_ms);
 
@@ -130,22 +130,22 @@ typedef struct pando_work {
   uint32_t micro_batch;  /* PANDO_TRAIN: index within the step; PANDO_EVALUATE: 0 */
   uint64_t step;         /* PANDO_TRAIN: it reads version `step` of the parameters */
   uint64_t epoch;        /* PANDO_TRAIN */
-  uint64_t version;      /* the parameters' */
+  uint64_t version;      /* of the parameters */
   uint64_t sample_count; /* ≥ 1 */
   /* Indices into the training or the test samples. Valid until pando_next_work is called again, or
    * for pando_peek_work until it is. */
   const uint64_t* samples;
 } pando_work;
 
-/* The next piece of work: one micro-batch of training, or a slice of at most 1,024 test samples. It
- * replaces the current one. What the current one has not finished is dropped: it will be given out
- * again, here or elsewhere. Work may be given out before its parameters have arrived.
+/* Returns the next work: one micro-batch of training, or a slice of at most 1,024 test samples. It
+ * replaces the current one. Unfinished work is dropped: it will be given out again, here or
+ * elsewhere. Work may be given out before its parameters have arrived.
  * PANDO_OK, PANDO_AGAIN, PANDO_END, PANDO_ERROR. */
 PANDO_API pando_result pando_next_work(pando_worker* worker, pando_work* work, uint32_t timeout_ms);
 
-/* What pando_next_work will most likely return after `ahead` further calls (0: at the next one), so
- * that samples can be read early. A guess: views change. PANDO_OK, or PANDO_AGAIN if nothing can be
- * guessed. Does not block. */
+/* Returns the work that pando_next_work will most likely return after `ahead` more calls (0: at the
+ * next one), so that samples can be read early. It is a guess, since views change. PANDO_OK, or
+ * PANDO_AGAIN if nothing can be guessed. Does not block. */
 PANDO_API pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pando_work* work);
 
 /* The program has read the current work's samples, and computes from now on: the time since
@@ -154,32 +154,32 @@ PANDO_API pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pan
 PANDO_API pando_result pando_end_reading(pando_worker* worker);
 
 /* Copies the tensor, in the version of the current work, to `to` once it has arrived. `holds`
- * identifies what `to` has: set it to 0 before the first call, and keep it with `to`. If `to` has
- * the version already, nothing is copied. PANDO_OK, PANDO_AGAIN, PANDO_ABANDONED, PANDO_END,
+ * identifies the content of `to`: set it to 0 before the first call, and keep it with `to`. If `to`
+ * already has the version, nothing is copied. PANDO_OK, PANDO_AGAIN, PANDO_ABANDONED, PANDO_END,
  * PANDO_ERROR. */
 PANDO_API pando_result pando_load_tensor(pando_worker* worker, uint32_t tensor, float* to,
                                          uint64_t* holds, uint32_t timeout_ms);
 
-/* Of PANDO_TRAIN: the tensor's gradient is `gradient` · `weight`; it is copied before the call
- * returns. Sums over samples travel, so the gradient of a mean loss takes the number of samples as
- * its weight, and so does the statistic of a micro-batch. With train.weighted a gradient takes what
- * the micro-batch weighs, for example its tokens, and a statistic the number of samples. Gradients
- * leave at once, while the program computes others. Each tensor once; a tensor that is not given
- * has a gradient of zeros. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR (a value is not
- * finite: training has diverged, the tensor is named, and the run ends). */
+/* For PANDO_TRAIN: gives the tensor's gradient, `gradient` · `weight`, and copies it before the
+ * call returns. Sums over samples are sent, so the gradient of a mean loss has the number of
+ * samples as its weight, and so has a micro-batch's statistic. With train.weighted a gradient has
+ * the weight of the micro-batch, for example its tokens, and a statistic the number of samples.
+ * Gradients are sent at once, while the program computes others. Give each tensor once; a tensor
+ * that is not given has a gradient of zeros. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR (a
+ * value is not finite: training has diverged, the tensor is named, and the run ends). */
 PANDO_API pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor,
                                            const float* gradient, double weight);
 
-/* The current work is done. `sums`: sums over its samples. Of training: sums[0] is the loss,
+/* Finishes the current work. `sums` are sums over its samples. For training sums[0] is the loss and
  * sums[1] the number of right answers, for metrics.csv; count may be 0 to 2. With train.weighted it
- * is 3: sums[2] ≥ 0 is what the micro-batch weighs, and the step's gradient and loss are divided by
+ * is 3: sums[2] ≥ 0 is the micro-batch's weight, and the step's gradient and loss are divided by
  * the sum of its micro-batches' weights. If a micro-batch lacks one of the first two, or has
- * PANDO_NOT_LOGGED there, the step has no such value. Of evaluation: in the order of the job's
- * eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR. */
+ * PANDO_NOT_LOGGED there, the step has no such value. For evaluation the sums have the order of the
+ * job's eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR. */
 #define PANDO_NOT_LOGGED (-1.7976931348623157e308)
 PANDO_API pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_t count);
 
-/* Asks to leave in order, as SIGTERM does: go on with pando_next_work until PANDO_END. */
+/* Asks to leave in order, as SIGTERM does. Go on with pando_next_work until PANDO_END. */
 PANDO_API void pando_leave(pando_worker* worker);
 /* Ends the run: the program cannot go on, and no other worker could. `text` is the root cause.
  * Waits at most `timeout_ms` until the scheduler has it. */
@@ -192,11 +192,11 @@ typedef enum pando_ending {
   PANDO_INTERRUPTED = 3,
   PANDO_DRAINED = 4 /* this process has left; the run goes on */
 } pando_ending;
-/* How the run ended for this process, and in words. `text` may be NULL; valid until pando_close. */
+/* Returns how the run ended here. If `text` is not NULL, *text tells it until pando_close. */
 PANDO_API pando_ending pando_end(pando_worker* worker, const char** text);
 
-/* What the last PANDO_ERROR was, with what to do. "" if there was none. Valid until the next call
- * of the same thread. */
+/* Returns the last PANDO_ERROR's text, with what to do; "" if there was none. Valid until the next
+ * call by the same thread. */
 PANDO_API const char* pando_last_error(pando_worker* worker);
 
 /* Ends the threads and frees everything; NULL is allowed. A worker that has not reached PANDO_END

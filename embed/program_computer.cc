@@ -17,14 +17,14 @@ int64_t NowNs() {
       .count();
 }
 
-// Parameters are copied once, into the program's tensors: until then they lie where they arrived.
+// Parameters are copied once, into the program's tensors; until then they stay where they arrived.
 ParameterStore::Options KeptInPlace(uint64_t versions_kept, const PayloadPlan* payloads) {
   return {.versions_kept = versions_kept,
           .payloads = payloads,
           .is_read_in_place = [](const Blob&) { return true; }};
 }
 
-// Calls use(*item) for each that still exists.
+// Calls use(*item) for each item that still exists.
 template <class T>
 void ForEachLiving(const std::vector<std::weak_ptr<T>>& items, auto use) {
   for (const std::weak_ptr<T>& item : items) {
@@ -32,7 +32,7 @@ void ForEachLiving(const std::vector<std::weak_ptr<T>>& items, auto use) {
   }
 }
 
-// The metric tensor is not the program's.
+// The metric tensor does not belong to the program.
 Status CheckTensor(const TensorLayout& layout, size_t tensor) {
   if (tensor + 1 < layout.tensor_count()) return Status();
   return InvalidArgument(
@@ -156,8 +156,8 @@ void ProgramComputer::EvaluationParametersArrived(ShardId shard, Version version
   StartEvaluations();
 }
 
-// A thread that waits for training parameters computes the slices first: these parameters may wait
-// for the evaluation's end (P31).
+// A thread that waits for training parameters computes the slices first, since these parameters may
+// wait for the evaluation's end (P31).
 void ProgramComputer::StartEvaluations() {
   if (unstarted_.empty() || !evaluation_parameters_.IsWhole(unstarted_.front().version)) return;
   for (const Evaluate& request : std::exchange(unstarted_, {})) {
@@ -225,8 +225,8 @@ bool ProgramComputer::Yields(const CurrentWork& work) const {
   return work.is_training() && !work.is_partly_out && queue_.has_evaluations();
 }
 
-// Work whose version is superseded is not needed any more: its step is complete everywhere. A
-// verification then reports a hash of 0.
+// Work whose version is superseded is not needed any more, because its step is complete everywhere.
+// A verification then reports the hash 0.
 void ProgramComputer::GiveBack(CurrentWork& work) {
   if (!work.is_training()) {
     if (!work.is_dropped() && !IsSuperseded(work)) queue_.Push(work.evaluation);
@@ -283,7 +283,7 @@ std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) 
   const auto next = queue_.Peek(ahead);
   if (!next || next->first.value() >= plan_.steps.step_count()) return std::nullopt;
   std::vector<uint64_t> samples = TrainingSamples(plan_, next->first, next->second);
-  if (samples.empty()) return std::nullopt;  // a short last batch
+  if (samples.empty()) return std::nullopt;  // in a short last batch
   return Guess{next->first, next->second, std::move(samples)};
 }
 
@@ -302,7 +302,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::Hold(
   return Outcome::kDone;
 }
 
-// The program may hold a version of either store, so the serial says which.
+// The program may hold a version of either store, so the serial says which one.
 Result<ProgramComputer::Outcome> ProgramComputer::LoadTensor(size_t tensor, float* to,
                                                              uint64_t* holds, Deadline deadline) {
   EndReading();

@@ -1,14 +1,14 @@
-// ProgramComputer is a worker's computing side where a program computes: the session hands it
+// ProgramComputer is a worker's computing side if a program computes. The session hands it
 // micro-batches and parameters (ComputePort), and the program's threads take them and give
-// gradients. What the trainer is to `pando worker`, this is to a program (embed/pando_worker.h).
+// gradients. It does for a program what the trainer does for `pando worker` (embed/pando_worker.h).
 //
-//   ComputeTickets    which events the session may still see      protocol thread
-//   WorkQueue         what the program takes next                 both
-//   ParameterStore    versions, copied by the program's threads   both
-//   WorkResults       what the program gives for the current work  the program's threads
+//   ComputeTickets    the events that the session may still see  protocol thread
+//   WorkQueue         the program's next work                    both
+//   ParameterStore    versions, copied by the program's threads  both
+//   WorkResults       the results of the program's current work  the program's threads
 //
-// Threads: ComputePort, IsCurrent and Stop on the protocol thread; the functions of the program as
-// pando_worker.h says. The sink is called on the program's threads. Owns: parameters, gradients.
+// Threads: ComputePort, IsCurrent and Stop on the protocol thread; the program's functions as in
+// pando_worker.h. The sink is called on the program's threads. Owns: parameters, gradients.
 // Invariants: I5 (no interruption changes a bit of what is emitted).
 #pragma once
 
@@ -39,7 +39,7 @@ class ProgramComputer : public WorkerComputer {
   using Deadline = WorkQueue::Deadline;
   using Outcome = WorkOutcome;
 
-  // `plan` outlives it. `buffers`: of the gradients, which travel from where they are made.
+  // `plan` outlives it. `buffers` gives the memory of the gradients, which are sent from there.
   ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink);
   ~ProgramComputer() override;  // on the protocol thread, as Tidy
 
@@ -52,35 +52,35 @@ class ProgramComputer : public WorkerComputer {
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) override;
-  // The work of this membership. Another membership may follow.
+  // Stops the work of this membership. Another membership may follow.
   void Stop() override { Forget(); }
   uint64_t parameter_bytes_peak() const override { return held_bytes_.peak(); }
-  // Frees what the program has done with. Once per turn of the loop.
+  // Frees objects that the program has finished with. Called once per turn of the loop.
   void Tidy();
 
   // ---- the program's threads -------------------------------------------------------------------
-  // The next work replaces the current one. None at the deadline, or if `is_over`.
+  // The next work replaces the current one. Returns none at the deadline, or if `is_over`.
   std::shared_ptr<const CurrentWork> NextWork(Deadline deadline,
                                               const std::function<bool()>& is_over);
-  // The samples that NextWork will most likely want after `ahead` others; none if unknown.
+  // Returns the samples that NextWork will most likely want after `ahead` others; none if unknown.
   struct Guess {
     Step step;
     MicroBatch micro_batch;
     std::vector<uint64_t> samples;
   };
   std::optional<Guess> PeekWork(uint32_t ahead) const;
-  // The program has the current work's samples, as every call below says too: until then it waited
-  // for them.
+  // The program has the current work's samples, for which it had waited. Every call below implies
+  // this.
   void EndReading();
-  // Copies the tensor in the current work's version. `holds` says which one `to` has.
+  // Copies the tensor in the current work's version. `holds` says which version `to` has.
   Result<Outcome> LoadTensor(size_t tensor, float* to, uint64_t* holds, Deadline deadline);
   Result<Outcome> GiveGradient(size_t tensor, const float* values, double weight);
   Result<Outcome> Finish(std::span<const double> sums);
   void Wake() { queue_.Wake(); }
-  // The program cannot go on: ends the run, of this generation or the next.
+  // The program cannot go on, so this ends the run, in this generation or the next.
   void Fail(const std::string& text);
 
-  // Adds what a heartbeat says of the program's speed and waits. Any thread.
+  // Adds the program's speed and waits to a heartbeat. Any thread.
   void AddTimes(Heartbeat* heartbeat) const;
 
  private:
@@ -100,18 +100,18 @@ class ProgramComputer : public WorkerComputer {
   BufferPool gradients_;
   WorkResults results_;
   WorkQueue queue_;
-  ComputeTickets tickets_;                  // the protocol thread's alone
-  std::vector<Evaluate> unstarted_;         // of one version; the protocol thread's alone
+  ComputeTickets tickets_;                  // only the protocol thread uses it
+  std::vector<Evaluate> unstarted_;         // of one version; only the protocol thread uses it
   std::atomic<uint64_t> lasting_{0};        // tickets_.lasting(), for Fail
   std::atomic<int64_t> read_ns_ = 0;        // waits for samples that have ended
   std::atomic<int64_t> reading_since_ = 0;  // ns of the steady clock; 0: no such wait
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards all members below
   std::vector<std::weak_ptr<ProgramCall>> calls_;
   std::vector<std::weak_ptr<ProgramEvaluation>> evaluations_;
   std::shared_ptr<CurrentWork> current_;
-  std::vector<std::shared_ptr<CurrentWork>> done_;  // whose holds the protocol thread drops
-  std::string failure_;                             // empty: none
+  std::vector<std::shared_ptr<CurrentWork>> done_;  // the protocol thread drops their holds
+  std::string failure_;                             // empty: no failure
   uint64_t failed_with_ = 0;                        // the ticket of its last event
 };
 

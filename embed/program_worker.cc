@@ -25,7 +25,7 @@
 namespace pando {
 namespace {
 
-// Where two declarations differ first, or empty: "optimizer.lr is 0.1 here, and 0.2 in the run".
+// Names the first difference, or returns "": "optimizer.lr is 0.1 here, and 0.2 in the run".
 std::string FindDifference(const Job& here, const Job& run) {
   if (const std::string tensors = TensorDifference(here, run); !tensors.empty()) return tensors;
   for (const JobKey& key : JobKeys()) {
@@ -43,7 +43,7 @@ std::string FindDifference(const Job& here, const Job& run) {
 }  // namespace
 
 int LeaveRequest::Take() {
-  event_.Clear();  // always: a child that was forked shares it
+  event_.Clear();  // always, because a forked child shares it
   return is_requested_ && !was_taken_.exchange(true) ? kSignal : 0;
 }
 
@@ -87,7 +87,7 @@ void ProgramWorker::Conclude(Ending ending) {
   if (computer_) computer_->Wake();
 }
 
-// Everything with descriptors is made, used and dropped on this thread and those that it starts.
+// All objects with descriptors are made, used and dropped on this thread and those that it starts.
 // They take none of the program's signals, whose handlers may write to descriptors.
 void ProgramWorker::Run() {
   sigset_t all;
@@ -102,10 +102,10 @@ void ProgramWorker::Run() {
     end = Internal(fmt::format("out of memory, or a fault of Pando: {}", error.what()));
   }
   Conclude(end.ok() ? *std::move(end) : Ending{.failure = end.status()});
-  // The program may still be in a call, with parameters in its hands.
+  // The program may still be in a call that reads parameters.
   pollfd closed{close_.fd(), POLLIN, 0};
   while (!close_.is_requested()) poll(&closed, 1, -1);
-  // What these keep would otherwise be freed on the program's thread.
+  // These objects would otherwise be freed on the program's thread.
   news_.mailbox().Close();
   std::ignore = news_.mailbox().Drain();
   computer_.reset();
@@ -115,10 +115,10 @@ void ProgramWorker::Run() {
   context_.reset();
 }
 
-// Through all memberships of this process.
+// Covers all memberships of this process.
 Result<ProgramWorker::Ending> ProgramWorker::LiveToTheEnd() {
   SetFloatEnvironment();
-  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kMember));
   context_ = std::make_unique<ZmqContext>(std::move(keys), LogWarning);
   incarnation_ = NewIncarnation();
@@ -146,15 +146,15 @@ Result<MembershipEnd> ProgramWorker::Join(std::optional<Membership>* membership)
   return MembershipEnd::kStopped;
 }
 
-// From the registration of one incarnation to its end.
+// Covers one incarnation, from its registration to its end.
 Result<ProgramWorker::Ending> ProgramWorker::Live() {
   std::optional<Membership> membership;
   PANDO_ASSIGN_OR_RETURN(const MembershipEnd end, Join(&membership));
   is_given_up_ = end == MembershipEnd::kGivenUp;
   if (!membership) return Ending();
-  wanted_rank_ = membership->rank;  // to keep the name in another life
+  wanted_rank_ = membership->rank;  // keeps the name for another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank)});
-  // The run goes on without a program that does not fit it.
+  // The run continues without a program that does not fit it.
   PANDO_RETURN_IF_ERROR(Check(*membership));
   if (Status status = Enter(*membership); !status.ok()) {
     TellScheduler(*transport_, *membership, 0, status);
@@ -177,7 +177,7 @@ Status ProgramWorker::Check(const Membership& membership) const {
       difference));
 }
 
-// The plan is the run's, so it is made once.
+// The plan belongs to the run, so it is made once.
 Status ProgramWorker::Enter(const Membership& membership) {
   PANDO_ASSIGN_OR_RETURN(BufferSource buffers, PrepareLines(membership.job, *transport_));
   if (!computer_) {
@@ -197,7 +197,7 @@ Status ProgramWorker::Enter(const Membership& membership) {
   return Status();
 }
 
-// Part by part: they may be large.
+// Copies part by part, since they may be large.
 Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std::string& folder) {
   constexpr uint64_t kPartBytes = 4 << 20;
   constexpr const char* kName = "final.safetensors";

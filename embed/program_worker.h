@@ -1,8 +1,8 @@
 // ProgramWorker: a worker's part in a run, inside another program: joining, the protocol thread,
-// heartbeats, and joining again after this process was taken for dead. What node/worker_process is
-// to `pando worker`. Used by embed/pando_worker.cc, which is its C interface.
+// heartbeats, and joining again after this process was declared dead. It does for a program what
+// node/worker_process does for `pando worker`. embed/pando_worker.cc, its C interface, uses it.
 //
-// Threads: makes a protocol thread, which makes the others; the functions may be called from any.
+// Threads: makes a protocol thread, which makes the others; any thread may call the functions.
 // Owns: everything of the library.
 #pragma once
 
@@ -30,7 +30,7 @@
 
 namespace pando {
 
-// The program's wish to leave its run, for the loops that otherwise look at signals.
+// The program's request to leave its run, for loops that otherwise look at signals.
 class LeaveRequest : public ShutdownRequests {
  public:
   void Request() {
@@ -41,7 +41,7 @@ class LeaveRequest : public ShutdownRequests {
   int first_signal() const override { return was_taken_ ? kSignal : 0; }
 
  private:
-  static constexpr int kSignal = 15;  // as SIGTERM would ask
+  static constexpr int kSignal = 15;  // as if SIGTERM had asked
 
   EventFd event_;
   std::atomic<bool> is_requested_ = false;
@@ -61,29 +61,29 @@ class ProgramWorker {
   };
   // How the run ended for this process.
   struct Ending {
-    Status failure;            // of this process; ok: `stop` says how
-    std::optional<Stop> stop;  // none: the run was over
-    // Has final.safetensors, if the run folder is on another machine; null: there is none.
+    Status failure;            // of this process; ok: `stop` says how it ended
+    std::optional<Stop> stop;  // none: the run was already over
+    // Has final.safetensors, if the run folder is on another machine; null if there is none.
     std::shared_ptr<const TemporaryFolder> weights;
   };
-  // Of a run that has this process.
+  // Facts about a run that has this process.
   struct Facts {
     Membership membership;
     bool took_over = false;  // version 0 is another worker's, and differs
   };
 
   explicit ProgramWorker(Options options);
-  ~ProgramWorker();  // disappears, where the run has not ended
+  ~ProgramWorker();  // vanishes, if the run has not ended
 
-  // Until the run has this process; false at the deadline.
+  // Waits until the run has this process; returns false at the deadline.
   bool AwaitJoin(Deadline deadline) const;
-  // REQUIRES: AwaitJoin was true, and the run has not ended before this process joined.
+  // REQUIRES: AwaitJoin was true, and the run did not end before this process joined.
   ProgramComputer& computer() { return *computer_; }
   const JobPlan& plan() const { return *plan_; }
   const Facts& facts() const { return *facts_; }
   bool has_joined() const;
 
-  // Null while it goes on.
+  // Null while the run goes on.
   const Ending* ending() const;
   bool AwaitEnd(Deadline deadline) const;
   void Leave() { leave_.Request(); }
@@ -105,12 +105,12 @@ class ProgramWorker {
   ComputeNewsBox news_;
   StopFlag close_;  // the library is being closed
 
-  mutable std::mutex mutex_;  // guards what the program waits for
+  mutable std::mutex mutex_;  // guards the state for which the program waits
   mutable std::condition_variable changed_;
   bool has_joined_ = false;
   std::optional<Ending> ending_;
 
-  // The protocol thread's own; what the program uses of them is set before has_joined_.
+  // Used by the protocol thread. Those that the program uses are set before has_joined_.
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<Transport> transport_;
   std::optional<HostLines> host_lines_;
@@ -121,7 +121,7 @@ class ProgramWorker {
   std::optional<JobPlan> plan_;
   BufferSource buffers_;
   std::unique_ptr<ProgramComputer> computer_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace pando

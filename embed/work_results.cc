@@ -59,7 +59,7 @@ void WorkResults::HandOver(CurrentWork& work, const std::vector<ShardId>& shards
   }
 }
 
-// Work that was dropped half-way and computed again adds no shard twice.
+// So work that was dropped half-way and computed again adds no shard twice.
 bool WorkResults::IsNew(const MicroBatchWork& work, ShardId shard) {
   std::lock_guard lock(mutex_);
   std::vector<bool>& added = work.call->added[work.micro_batch];
@@ -78,7 +78,7 @@ Result<WorkOutcome> WorkResults::Finish(CurrentWork& work, std::span<const doubl
   return work.is_training() ? FinishTraining(work, sums) : FinishEvaluation(work, sums);
 }
 
-// Tensors without a gradient, and the metrics.
+// Gives tensors without a gradient, and the metrics.
 Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
   const bool is_weighted = plan_.job.optimizer.is_weighted;
   if (is_weighted ? sums.size() != 3 : sums.size() > 2)
@@ -158,7 +158,7 @@ Result<WorkOutcome> WorkResults::FinishEvaluation(const CurrentWork& work,
   return WorkOutcome::kDone;
 }
 
-// Work that does not count ends no run.
+// Work that does not count must not end the run.
 Result<WorkOutcome> WorkResults::Diverge(const CurrentWork& work, const std::string& what) {
   const ProgramCall& call = *work.micro_batch.call;
   if (call.is_abandoned) return WorkOutcome::kAbandoned;

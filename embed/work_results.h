@@ -1,5 +1,5 @@
-// What a program gives for its current work: gradients, which leave shard by shard, and sums. Used
-// by ProgramComputer.
+// Takes a program's results for its current work: gradients, which are sent shard by shard, and
+// sums. ProgramComputer uses it.
 #pragma once
 
 #include <atomic>
@@ -24,24 +24,24 @@
 
 namespace pando {
 
-// Of a call that may end early: kAgain at the deadline, kAbandoned where the work does not count
-// any more.
+// The result of a call that may end early: kAgain at the deadline, kAbandoned if the work does not
+// count any more.
 enum class WorkOutcome : uint8_t { kDone, kAgain, kAbandoned };
 
-// What the program computes now: one micro-batch, or one slice of the test set.
+// The program's current work: one micro-batch, or one slice of the test set.
 struct CurrentWork {
-  MicroBatchWork micro_batch;                     // if `evaluation` is null
-  std::shared_ptr<ProgramEvaluation> evaluation;  // else
+  MicroBatchWork micro_batch;                     // set if `evaluation` is null
+  std::shared_ptr<ProgramEvaluation> evaluation;  // set otherwise
   std::vector<uint64_t> samples;                  // indices into the training or test samples
   std::optional<GradientBuilder> gradient;
-  std::vector<uint64_t> shard_hashes;       // if it is verified (P41)
+  std::vector<uint64_t> shard_hashes;       // set if it is verified (P41)
   std::atomic<bool> is_partly_out = false;  // a shard is in the sum
   std::chrono::steady_clock::time_point started_at{};
-  std::atomic<int64_t> waited_ns = 0;  // for parameters
+  std::atomic<int64_t> waited_ns = 0;  // wait for parameters
 
   bool is_training() const { return evaluation == nullptr; }
   bool is_hashed() const { return !shard_hashes.empty(); }
-  // Nothing is waited for any more.
+  // No result is needed any more.
   bool is_abandoned() const {
     return is_training() ? micro_batch.call->is_abandoned : evaluation->is_abandoned;
   }
@@ -50,8 +50,8 @@ struct CurrentWork {
     return is_training() ? VersionReadBy(step()) : evaluation->request.version;
   }
 
-  // It does not count any more. Shards that have left may be part of the update, so a verified
-  // micro-batch is computed to its end for its hash (P41).
+  // Whether it does not count any more. Shards that were sent may be part of the update, so a
+  // verified micro-batch is computed to its end for its hash (P41).
   bool is_dropped() const {
     if (!is_training()) return evaluation->is_abandoned;
     const ProgramCall& call = *micro_batch.call;
@@ -62,23 +62,23 @@ struct CurrentWork {
     hold.reset();
   }
 
-  // The hold on its version. Taken at its first parameter; the protocol thread drops it.
+  // The hold on its version. Its first parameter takes it; the protocol thread drops it.
   std::mutex hold_mutex;  // guards:
   std::shared_ptr<ParameterStore::Hold> hold;
 };
 
-// Threads: the program's; of Give several at once. Owns: which shards are in the sums.
+// Threads: the program's; several may call Give at once. Owns: which shards are in the sums.
 class WorkResults {
  public:
   // `plan` and `sink` outlive it.
   WorkResults(const JobPlan& plan, const ComputeSink& sink) : plan_(plan), sink_(sink) {}
 
-  // The tensor's gradient, times the weight. An error of kInternal has ended the run.
+  // Gives the tensor's gradient, times the weight. An error of kInternal has ended the run.
   // REQUIRES: the work is training.
   Result<WorkOutcome> Give(CurrentWork& work, size_t tensor, const float* values, double weight);
   // Whether a shard of it is in the sum.
   bool IsPartlyOut(const MicroBatchWork& work);
-  // kAbandoned: the work was abandoned when it was partly out.
+  // kAbandoned: the work was abandoned when it was partly in the sum.
   Result<WorkOutcome> Finish(CurrentWork& work, std::span<const double> sums);
   // The recent mean time of a micro-batch, without waits; 0 before the first. Any thread.
   uint64_t micro_batch_us() const { return static_cast<uint64_t>(time_.average_ns() / 1000); }

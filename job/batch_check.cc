@@ -25,8 +25,8 @@ const Layer* FindNormOfOnePixel(const Graph& graph) {
   return nullptr;
 }
 
-// A step in which some micro-batch has one sample. Of B samples in N micro-batches each has B / N,
-// or one more; only an epoch's last step may have fewer samples than the others.
+// Finds a step in which some micro-batch has one sample. With B samples in N micro-batches each has
+// B / N, or one more. Only an epoch's last step may have fewer samples than the others.
 std::optional<Step> FindStepOfSingles(const Job& job, const StepPlan& steps) {
   const uint64_t last = std::min(steps.steps_per_epoch(), steps.step_count()) - 1;
   for (Step step : {Step(0), Step(last)}) {
@@ -41,13 +41,13 @@ uint64_t LargestOutputBytes(const Graph& graph, uint64_t samples) {
   return values * samples * sizeof(float);
 }
 
-// Vectors that are waiting for a sibling, and the one being made.
+// The vectors that wait for a sibling, and the one that is being made.
 uint64_t GradientVectorsMax(uint64_t micro_batches) {
   return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
 }
 
-// In a group a rank's sums stay until a bucket is full: all of its share but one, and what that one
-// takes while it is made.
+// In a group a rank's sums stay until a bucket is full: its whole share except one, and the vectors
+// that this one needs while it is made.
 uint64_t GroupVectorsMax(uint32_t micro_batches, uint32_t ranks) {
   const MicroBatchTree tree({.micro_batch_count = micro_batches, .sample_count = micro_batches});
   uint64_t most = 1;
@@ -66,15 +66,15 @@ uint64_t GroupVectorsMax(uint32_t micro_batches, uint32_t ranks) {
   return most;
 }
 
-constexpr uint64_t kGpuSamplesMax = 65535;  // one row of a kernel's grid each
+constexpr uint64_t kGpuSamplesMax = 65535;  // each is one row of a kernel's grid
 constexpr uint64_t kPlannableBytesMax = uint64_t{1} << 46;
 
-// The fewest micro-batches that have at most `samples` each.
+// Returns the fewest micro-batches that have at most `samples` each.
 uint64_t CountMicroBatches(const Job& job, uint64_t samples) {
   return (job.global_batch + samples - 1) / samples;
 }
 
-// What is said where the GPU has no room for `plan`.
+// Returns the error if the GPU has no room for `plan`.
 std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
                        const GpuMemoryPlan& needed, uint64_t free_bytes) {
   const uint64_t samples = plan.steps.micro_batch_samples_max();
@@ -122,7 +122,7 @@ Status CheckMicroBatches(const Job& job, const Model& model, const StepPlan& ste
 Status CheckMemory(const Job& job, const Model& model, const StepPlan& steps,
                    uint64_t memory_bytes) {
   const uint64_t samples = steps.micro_batch_samples_max();
-  // A plan's sums of sizes stay far from where 64 bits end if each of them fits this machine.
+  // A plan's sums of sizes cannot overflow 64 bits if each size fits this machine.
   uint64_t bytes = LargestOutputBytes(model.graph(), samples);
   if (bytes <= memory_bytes) {
     bytes = Network::PlanMemory(model, {.training = static_cast<uint32_t>(samples),
@@ -164,7 +164,7 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
           .batches = (samples + (is_evaluated ? kEvaluationChunkSamples : 0)) * sample_bytes};
 }
 
-// A plan's sums of sizes stay far from where 64 bits end.
+// This bound keeps a plan's sums of sizes far below the range of 64 bits.
 Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, uint64_t samples) {
   if (samples <= kGpuSamplesMax && LargestOutputBytes(model.graph(), samples) <= kPlannableBytesMax)
     return Status();

@@ -13,35 +13,35 @@
 
 namespace pando {
 
-// kInvalidArgument where a batch norm has one value of a channel to normalise, which would always
-// be 0: it is over one pixel, and a step has micro-batches of one sample. Names layer, step and
-// keys.
+// kInvalidArgument: a batch norm has only one value per channel to normalise, which would always
+// become 0. It is then over one pixel, and a step has micro-batches of one sample. The error names
+// layer, step and keys.
 Status CheckMicroBatches(const Job& job, const Model& model, const StepPlan& steps);
 
-// kInvalidArgument where one computing thread's activations take more than `memory_bytes`.
+// kInvalidArgument: one computing thread's activations take more than `memory_bytes`.
 Status CheckMemory(const Job& job, const Model& model, const StepPlan& steps,
                    uint64_t memory_bytes);
 uint64_t MachineMemoryBytes();  // this machine's
 
-// What a worker takes of a GPU's memory, beside what its context and NVIDIA's libraries take when
+// The memory that a worker takes on a GPU, besides that of its context and NVIDIA's libraries when
 // it is opened.
 struct GpuMemoryPlan {
-  // Copies of the version at work, and of the one evaluated; encoded ones where it decodes.
+  // Copies of the current version and of the evaluated one; encoded ones if it decodes.
   uint64_t parameters = 0;
-  // As many flat vectors as the tree's sums take (docs/protocol.md, section 12), and encoded ones.
+  // The flat vectors for the tree's sums (docs/protocol.md, section 12), and encoded ones.
   uint64_t gradients = 0;
-  uint64_t network = 0;  // activations, their gradients, what else is kept, scratch
-  uint64_t batches = 0;  // samples on their way into the network
+  uint64_t network = 0;  // activations, their gradients, other kept values, scratch
+  uint64_t batches = 0;  // samples that are being copied into the network
   uint64_t total() const { return parameters + gradients + network + batches; }
 };
-// kInvalidArgument where micro-batches of `samples` are more than any plan is made for.
+// kInvalidArgument: micro-batches of `samples` are larger than any plan supports.
 Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, uint64_t samples);
-// With micro-batches of `samples`.  REQUIRES: the device is a GPU; CheckGpuSamples.
+// Plans micro-batches of `samples`. REQUIRES: the device is a GPU; CheckGpuSamples passed.
 GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
                             uint64_t samples);
 
-// Of the device that a worker computes on: CheckMemory with this machine's memory; on a GPU with
-// what is free there, and the largest micro-batch that would fit.
+// Checks the device on which a worker computes: CheckMemory with this machine's memory; on a GPU
+// the free memory there. The error names the largest micro-batch that would fit.
 Status CheckDeviceMemory(Device device, const JobPlan& plan, const Model& model);
 
 }  // namespace pando

@@ -73,7 +73,7 @@ Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
     return CheckMemory(job, model, steps, MachineMemoryBytes());
   }
   if (choice.gpu < gpu_count) return Status();
-  return OpenCuda({.index = static_cast<int>(choice.gpu)}).status();  // says why not
+  return OpenCuda({.index = static_cast<int>(choice.gpu)}).status();  // its error says why not
 }
 
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job,

@@ -1,4 +1,4 @@
-// Where a worker computes: what --device says, and the GPU that is opened for it.
+// The device on which a worker computes: the value of --device, and the GPU that is opened for it.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,34 @@ namespace pando {
 
 struct DeviceChoice {
   enum class Kind : uint8_t { kAuto, kCpu, kAnyGpu, kGpu } kind = Kind::kAuto;
-  uint32_t gpu = 0;  // of kGpu
+  uint32_t gpu = 0;  // for kGpu
 };
 // "auto", "cpu", "cuda" or "cuda:N"; `flag` names it in the error.
 Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& text);
 
-// How many GPUs this machine has that Pando can use; 0 where the CPU is meant: `count`, which
-// starts CUDA and loads its libraries into this process, is not called then.
+// Returns how many GPUs of this machine Pando can use; 0 if the CPU is meant. In that case it does
+// not call `count`, which starts CUDA and loads its libraries into this process.
 uint32_t CountGpus(const DeviceChoice& choice, uint32_t (*count)() = GpuCount);
-// The GPUs of a machine that its workers may use; 0: they compute on the CPU.
+// Returns the GPUs that a machine's workers may use; 0: they compute on the CPU.
 uint32_t GpusFor(const DeviceChoice& choice, uint32_t gpu_count);
 // Whether the choice means a GPU, on a machine with `gpu_count` usable ones.
 bool IsGpuMeant(const DeviceChoice& choice, uint32_t gpu_count);
-// What --device says to the index-th worker of a machine: those that may choose take turns.
+// Returns --device for a machine's index-th worker: workers that may choose take turns.
 std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint32_t index);
 
 struct OpenedDevice {
   std::optional<OpenedGpu> gpu;  // none: the CPU
   std::string kind;              // P1: backend, instruction set, library versions, precision
   Device device() const { return gpu ? gpu->device() : Device{}; }
-  // Computing threads: a GPU has one.
+  // A GPU has one computing thread.
   uint32_t threads(const Job& job) const { return gpu ? 1 : job.threads; }
 };
-// For the calling thread. kNotFound: there is no such GPU. kInvalidArgument: the job's precision is
-// not for a CPU. Both say what to do.
-// `on_engine`: CudaOptions::on_engine.
+// Opens it for the calling thread. kNotFound: there is no such GPU. kInvalidArgument: a CPU
+// does not support the job's precision. Both say what to do. `on_engine` is
+// CudaOptions::on_engine.
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job,
                                 const OnEngineNote& on_engine = nullptr);
-Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job,  // as --device says it
+Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job,  // a value of --device
                                 const OnEngineNote& on_engine = nullptr);
 
 // Checks before the start that this machine can compute the job: the device, the precision, and on

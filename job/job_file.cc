@@ -110,7 +110,7 @@ Status JobDraft::Set(const JobKey& key, const JobValue& value, std::string where
 }
 
 Status JobDraft::EndSource() {
-  // Another model's text is not this one's.
+  // The text of another model must not be used for this one.
   if (in_source_.contains("model.name") && !in_source_.contains("model.network"))
     job_.network.clear();
   Status status =
@@ -122,7 +122,7 @@ Status JobDraft::EndSource() {
   return status;
 }
 
-// Two keys that have the same meaning: the later source wins, one source may give only one.
+// For two keys with the same meaning: the later source wins, and one source may give only one.
 template <class T>
 Status JobDraft::ChooseOne(const char* by_steps, uint64_t Job::*steps, const char* by_epochs,
                            T Job::*epochs, const char* meaning) {
@@ -186,14 +186,14 @@ void JobDraft::SetDefault(const std::string& name, const JobValue& value) {
   if (!IsGiven(name)) key->set(job_, value);
 }
 
-// "train.global_batch = 128 (job.toml:3)".
+// Returns for example "train.global_batch = 128 (job.toml:3)".
 std::string JobDraft::Named(const std::string& name) const {
   auto where = where_.find(name);
   return fmt::format("{} = {} ({})", name, JobValueToml(FindJobKey(name)->get(job_)),
                      where == where_.end() ? "the default" : where->second);
 }
 
-// "{run.lease_ms} is short" with each key in braces as "run.lease_ms = 128 (job.toml:3)".
+// Writes "{run.lease_ms} is short" with each key in braces as "run.lease_ms = 128 (job.toml:3)".
 std::string JobDraft::WithKeysNamed(std::string_view text) const {
   std::string named;
   while (!text.empty()) {
@@ -331,8 +331,8 @@ std::vector<JobDraft::Rule> JobDraft::RunRules() const {
            "one of them"}};
 }
 
-// Without servers there is nothing to say of them. What a file says of them stays for the day when
-// the job runs with servers again: a resolved job's text names all keys.
+// Without servers, flags about them are errors. A file's keys about them stay for the day when the
+// job runs with servers again, because a resolved job's text has all keys.
 std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
   if (job_.strategy != Strategy::kAllreduce) return {};
   const auto has_flag = [this](const char* name) {
@@ -370,7 +370,7 @@ Result<Job> ParseJobText(std::string_view text, const std::string& file_name) {
 }
 
 Result<std::string> ReadTextFile(const std::string& path) {
-  std::error_code ignored;  // shows when it is opened
+  std::error_code ignored;  // if it fails, opening the file reports it
   if (std::filesystem::is_directory(path, ignored))
     return InvalidArgument(path + " is a folder, and a file was expected");
   std::ifstream file(path, std::ios::binary);
@@ -399,9 +399,9 @@ Status LoadNetwork(Job* job) {
 
 std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
 
-// Four sections say where, how and how safely to compute, and have no say in the result.
+// Four sections say where, how and how safely to compute, and do not affect the result.
 bool IsIdentityKey(const JobKey& key) {
-  // Says how a step is trained, and yet changes no bit: memory for time.
+  // It says how a step is trained, but changes no bit: it exchanges memory for time.
   if (key.name == "train.activation_checkpointing") return false;
   if (key.name == "model.init" || key.name == "model.init_partial") return false;  // their hash is
   const std::string_view section = key.section();
@@ -412,7 +412,7 @@ std::string JobIdentityText(const Job& job) { return WriteSections(job, /*identi
 
 JobId MakeJobId(const Job& job, uint64_t run_salt) {
   const uint64_t hash = Hash64(JobIdentityText(job), run_salt);
-  return JobId(hash == 0 ? 1 : hash);  // 0 on the wire: "does not know the job yet"
+  return JobId(hash == 0 ? 1 : hash);  // 0 on the wire means "does not know the job yet"
 }
 
 }  // namespace pando

@@ -1,5 +1,5 @@
-// The job file: TOML text <-> Job. Called by `pando train`, the scheduler, which sends the resolved
-// text to every joiner, and the joiners, which parse it. docs/job-file.md lists the keys.
+// The job file: TOML text <-> Job. `pando train` calls it, and so do the scheduler, which sends the
+// resolved text to every joiner, and the joiners, which parse it. docs/job-file.md lists the keys.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@
 
 namespace pando {
 
-// JobDraft gathers a job from its sources, later ones on top: defaults, a file, flags. Errors name
-// the source ("job.toml:7", "--lr"). After an error the draft is of no further use.
+// JobDraft gathers a job from its sources: defaults, a file, flags; later ones win. Errors name the
+// source ("job.toml:7", "--lr"). After an error the draft must not be used.
 class JobDraft {
  public:
   // Adds a file's text; `file_name` is for errors.
@@ -30,9 +30,9 @@ class JobDraft {
 
   bool IsGiven(const std::string& key) const { return where_.contains(key); }
   const Job& job() const { return job_; }  // as gathered so far, not checked
-  // Set by the program if no source gives the key.  REQUIRES: the value fits the key.
+  // The program's value if no source gives the key. REQUIRES: the value fits the key.
   void SetDefault(const std::string& key, const JobValue& value);
-  // Checks what no key can know alone.
+  // Checks the rules that concern several keys.
   Result<Job> Finish() const;
 
  private:
@@ -55,7 +55,7 @@ class JobDraft {
   std::vector<Rule> StrategyRules() const;
 
   Job job_;
-  std::map<std::string, std::string> where_;  // of every key that was given
+  std::map<std::string, std::string> where_;  // for every key that was given
   std::set<std::string> in_source_;           // keys given by the source being read
 };
 
@@ -63,21 +63,21 @@ Result<Job> ParseJobText(std::string_view text, const std::string& file_name);
 Result<Job> ReadJobFile(const std::string& path);
 Result<std::string> ReadTextFile(const std::string& path);
 
-// Where job->model is a network's file and job->network is empty, reads it: from then on the job
-// needs the file no more.
+// If job->model is a network's file and job->network is empty, reads the file. From then on the job
+// does not need the file.
 Status LoadNetwork(Job* job);
 
-// Every key, in one deterministic text; ParseJobText reads back the same job. The length is written
-// as steps or as epochs, the other as 0.
+// Writes every key, in one deterministic text, from which ParseJobText reads the same job. The
+// length is written as steps or as epochs, and the other one as 0.
 std::string WriteJobText(const Job& job);
-// The part of it that fixes the result: all but [worker], [snapshot], [verify] and [run] (P5), and
-// train.activation_checkpointing.
+// Writes the part that decides the result: all except [worker], [snapshot], [verify] and [run]
+// (P5), and train.activation_checkpointing.
 std::string JobIdentityText(const Job& job);
 bool IsIdentityKey(const JobKey& key);
-// `run_salt` tells apart two runs of one job: random, drawn when a run starts.
+// `run_salt` distinguishes two runs of one job: it is random, drawn when a run starts.
 JobId MakeJobId(const Job& job, uint64_t run_salt);
 
-// docs/job-file.md, whole.
+// Returns the whole text of docs/job-file.md.
 std::string JobFileDoc();
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// docs/job-file.md, generated from the table of keys. tests/job keeps the file equal to this text.
+// Makes docs/job-file.md from the table of keys. tests/job keeps the file equal to this text.
 #include <fmt/core.h>
 
 #include "common/text.h"
@@ -51,7 +51,7 @@ bool IsNarrow(const ValueRange& range) {
   return range.min != 0 || range.is_min_excluded || range.max < kHugeMin;
 }
 
-// The values that the key takes; "" if its default shows them.
+// Returns the values that the key takes; "" if its default shows them.
 std::string Values(const JobKey& key) {
   if (!key.choices.empty()) return " (" + Joined(key.choices) + ")";
   return IsNarrow(key.range) ? " (" + RangeText(key.range) + ")" : "";

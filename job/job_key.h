@@ -17,11 +17,11 @@ namespace pando {
 
 enum class ValueKind : uint8_t { kCount, kReal, kBool, kText, kChoice, kCountList, kTextList };
 
-// kCount, kReal, kBool, kText and kChoice, kCountList, kTextList.
+// In this order: kCount, kReal, kBool, kText and kChoice, kCountList, kTextList.
 using JobValue = std::variant<uint64_t, double, bool, std::string, std::vector<uint64_t>,
                               std::vector<std::string>>;
 
-struct ValueRange {  // of kCount, kReal and each element of kCountList
+struct ValueRange {  // for kCount, kReal and each element of kCountList
   double min = 0;
   double max = std::numeric_limits<double>::max();
   bool is_min_excluded = false;
@@ -33,7 +33,7 @@ struct JobMember {
   ValueKind kind = ValueKind::kText;
   JobValue (*get)(const Job&);
   void (*set)(Job&, const JobValue&);     // REQUIRES: the kind's alternative, in range
-  std::vector<std::string> choices = {};  // kChoice; kTextList: of each element, empty: any text
+  std::vector<std::string> choices = {};  // kChoice; kTextList: for each element, empty: any text
   std::string file_suffix = {};  // kChoice: also accepts paths with this suffix; empty: none
 };
 
@@ -49,24 +49,24 @@ struct JobKey : JobMember {
   std::string_view leaf() const { return std::string_view(name).substr(name.find('.') + 1); }
 };
 
-// Checks that the value can be stored. Errors say what was expected, not where.
+// Checks that the value can be stored. Errors say what was expected, but not where.
 Status CheckJobValue(const JobKey& key, const JobValue& value);
 // Reads "128", "0.1", "true", "adam" or "128,64" as the key's kind, and checks it.
 Result<JobValue> ParseJobValue(const JobKey& key, std::string_view text);
-// The value as TOML text. ParseJobValue reads it back; texts come without their quotes.
+// Returns the value as TOML text. ParseJobValue reads it back; texts lose their quotes.
 std::string JobValueToml(const JobValue& value);
 // "from 0 to 4096", "≥ 1" or "> 0 and < 1", for errors and docs/job-file.md.
 std::string RangeText(const ValueRange& range);
 // "a whole number ≥ 1", for errors.
 std::string ExpectedValue(const JobKey& key);
 
-// Every key, in the order of the file; the keys of a section stand together.
+// Every key, in the order of the file; the keys of a section are adjacent.
 const std::vector<JobKey>& JobKeys();
-// The key so named, or null.
+// Returns the key with this name, or null.
 const JobKey* FindJobKey(std::string_view name);
 // "did you mean 'optimizer.lr'?" for a key that does not exist, or empty if nothing is near.
 std::string SuggestJobKey(std::string_view wrong);
-// The key that other programs call so: "--learning-rate", "batch_size". Null: none.
+// Returns the key for another program's name: "--learning-rate", "batch_size"; null if none.
 const JobKey* FindForeignKey(std::string_view word);
 
 }  // namespace pando

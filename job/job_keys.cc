@@ -1,4 +1,4 @@
-// The table of the job file's keys, and how a row makes a key of a member of Job.
+// The table of the job file's keys, and how a row makes a key from a member of Job.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr ValueRange kAtLeastOne{.min = 1};
 constexpr ValueRange kPositive{.min = 0, .is_min_excluded = true};
 constexpr ValueRange kUint32{.min = 1, .max = 1e9};
 constexpr ValueRange kSamples{.min = 0, .max = 1e12};
-// Epochs times the steps of one, and steps times samples, stay far from where 64 bits end.
+// Epochs times steps per epoch, and steps times samples, stay far below the range of 64 bits.
 constexpr ValueRange kSteps{.min = 0, .max = 1e12};
 constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
 constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
@@ -78,7 +78,7 @@ ValueKind KindFor() {
 template <class Owner, class T>
 Owner OwnerFor(T Owner::*);
 
-// Where the job has such options.
+// Returns the part of the job that has such options.
 template <class Owner, class AnyJob>
 auto& FindOwner(AnyJob& job) {
   if constexpr (std::is_same_v<Owner, OptimizerOptions>) {
@@ -107,7 +107,7 @@ JobMember At() {
   return member;
 }
 
-// A text, or a list of texts, which are some of `choices` or end in `file_suffix`.
+// A text, or a list of texts, each of which is one of `choices` or ends in `file_suffix`.
 template <auto kMember>
 JobMember Among(std::vector<std::string> choices, std::string_view file_suffix = {}) {
   JobMember member = At<kMember>();
@@ -122,7 +122,7 @@ std::vector<std::string> WithExternal(std::vector<std::string> names) {
   return names;
 }
 
-// Parameters travel whole: by the first codecs.
+// Parameters travel whole, so only the first codecs are allowed.
 JobMember PullCodec() {
   JobMember member = At<&Job::pull_codec>();
   member.choices.resize(4);
@@ -336,7 +336,7 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::verify_every>(), "verify.every", "--verify-every", "micro-batches",
      "two workers compute one of this many micro-batches, and the results are compared; 0: none",
      kSteps},
-    // Of [run]: the processes, and what they compute and speak with.
+    // [run]: the processes, and how they compute and communicate.
     {At<&Job::strategy>(), "run.strategy", "--strategy", "",
      "what makes the next version: parameter servers, the workers by allreduce, or one process "
      "(--serial)"},
@@ -370,7 +370,7 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::host_sum>(), "run.host_sum", "--host-sum", "",
      "sum the gradients of one host's workers on the host, so that one copy leaves it: auto (for "
      "shards whose server is on another host), always, never"},
-    // Of [run]: what the run leaves, and its timers.
+    // [run]: the files of the run, and its timers.
     {At<&Job::name>(), "run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
     {At<&Job::run_dir>(), "run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},
     {At<&Job::command>(), "run.command", "", "",
@@ -387,7 +387,7 @@ const std::vector<JobKey> kKeys = {
      "file",
      "trace of all processes to write, for Perfetto or chrome://tracing; empty: none",
      {},
-     "--timeline-filename"},  // Horovod's
+     "--timeline-filename"},  // as in Horovod
     {At<&Job::timeline_steps>(), "run.timeline_steps", "--timeline-steps", "steps",
      "steps to record: A:B is A to B - 1; empty: all, until a process has written 256 MiB"},
     {At<&Job::heartbeat_ms>(), "run.heartbeat_ms", "", "ms", "time between heartbeats of a process",
@@ -431,7 +431,7 @@ std::string SuggestJobKey(std::string_view wrong) {
     return fmt::format("here it is '{}'", key->name);
   std::vector<std::string> names;
   for (const JobKey& key : JobKeys()) {
-    // A right key in no section or another one is the likeliest slip.
+    // The likeliest mistake is a right key in the wrong section or in none.
     if (wrong.substr(wrong.rfind('.') + 1) == key.leaf())
       return fmt::format("did you mean '{}'?", key.name);
     names.push_back(key.name);

@@ -33,7 +33,7 @@ std::string TensorTable(const TensorLayout& layout) {
   return text;
 }
 
-// The samples of each micro-batch in a whole batch and in an epoch's last one.
+// Lists the samples of each micro-batch in a whole batch and in an epoch's last one.
 std::string MicroBatchTable(const Job& job, const StepPlan& plan) {
   const Step last_of_epoch(std::min(plan.steps_per_epoch(), plan.step_count()) - 1);
   std::string text =

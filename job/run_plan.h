@@ -1,4 +1,4 @@
-// The data of a job, and what the job comes to on them: how many steps, tensors, shards and bytes.
+// The data of a job, and the resulting numbers of steps, tensors, shards and bytes.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace pando {
 
-// Without data.name and data.path: MNIST where data/mnist or ../shared/data/mnist holds it, else
-// synthetic-digits. With a name alone: its folder in those places. Returns a notice for people, or
-// nothing where all was given.
+// Chooses the data. Without data.name and data.path: MNIST if data/mnist or ../shared/data/mnist
+// holds it, otherwise synthetic-digits. With a name alone: its folder in those places. Returns a
+// notice for people, or "" if both keys were given.
 std::string ChooseData(JobDraft* draft);
 
-// A job with its data set opened and its model built. The commands that compute in their own
-// process need it.
+// A job with its data set opened and its model built, for commands that compute in their own
+// process.
 struct OpenedJob {
   std::unique_ptr<DataSet> data;
   Model model;
@@ -29,14 +29,14 @@ struct OpenedJob {
   static Result<OpenedJob> Open(const Job& job, const DataWarning& warn = nullptr);
 };
 
-// Opens the data set and builds the model; they and the micro-batches fit one another. The data set
-// is closed again. `pando train` calls it before it starts anything, so that bad input is one clear
-// line.
+// Opens the data set, builds the model, and checks that they and the micro-batches fit together.
+// Closes the data set again. `pando train` calls it before it starts anything, so that bad input
+// gives one clear line.
 Result<OpenedJob> MakeRunPlan(const Job& job);
-// What the run learns from, for people: counts, classes and the data set's notices. One line each.
+// Describes the training data: counts, classes and the data set's notices, one line each.
 std::vector<std::string> DataLines(const OpenedJob& planned);
-// Of --dry-run, for people. Every line starts with '#', so that job and plan together are still a
-// job file.
+// Returns the text of --dry-run. Every line starts with '#', so that job and plan together are
+// still a job file.
 std::string RunPlanText(const OpenedJob& planned);
 
 }  // namespace pando

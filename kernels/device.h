@@ -15,12 +15,12 @@
 
 namespace pando {
 
-// A GPU's streams and library handles; defined in kernels/cuda alone.
+// A GPU's streams and library handles; only kernels/cuda defines it.
 class CudaDevice;
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
-// The type of activations and their gradients. On the CPU always floats.
+// The type of activations and their gradients. On the CPU they are always floats.
 enum class ElementType : uint8_t { kFloat32, kBfloat16, kFloat16 };
 size_t ElementBytes(ElementType type);
 
@@ -28,13 +28,13 @@ size_t ElementBytes(ElementType type);
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
   ElementType element = ElementType::kFloat32;
-  CudaDevice* cuda = nullptr;  // of kCuda; outlives every use
+  CudaDevice* cuda = nullptr;  // for kCuda; outlives every use
 };
 
-// A line for the log, once for each problem, when it is first computed.
+// A line for the log, written once per problem when it is first computed.
 struct EngineNote {
   std::string text;
-  bool is_fallback = false;  // there is no engine: our own kernel computes it, slowly
+  bool is_fallback = false;  // no engine exists: our own kernel computes it, slowly
 };
 using OnEngineNote = std::function<void(const EngineNote&)>;
 
@@ -43,10 +43,10 @@ struct CudaOptions {
   ElementType element = ElementType::kFloat32;
   bool allow_tf32 = false;              // products of floats with a mantissa of 10 bits
   bool allow_nondeterministic = false;  // faster algorithms that may differ between runs
-  OnEngineNote on_engine = nullptr;     // of each convolution; called by the thread that computes
+  OnEngineNote on_engine = nullptr;     // for each convolution; called by the thread that computes
 };
 
-// A GPU in use.  Owns: its streams and handles. Threads: as Device.
+// A GPU in use. Owns: its streams and handles. Threads: as for Device.
 class OpenedGpu {
  public:
   explicit OpenedGpu(std::unique_ptr<CudaDevice> gpu);
@@ -56,34 +56,34 @@ class OpenedGpu {
   // "NVIDIA H200, compute capability 9.0, cuDNN 9.19.0, cuBLASLt 13.0.2": everything that
   // determines its bits.
   std::string description() const;
-  std::string bus_id() const;  // "0000:17:00.0": where it sits, for kernels/nvml
+  std::string bus_id() const;  // "0000:17:00.0": its place on the bus, for kernels/nvml
 
  private:
   std::unique_ptr<CudaDevice> gpu_;
 };
 
-// What the CPU's kernels are compiled for: "x86-64-v4", ... Between them bits differ.
+// The instruction set for which the CPU's kernels are compiled: "x86-64-v4". Bits differ by it.
 const char* InstructionSet();
 // Whether this build has kernels for GPUs.
 bool HasCuda();
 // The number of this machine's GPUs that this build can use; 0 without a driver.
 uint32_t GpuCount();
 
-// For the calling thread. kNotFound: this machine has no such GPU, or this build has no CUDA; the
-// error says what to do.
+// Opens a GPU for the calling thread. kNotFound: this machine has no such GPU, or this build has no
+// CUDA; the error says what to do.
 Result<OpenedGpu> OpenCuda(const CudaOptions& options);
 
 // A thread that did not open the GPU calls this before it uses it.
 void UseOnThisThread(Device device);
 
-// A GPU's memory by its driver's count, for all processes together.
+// A GPU's memory as its driver counts it, for all processes together.
 struct DeviceRoom {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
 };
 DeviceRoom ReadRoom(Device device);  // REQUIRES: a GPU
 
-// Memory of a device, aligned to 256 bytes, never paged out on a GPU. Its initial content is
+// Memory of a device, aligned to 256 bytes, and never paged out on a GPU. Its initial content is
 // undefined.
 class DeviceMemory {
  public:
@@ -101,32 +101,32 @@ class DeviceMemory {
   size_t size_bytes_ = 0;
 };
 
-// From the host's memory to the device's, in the order of launches. `host` is unused after the
-// return.
+// Copies from the host's memory to the device's, in the order of launches. `host` may be reused
+// when this returns.
 void Upload(Device device, std::span<const std::byte> host, void* to);
-// From the device's memory to the host's, after all earlier launches; waits for them.
+// Copies from the device's memory to the host's after all earlier launches; waits for them.
 void Download(Device device, const void* from, std::span<std::byte> host);
 // Waits for all that has been launched.
 void Synchronize(Device device);
 
-// Flat vectors: zeroed ones in the device's memory, and undefined ones in host memory that a GPU
-// can access directly. They may be freed on any thread.
+// Makes flat vectors: zeroed ones in the device's memory, and undefined ones in host memory that a
+// GPU can access directly. They may be freed on any thread.
 FloatBuffer DeviceFloats(Device device, size_t float_count);
 FloatBuffer PinnedFloats(Device device, size_t float_count);
-// Lets a GPU access memory of the host that is there already, until the result goes, on any thread.
-// Null: the driver refuses, and copies take the way of other memory, with the same result. The
-// memory shares no page with other pinned memory, and outlives the result.
-enum class HostPin : uint8_t { kReadWrite, kReadOnly };  // as the memory is mapped here
+// Lets a GPU access existing memory of the host, until the result is destroyed, on any thread.
+// Null: the driver refuses, and copies go as for other memory, with the same result. The memory
+// shares no page with other pinned memory, and outlives the result.
+enum class HostPin : uint8_t { kReadWrite, kReadOnly };  // how the memory is mapped here
 std::shared_ptr<const void> PinHost(Device device, std::span<const std::byte> memory, HostPin how);
-// Whether the GPU accesses all of it directly.  REQUIRES: a GPU. Both: any thread.
+// Whether the GPU can access all of it directly. REQUIRES: a GPU. Any thread may call both.
 bool IsPinned(Device device, std::span<const std::byte> memory);
 
-// Launches that were recorded once, and are then launched as one. Most of the cost of a small
-// network's many short kernels is their launches. Threads: as Device. Owns: the recording.
+// Launches that are recorded once, and then launched as one. Most of the cost of a small network's
+// many short kernels is their launches. Threads: as for Device. Owns: the recording.
 class LaunchGraph {
  public:
-  // `launches` only calls operations, each of which has been called before with these shapes; it
-  // does not run them. The recording has addresses: each launch reads the current values.
+  // `launches` may only call operations, each of which was called before with these shapes. They
+  // are recorded, not run. The recording has addresses, so each launch reads the current values.
   LaunchGraph(Device device, const std::function<void()>& launches);
   ~LaunchGraph();
   LaunchGraph(LaunchGraph&&) noexcept;
@@ -138,7 +138,7 @@ class LaunchGraph {
 };
 
 // CopyQueue: ordered copies between the host's pinned memory and a GPU's memory, beside the GPU's
-// kernels. Used by the worker's computing thread. Threads: as Device. Owns: a stream.
+// kernels. The worker's computing thread uses it. Threads: as for Device. Owns: a stream.
 class CopyQueue {
  public:
   explicit CopyQueue(Device device);  // REQUIRES: a GPU

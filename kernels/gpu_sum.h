@@ -1,7 +1,7 @@
-// GpuSum: sums arrays over several GPUs, each in a separate process (NCCL). Used by a group of
-// workers without servers. The sums come to the host's memory, because the host updates
-// parameters. Between GPUs they use the fastest path available. Threads: one; Close any. Owns: a
-// communicator, a stream, and GPU memory for one array.
+// GpuSum: sums arrays over several GPUs, each in a separate process (NCCL). A group of workers
+// without servers uses it. The sums arrive in the host's memory, because the host updates
+// parameters. Between GPUs they use the fastest path available. Threads: one; any may call Close.
+// Owns: a communicator, a stream, and GPU memory for one array.
 #pragma once
 
 #include <array>
@@ -29,20 +29,20 @@ class GpuSum {
   };
   // kNotFound: NCCL is missing; the error says why.
   static Status Check();
-  // A name that no other group has. One rank makes it and sends it to the others.
+  // Makes a name that no other group has. One rank makes it and sends it to the others.
   static Result<GroupName> NewName();
-  // Blocks until all ranks have joined. kUnavailable: NCCL refuses with its reason, as for two
-  // ranks on one GPU; or a rank has not joined in time, or `is_cancelled` became true.
+  // Blocks until all ranks have joined. kUnavailable: NCCL refuses with a reason, as for two ranks
+  // on one GPU; or a rank has not joined in time, or `is_cancelled` became true.
   static Result<std::unique_ptr<GpuSum>> Join(const Member& member,
                                               const std::atomic<bool>& is_cancelled);
   ~GpuSum();
 
-  // Replaces the values by their sums over all ranks: the same bits on every rank, and a + b for
-  // two ranks. Every rank makes the same calls. Fastest in pinned memory (PinnedFloats).
-  // kUnavailable after NCCL has noticed that a rank is gone, or after Close.
+  // Replaces the values by their sums over all ranks: every rank gets the same bits, and two ranks
+  // a + b. Every rank makes the same calls. It is fastest in pinned memory (PinnedFloats).
+  // kUnavailable: NCCL has noticed that a rank is gone, or Close was called.
   Status Sum(std::span<float> values);
-  // The same for values in this GPU's memory, final ones: pieces that lie one behind the other in
-  // `sums`, in the host's memory. A rank's call of either kind meets the others' of either kind.
+  // Does the same for final values in this GPU's memory: pieces that are adjacent in `sums`, in the
+  // host's memory. A rank's call of either kind meets the others' calls of either kind.
   using Pieces = std::span<const std::span<const float>>;
   Status Sum(Pieces pieces, std::span<float> sums);
 

@@ -1,6 +1,6 @@
-// Nvml: what NVIDIA's driver reports about the GPUs of this machine, loaded at run time: for `pando
-// doctor` and the metrics. It does not use CUDA; on a machine without the driver it is unavailable.
-// Threads: any. Owns: the driver's library, initialised.
+// Nvml: the facts that NVIDIA's driver reports about this machine's GPUs, for `pando doctor` and
+// the metrics. It is loaded at run time and does not use CUDA. Without the driver it is
+// unavailable. Threads: any. Owns: the driver's library, initialised.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ class Nvml {
   ~Nvml();
   Nvml(Nvml&&) noexcept;
 
-  std::string driver_version() const;  // "580.159.03"; empty: it does not say
-  // In the driver's order, which is nvidia-smi's. Values that a GPU does not report are 0.
+  std::string driver_version() const;  // "580.159.03"; empty if it is not reported
+  // Returns them in the driver's order, as nvidia-smi does. Values that a GPU lacks are 0.
   std::vector<GpuState> ReadGpus() const;
-  // The GPU at this place of the bus (OpenedGpu::bus_id), because CUDA's order differs. None: the
-  // driver does not know it.
+  // Returns the GPU at this place of the bus (OpenedGpu::bus_id), because CUDA's order differs.
+  // None: the driver does not know it.
   std::optional<GpuState> ReadGpu(const std::string& bus_id) const;
 
  private:

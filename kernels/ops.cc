@@ -14,7 +14,7 @@
 namespace pando {
 namespace {
 
-// The argument of an operation as the CPU's version takes it: its elements are floats.
+// Converts an operation's argument for the CPU's version, whose elements are floats.
 template <class Parameter, class Argument>
 std::remove_cvref_t<Parameter> ForCpu(const Argument& argument) {
   if constexpr (requires { static_cast<Parameter>(argument); }) {
@@ -29,14 +29,14 @@ Result CallOnCpu(Result (*operation)(Parameters...), const Arguments&... argumen
   return operation(ForCpu<Parameters>(arguments)...);
 }
 
-// Calls cpu::Name or cuda::Name, in a function with a `device`. A macro because a build without
+// Calls cpu::Name or cuda::Name, in a function with a `device`. A macro, because a build without
 // CUDA must not name cuda::Name.
 #define PANDO_CALL(Name, ...)                                                       \
   return Dispatch(                                                                  \
       device, [&] { return CallOnCpu(cpu::ChosenOperations().Name, __VA_ARGS__); }, \
       [&](auto& gpu) { return cuda::Name(gpu, __VA_ARGS__); })
 
-// What an operation asks of its arguments besides samples and a valid spec.
+// Checks an operation's requirements on its arguments, besides samples and a valid spec.
 template <class Spec, class Args>
 void CheckArgs(const Spec&, const Args&) {}
 

@@ -29,14 +29,14 @@ namespace pando {
 // because kernels load and store whole vectors. Their values are undefined.
 inline constexpr size_t kSlackElements = 64;
 
-// The last part of an operation: max(x, 0), min(max(x, 0), 6).
+// The last part of an operation: max(x, 0), or min(max(x, 0), 6).
 enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
 
 // ---------------------------------------------------------------------------------- convolution
 
-// conv2d + bias, then in one pass what often follows: dropout2d's factors, a 2x2 max pool, relu.
-// These commute (all are monotone and applied per channel), so any order of them in a model is this
-// one operation. The four times larger array between them is never made.
+// conv2d + bias, then in one pass the operations that often follow: dropout2d's factors, a 2x2 max
+// pool, relu. These commute (all are monotone and applied per channel), so any order of them in a
+// model is this one operation. The array between them, which is four times larger, is never stored.
 struct Conv2dSpec {
   SampleShape input;
   uint32_t out_channels = 1;
@@ -45,12 +45,12 @@ struct Conv2dSpec {
   uint32_t padding = 0;
   bool max_pool = false;  // window 2, stride 2; an odd last row or column is omitted
   bool relu = false;
-  // Input and output channels are cut into this many equal groups. An output channel reads its
-  // group's inputs alone. Depthwise: as many groups as input channels.
+  // Input and output channels are cut into this many equal groups. An output channel reads only its
+  // group's inputs. Depthwise: as many groups as input channels.
   uint32_t groups = 1;
   bool has_channel_scale = false;  // whether dropout2d's factors may be given
 
-  SampleShape conv_output() const;  // of the convolution alone
+  SampleShape conv_output() const;  // the convolution alone
   SampleShape output() const;
   size_t weight_size() const;  // [out_channels, in_channels / groups, kernel, kernel]
   bool IsValid() const;
@@ -64,25 +64,25 @@ struct Conv2dForwardArgsOf {
   const float* bias = nullptr;           // [out]; null: none
   const float* channel_scale = nullptr;  // [samples, out], ≥ 0: dropout2d's; null: 1
   Element* y = nullptr;                  // out: [samples, output], with slack
-  int32_t* argmax = nullptr;  // out, where max_pool: [samples, output], with slack; for backward
-  uint32_t x_channels = 0;    // with which x is stored (StoredChannels); 0: with the input's
+  int32_t* argmax = nullptr;  // out, if max_pool: [samples, output], with slack; for backward
+  uint32_t x_channels = 0;    // x's stored channels (StoredChannels); 0: the input's
 };
 using Conv2dForwardArgs = Conv2dForwardArgsOf<void>;
 
 template <class Element>
 struct Conv2dBackwardArgsOf {
   uint32_t sample_count = 0;
-  const Element* x = nullptr;  // as given to forward; the next two too
+  const Element* x = nullptr;  // the argument of forward; the next two too
   const float* weight = nullptr;
   const float* channel_scale = nullptr;
-  const Element* y = nullptr;  // as made by forward
+  const Element* y = nullptr;  // made by forward
   const int32_t* argmax = nullptr;
   const Element* dy = nullptr;  // [samples, output], with slack
   Element* dx = nullptr;        // out: [samples, input], with slack; null: not needed (first layer)
   float* dweight = nullptr;     // out: as weight
   float* dbias = nullptr;       // out: as bias; null: not needed
-  bool adds_dx = false;         // on a GPU: dx is added to what dx has
-  uint32_t x_channels = 0;      // as given to forward; unless 0, dx is null
+  bool adds_dx = false;         // on a GPU: the result is added to dx
+  uint32_t x_channels = 0;      // the argument of forward; unless 0, dx is null
 };
 using Conv2dBackwardArgs = Conv2dBackwardArgsOf<void>;
 
@@ -98,7 +98,7 @@ void Conv2dBackward(Device device, const Conv2dSpec& spec, const Conv2dBackwardA
 struct LinearSpec {
   uint32_t in_features = 1;
   uint32_t out_features = 1;
-  bool relu = false;  // of the result
+  bool relu = false;  // on the result
   bool IsValid() const { return in_features > 0 && out_features > 0; }
 };
 
@@ -135,12 +135,12 @@ void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardA
 // --------------------------------------------------------------------------- batch normalisation
 
 // Normalises each channel over samples and pixels, then adds a residual and applies an activation,
-// if there is one.  y = activation((x − mean) · inverse_std · weight + bias + residual)
+// if there is one. y = activation((x − mean) · inverse_std · weight + bias + residual)
 struct BatchNormSpec {
   SampleShape shape;
   float eps = 1e-5f;  // inverse_std = 1 / sqrt(biased variance + eps)
   Activation activation = Activation::kNone;
-  bool has_residual = false;  // whether one may be given
+  bool has_residual = false;  // whether a residual may be given
   bool IsValid() const { return shape.size() > 0 && eps >= 0.0f; }
 };
 
@@ -189,7 +189,7 @@ struct BatchNormBackwardArgsOf {
 using BatchNormBackwardArgs = BatchNormBackwardArgsOf<void>;
 
 size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec);
-// REQUIRES of all three: scratch.size() >= BatchNormScratchBytes(), aligned to 64 bytes.
+// REQUIRES for all three: scratch.size() >= BatchNormScratchBytes(), aligned to 64 bytes.
 void BatchNormForward(Device device, const BatchNormSpec& spec, const BatchNormForwardArgs& args,
                       std::span<std::byte> scratch);
 void BatchNormInference(Device device, const BatchNormSpec& spec,
@@ -199,7 +199,7 @@ void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNorm
 
 // --------------------------------------------------------------------------- group normalisation
 
-// Per sample and group of channels, over the group's channels and all pixels.
+// Normalises per sample and group of channels, over the group's channels and all pixels.
 // y = (x − mean) · inverse_std · weight + bias
 struct GroupNormSpec {
   SampleShape shape;
@@ -214,10 +214,10 @@ template <class Element>
 struct GroupNormForwardArgsOf {
   uint32_t sample_count = 0;
   const Element* x = nullptr;     // [samples, shape]
-  const float* weight = nullptr;  // [channels], and so the next
+  const float* weight = nullptr;  // [channels]; the next one too
   const float* bias = nullptr;
   Element* y = nullptr;   // out: [samples, shape]; may be x
-  float* mean = nullptr;  // out: [samples, groups], and so the next
+  float* mean = nullptr;  // out: [samples, groups]; the next one too
   float* inverse_std = nullptr;
 };
 using GroupNormForwardArgs = GroupNormForwardArgsOf<void>;
@@ -225,13 +225,13 @@ using GroupNormForwardArgs = GroupNormForwardArgsOf<void>;
 template <class Element>
 struct GroupNormBackwardArgsOf {
   uint32_t sample_count = 0;
-  const Element* x = nullptr;     // as given to forward: not overwritten by its y
-  const float* weight = nullptr;  // as given to forward
-  const float* mean = nullptr;    // as made by forward, and so the next
+  const Element* x = nullptr;     // the argument of forward, not overwritten by its y
+  const float* weight = nullptr;  // the argument of forward
+  const float* mean = nullptr;    // made by forward; the next one too
   const float* inverse_std = nullptr;
   const Element* dy = nullptr;  // [samples, shape]
-  Element* dx = nullptr;        // out: [samples, shape]; may be dy; null: not wanted
-  float* dweight = nullptr;     // out: [channels], and so the next
+  Element* dx = nullptr;        // out: [samples, shape]; may be dy; null: not needed
+  float* dweight = nullptr;     // out: [channels]; the next one too
   float* dbias = nullptr;
 };
 using GroupNormBackwardArgs = GroupNormBackwardArgsOf<void>;
@@ -266,11 +266,11 @@ void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& s
 
 // y = x.
 void Copy(Device device, size_t count, const void* x, void* y);
-// y = x · factor, of floats.
+// y = x · factor, for floats.
 void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y);
-// x = x · factor, of floats; `factor` is read when the kernel runs.
+// x = x · factor, for floats; `factor` is read when the kernel runs.
 void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x);
-// y += x, for floats. The same bits on every device, because several devices add gradients.
+// y += x, for floats. It has the same bits on every device, since several devices add gradients.
 void AddFloats(Device device, size_t count, const float* x, float* y);
 
 // A pass's values in the device's memory, so that its launches are the same each time.
@@ -328,30 +328,30 @@ struct DeviceBatch {
   SampleShape shape;
   uint32_t sample_count = 0;
   const int32_t* labels = nullptr;     // [samples]
-  const float* byte_values = nullptr;  // of pictures: [channels, 256], the value of each byte
+  const float* byte_values = nullptr;  // for pictures: [channels, 256], the value of each byte
   const uint8_t* bytes = nullptr;      // pictures: [samples, shape]
-  const PictureMove* moves = nullptr;  // of pictures: [samples]; null: no moves
+  const PictureMove* moves = nullptr;  // for pictures: [samples]; null: no moves
   const float* values = nullptr;       // tables: [samples, shape]; either this or `bytes` is null
 };
-// How many channels an input of `channels` is stored with, if only convolutions without groups read
-// it. On a GPU with elements of 16 bits cuDNN's fastest engines for 3 to 7 channels need 8. It
-// would copy x in each pass, into its workspace (196 MiB for 256 pictures of 224 x 224). So the
-// input is stored with 8 channels, of which the last ones are 0.
+// Returns the channels with which an input of `channels` is stored, if only convolutions without
+// groups read it. On a GPU with elements of 16 bits cuDNN's fastest engines for 3 to 7 channels
+// need 8, and would copy x in each pass into the workspace (196 MiB for 256 pictures of 224 x 224).
+// So the input is stored with 8 channels, of which the last ones are 0.
 uint32_t StoredChannels(Device device, uint32_t channels);
 
 // Imports a batch into the physical layout: pictures are moved and normalised, tables copied.
-// `channels`: the batch's number, or any number if it has one channel, which is then repeated.
+// `channels` is the batch's number, or any number if it has one channel, which is then repeated.
 // x: out, [samples, height, width, stored_channels], with slack.  labels: out, [samples].
-// `stored_channels`: `channels`, which 0 stands for, or StoredChannels().
+// `stored_channels` is `channels` (0 means this), or StoredChannels().
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
                  int32_t* labels, uint32_t stored_channels = 0);
-// The same for a batch in the host's memory, which is unused after the return.
+// Does the same for a batch in the host's memory, which may be reused when this returns.
 void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels,
                  uint32_t stored_channels = 0);
-// DeviceBatch::byte_values of the batch, in PyTorch's order of operations: ToTensor's division,
-// then Normalize. Empty for tables.
+// Makes the batch's DeviceBatch::byte_values, in PyTorch's order of operations: ToTensor's
+// division, then Normalize. Empty for tables.
 std::vector<float> MakeByteValues(const Batch& batch);
-// The layout of a batch in one block of memory, so that one copy brings it to a GPU. The worker's
+// Lays a batch out in one block of memory, so that one copy brings it to a GPU. The worker's
 // readers fill blocks of pinned memory that the GPU fetches while it computes.
 //
 //   values of the pictures' bytes, by channel | labels | moves of pictures | pictures, or values
@@ -376,19 +376,19 @@ class BatchBlock {
 // Fills batch->pinned, and reuses it if it is large enough. Any thread.
 void PinBatch(Device device, Batch* batch);
 
-// Elements as floats in the host's memory. Waits for earlier launches.
+// Converts elements to floats in the host's memory. Waits for earlier launches.
 void ExportFloats(Device device, size_t count, const void* x, float* host);
 
 // y[s, column, row] = x[s, row, column]: PyTorch flattens channels first, so [pixels, channels]
-// becomes [channels, pixels]; and backward the other way.
+// becomes [channels, pixels], and in backward the other way.
 void TransposeSamples(Device device, uint32_t sample_count, uint32_t rows, uint32_t columns,
                       const void* x, void* y);
 
 // A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
-  double loss_sum = 0;         // over samples, in an order that their number determines
+  double loss_sum = 0;         // over samples, in an order that depends only on their number
   uint32_t correct_count = 0;  // samples with no class ahead of the label
-  uint32_t top5_count = 0;     // samples with at most four
+  uint32_t top5_count = 0;     // samples with at most four classes ahead
 };
 struct CrossEntropyArgs {
   uint32_t sample_count = 0;
@@ -401,17 +401,17 @@ struct CrossEntropyArgs {
   CrossEntropyScore* score = nullptr;     // out
 };
 // Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (the
-// uniform distribution), as PyTorch's.
+// uniform distribution), as in PyTorch.
 size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= CrossEntropyScratchBytes(), aligned to 64 bytes.
 void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args, std::span<std::byte> scratch);
-// The sum of losses and the count of correct samples, as floats.  loss_and_correct: out, [2].
+// Writes the sum of losses and the count of correct samples, as floats. loss_and_correct: [2].
 void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct);
 
-// ------------------------------------------------------------------------------ lists of the above
+// ------------------------------------------------------------------------- lists of the operations
 
 // The launchers (ops.cc) and the devices' declarations (cpu/cpu_ops.h, cuda/cuda_ops.h) are made
-// from these lists: a new operation is declared in this file, and written once per device. First
+// from these lists. So a new operation is declared here, and written once per device. First come
 // those that take (device, spec, args, scratch), and those whose scratch depends on the samples.
 #define PANDO_OPERATIONS_WITH_ARGS(X)  \
   X(Conv2dForward, Conv2dSpec)         \

@@ -1,6 +1,6 @@
 // RuntimeLibrary: a shared library that is loaded when it is needed, not when a process starts.
 // NVIDIA's are hundreds of megabytes that servers and CPU workers do not need, and a machine
-// without them runs the same program. Used by kernels/cuda, kernels/nvml and `pando doctor`.
+// without them runs the same program. kernels/cuda, kernels/nvml and `pando doctor` use it.
 // Threads: any. Owns: nothing; loaded libraries stay loaded.
 #pragma once
 
@@ -25,14 +25,14 @@ class RuntimeLibrary {
   static constexpr char kRemedy[] =
       "Install it where the GPU's driver is, or name its folder in LD_LIBRARY_PATH";
 
-  // The first of these names that the loader finds.  kNotFound: none; the error says why, and names
-  // the remedy.
+  // Loads the first of these names that the loader finds. kNotFound: it finds none; the error says
+  // why, and names the remedy.
   static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names,
                                      const char* remedy = kRemedy);
 
-  // The library's function of this name, as the type of function that it is assigned to.
+  // Finds the library's function of this name; it becomes the type to which it is assigned.
   Function Find(const char* name);
-  // kNotFound: it is another version, which lacks a function that was searched.
+  // kNotFound: another version, which lacks a function that was searched.
   const Status& status() const { return status_; }
 
  private:
@@ -54,7 +54,7 @@ Result<Functions> LoadFunctions(std::initializer_list<const char*> names) {
   return functions;
 }
 
-// A library's version as text, of major · 10000 + minor · 100 + patch.
+// Returns the text of a library's version, given as major · 10000 + minor · 100 + patch.
 std::string Dotted(size_t version);
 
 }  // namespace pando

@@ -1,5 +1,5 @@
 // ScratchCarver cuts one block of scratch memory into arrays, each on separate lines of its device.
-// Without a block it counts the bytes needed, so that size and use agree.
+// Without a block it counts the bytes that are needed, so that size and use agree.
 //
 // An operation's Scratch is a struct with the lengths, the carver, and arrays that take their part:
 //   float* sums = carver.Take<float>(channels);
@@ -29,7 +29,7 @@ class ScratchCarver {
     return reinterpret_cast<T*>(base_ + first);
   }
   size_t used_bytes() const { return used_bytes_; }
-  // The unused rest.  REQUIRES: not counting only.
+  // The unused rest. REQUIRES: it has a block.
   std::span<std::byte> rest() const { return {base_ + used_bytes_, capacity_bytes_ - used_bytes_}; }
 
  private:

@@ -15,13 +15,13 @@
 namespace pando {
 namespace {
 
-// Output length of a window sliding over one axis; 0 if it does not fit.
+// Returns the output length of a window that slides over one axis; 0 if it does not fit.
 uint32_t Slide(uint32_t length, const LayerSpec& spec) {
   const uint64_t padded = uint64_t{length} + 2 * uint64_t{spec.padding};
   return padded < spec.window ? 0 : static_cast<uint32_t>((padded - spec.window) / spec.stride + 1);
 }
 
-// What is wrong with the layer for any input; empty: nothing.
+// Returns the layer's fault for any input; empty if there is none.
 std::string FindFault(const LayerSpec& spec) {
   if (spec.window == 0 || spec.stride == 0 || spec.groups == 0) {
     return fmt::format("has window {}, stride {} and {} groups; each is at least 1", spec.window,
@@ -47,7 +47,7 @@ std::string FindFault(const LayerSpec& spec) {
 
 bool IsWithinValuesMax(const SampleShape& shape) {
   const uint64_t pixels = uint64_t{shape.height} * shape.width;
-  return pixels <= kValuesMax && pixels * shape.channels <= kValuesMax;  // of 32 bits: no wrap
+  return pixels <= kValuesMax && pixels * shape.channels <= kValuesMax;  // fits 32 bits: no wrap
 }
 
 std::string ShapeText(const SampleShape& s) {
@@ -127,7 +127,7 @@ Result<LayerIndex> IndexLayers(const std::string& model, const std::vector<Layer
   return index;
 }
 
-// A path from `layer` back to itself along inputs, as "a -> b -> a"; empty: there is none.
+// Returns a path from `layer` back to itself along inputs, as "a -> b -> a"; empty if none.
 std::string FindCycle(const std::vector<LayerSpec>& specs, const LayerIndex& index, int layer) {
   std::map<int, int> reader;  // for each layer that `layer` depends on, one that reads it
   std::vector<int> open{layer};
@@ -154,7 +154,7 @@ std::string FindCycle(const std::vector<LayerSpec>& specs, const LayerIndex& ind
   return way;
 }
 
-// Indices of the layers that layer `i` reads; all are below i.
+// Returns the indices of the layers that layer `i` reads; all are below i.
 Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<LayerSpec>& specs,
                                     const LayerIndex& index, int i) {
   const LayerSpec& spec = specs[i];
@@ -195,7 +195,7 @@ Status CheckSamples(const std::string& model, const SampleShape& input, uint32_t
                   ShapeText(input), fault));
 }
 
-// The size of a flat vector that has `floats` floats after these tensors are added, each on a
+// Returns the size of a flat vector with `floats` floats after these tensors are added, each on a
 // separate line. None: more than a model may have.
 std::optional<uint64_t> FloatsWith(uint64_t floats, std::span<const TensorSpec> tensors) {
   constexpr uint64_t kFloatsMax = Model::kBytesMax / sizeof(float);

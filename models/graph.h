@@ -1,6 +1,6 @@
 // Graph: a model's layers, each with its name, its inputs, its input and output shapes, and its
-// tensors. Made once per job from a list of LayerSpec (the zoo's or a user's). Networks read it.
-// What the program knows about each kind of layer is in one table, kLayerRules.
+// tensors. It is made once per job from a list of LayerSpec (the zoo's or a user's), and networks
+// read it. The table kLayerRules has all facts about each kind of layer.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Activation : uint8_t;
 class Stage;
 class StageBuilder;
 
-// A new kind is a name here, a row in kLayerRules, and a file in models/layers/ that defines its
+// A new kind needs a name here, a row in kLayerRules, and a file in models/layers/ that defines its
 // LayerRules.
 enum class LayerKind : uint8_t {
   kConv2d,
@@ -29,19 +29,19 @@ enum class LayerKind : uint8_t {
   kBatchNorm,
   kRelu,
   kRelu6,  // min(max(x, 0), 6)
-  kAdd,    // of two inputs of equal shape
+  kAdd,    // adds two inputs of equal shape
   kMaxPool2d,
   kAveragePool2d,
   kGlobalAveragePool,    // to 1 x 1
   kAdaptiveAveragePool,  // to out_units x out_units, windows as PyTorch's
-  kDropout,              // single elements
-  kDropout2d,            // whole channels
+  kDropout,              // drops single elements
+  kDropout2d,            // drops whole channels
   kFlatten,              // channels first, as PyTorch does
   kGroupNorm,            // per sample and group of channels
 };
 
-// How weight and bias of version 0 are drawn. The default is PyTorch's: both uniform within
-// 1 / sqrt(fan-in). The others leave the bias 0.
+// How weight and bias of version 0 are drawn. The default is PyTorch's: both are uniform within 1 /
+// sqrt(fan-in). The others set the bias to 0.
 enum class WeightInit : uint8_t {
   kUniformFanIn,
   kKaimingNormalFanOut,  // deviation sqrt(2 / fan-out), as torchvision's convolutions
@@ -53,8 +53,8 @@ inline constexpr const char* kInputName = "input";
 
 struct LayerSpec {
   LayerKind kind = LayerKind::kRelu;
-  std::string name;                 // stable: tensors ("conv1.weight") and randomness hang on it
-  std::vector<std::string> inputs;  // earlier layers, or kInputName; empty: the layer before
+  std::string name;                 // stable: tensors ("conv1.weight") and randomness depend on it
+  std::vector<std::string> inputs;  // earlier layers, or kInputName; empty: the previous layer
   uint32_t out_units = 0;    // convolution: channels; linear: features; adaptive pool: output side
   uint32_t window = 1;       // convolution: kernel; pools: window
   uint32_t stride = 1;       // convolution, pools
@@ -70,14 +70,14 @@ struct LayerSpec {
 
 struct Layer {
   LayerSpec spec;
-  std::vector<int> inputs;  // indices of layers before this one; kGraphInput: the network's input
-  SampleShape in;           // of every input
+  std::vector<int> inputs;  // indices of earlier layers; kGraphInput: the network's input
+  SampleShape in;           // the shape of every input
   SampleShape out;
-  // [first, last) of the layout: weight and bias; for batch norm running_mean and running_var too.
+  // [first, last) of the layout: weight and bias; for batch norm also running_mean and running_var.
   size_t first_tensor = 0;
   size_t last_tensor = 0;
-  // It or a layer before it is trained, so a gradient of its output is made. An input whose layer
-  // has it gets a gradient too.
+  // Whether it or an earlier layer is trained, so that its output gets a gradient. An input whose
+  // layer has it gets a gradient too.
   bool has_backward = false;
   bool has_input_gradient = false;
 };
@@ -85,21 +85,21 @@ inline constexpr int kGraphInput = -1;
 
 // ------------------------------------------------------------------------------------- the rules
 
-// A key of a layer in a network file, named as PyTorch names it.
+// A key of a layer in a network file, with PyTorch's name.
 struct LayerKey {
   enum class Rule : uint8_t {
     kOptional,
     kRequired,
-    kUnits,           // required; "classes" stands for the number of classes
+    kUnits,           // required; "classes" means the number of classes
     kWindowIfAbsent,  // PyTorch's default for the stride of a pool
-    kOfNormalInit,    // known only where init = "normal"
+    kOfNormalInit,    // allowed only if init = "normal"
   };
   const char* name;
   std::variant<uint32_t LayerSpec::*, float LayerSpec::*, bool LayerSpec::*,
                WeightInit LayerSpec::*>
       field;
   Rule rule = Rule::kOptional;
-  uint32_t min = 0;  // of a whole number; the next one too
+  uint32_t min = 0;  // for a whole number; the next one too
   uint32_t max = 0;
 };
 inline constexpr uint32_t kUnitsMax = 1 << 20;   // channels, features, groups
@@ -110,13 +110,13 @@ struct LayerRules {
   const char* name;  // PyTorch's: "Conv2d"
   size_t input_count = 1;
   std::span<const LayerKey> keys = {};
-  float file_probability = 0.0f;  // that the layer applies, if it is an activation
+  float file_probability = 0.0f;  // the default that the layer applies, if it is an activation
   Activation activation = {};     // the one that the layer applies, if it is an activation
 
-  // Says what is wrong with the options for any input; "" if they are valid. Null: they always are.
+  // Returns what is wrong with the options for any input; "" if they are valid. Null: always valid.
   std::string (*find_fault)(const LayerSpec& spec) = nullptr;
-  // The shape of the output; kInvalidArgument if the layer cannot take the input. Null: the shape
-  // of the input.
+  // Returns the shape of the output; kInvalidArgument if the layer cannot take the input. Null: the
+  // shape of the input.
   Result<SampleShape> (*output_shape)(const std::string& model, const LayerSpec& spec,
                                       std::span<const SampleShape> inputs) = nullptr;
   // Appends the layer's tensors, in PyTorch's order. Null: it has none.
@@ -156,44 +156,44 @@ static_assert(std::size(kLayerRules) == static_cast<size_t>(LayerKind::kGroupNor
 inline const LayerRules& RulesFor(LayerKind kind) {
   return *kLayerRules[static_cast<size_t>(kind)];
 }
-// PyTorch's word: "Conv2d".
+// Returns PyTorch's word: "Conv2d".
 inline const char* LayerKindName(LayerKind kind) { return RulesFor(kind).name; }
 
 // ---------------------------------------------------------------------------- shapes and errors
 
-// The most values of a sample, and of what a layer makes of one: 4 GiB.
+// The most values of a sample, and of a layer's output for one: 4 GiB.
 inline constexpr uint64_t kValuesMax = uint64_t{1} << 30;
 bool IsWithinValuesMax(const SampleShape& shape);
 
-// "28 x 28 x 1", height x width x channels.
+// Returns for example "28 x 28 x 1", height x width x channels.
 std::string ShapeText(const SampleShape& shape);
 
 // kInvalidArgument: names the model, the layer, and what it would need.
 Status LayerError(const std::string& model, const LayerSpec& spec, const std::string& what);
 
-// "model m: layer 'fc' gets 4 x 4 x 1 (height x width x channels) but needs 1 x 1 x features"; of a
-// model that comes with the program, what to do.
+// Returns "model m: layer 'fc' gets 4 x 4 x 1 (height x width x channels) but needs 1 x 1 x
+// features"; for a model that comes with the program, also what to do.
 Status DoesNotFit(const std::string& model, const LayerSpec& spec, const SampleShape& in,
                   const std::string& wanted);
 
-// The shape, with these channels, of what a window makes that slides over the input.
+// Returns the output shape, with these channels, of a window that slides over the input.
 Result<SampleShape> SlidingShape(const std::string& model, const LayerSpec& spec,
                                  const SampleShape& in, uint32_t channels);
 
-// The shape that leaves the layer; kInvalidArgument when its inputs or options do not fit.
+// Returns the layer's output shape; kInvalidArgument: its inputs or options do not fit.
 Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
                                 std::span<const SampleShape> inputs);
 
-// Floating-point operations of one sample; a multiply-add is two.
+// Counts the floating-point operations of one sample; a multiply-add is two.
 uint64_t ForwardFlops(const Layer& layer);
-// For gradients of weights and of the input; the latter only if something before it is trained.
+// For gradients of weights and of the input; the latter only if an earlier layer is trained.
 uint64_t BackwardFlops(const Layer& layer);
 
 // ------------------------------------------------------------------------------------- the graph
 
 class Graph {
  public:
-  // Every spec comes after the layers that it reads, and tensors are in that order. The last layer
+  // Every spec comes after the layers that it reads, and tensors have that order. The last layer
   // makes the scores.
   // kInvalidArgument if a layer does not fit its input, or if the last layer does not end in
   // class_count values: names the layer and both shapes. Also for invalid wiring: a name used

@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-// The shape that the first layer gets.
+// Returns the shape that the first layer gets.
 Result<SampleShape> EntranceShape(const std::string& model, const Architecture& architecture,
                                   SampleShape data) {
   const uint32_t wanted = architecture.channels;
@@ -22,7 +22,7 @@ Result<SampleShape> EntranceShape(const std::string& model, const Architecture& 
       model, wanted, ShapeText(data)));
 }
 
-// `evaluation_bytes`: what evaluation needs of the same memory.
+// `evaluation_bytes` is what evaluation needs of the same memory.
 NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t evaluation_bytes) {
   return model.is_checkpointed() ? PlanCheckpointed(request, evaluation_bytes)
                                  : PlanTraining(request, {});

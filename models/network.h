@@ -1,4 +1,4 @@
-// Model and Network: what a worker computes with. A Model is the description (layers, tensors). A
+// Model and Network: the network on a worker. A Model is the description (layers, tensors). A
 // Network is one computing thread's working copy with its activation memory, planned once.
 //
 // Parameters and gradients are flat vectors in the model's TensorLayout, in the device's memory.
@@ -23,12 +23,12 @@
 
 namespace pando {
 
-// The graph of a job's model on the job's data. `pando model` shows it without computing.
-// `data`: the shape of the data set's samples. The graph's input has its height and width. If the
-// model is for pictures of three channels and the data have one, it has three (ImportBatch repeats
-// the channel).
-// kInvalidArgument if the model is unknown (names the nearest), its file is invalid (names the
-// line), or it does not fit the data (names the layer and both shapes).
+// Builds the graph of a job's model on the job's data. `pando model` shows it without computing.
+// `data` is the shape of the data set's samples. The graph's input has its height and width. If the
+// model is for pictures of three channels and the data have one, the input has three (ImportBatch
+// repeats the channel).
+// kInvalidArgument: the model is unknown (names the nearest), its file is invalid (names the line),
+// or it does not fit the data (names the layer and both shapes).
 Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count);
 
 class Model {
@@ -64,7 +64,7 @@ struct MicroBatchName {
 
 using BatchScore = CrossEntropyScore;  // sums over the batch's samples
 
-// The largest number of samples of a batch.
+// The largest numbers of samples of a batch.
 struct SampleCounts {
   uint32_t training = 1;
   uint32_t evaluation = 1;
@@ -87,31 +87,31 @@ class Network {
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const { return static_cast<uint32_t>(stages_.size()); }
-  // Names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
+  // The names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
   const std::string& LayerNames(uint32_t layer) const { return stages_[layer].layers; }
-  // The tensors whose gradients a layer makes in backward, statistics included (the tree averages
-  // the batch's statistics): a contiguous run [first, last) of layout indices, empty for layers
-  // without tensors. Layers in order cover all tensors except the metric tensor.
+  // The tensors whose gradients a layer makes in backward, with statistics (the tree averages the
+  // batch's statistics): a contiguous run [first, last) of layout indices, empty for layers without
+  // tensors. Layers in order cover all tensors except the metric tensor.
   TensorRun LayerTensors(uint32_t layer) const { return stages_[layer].tensors; }
   // The part of LayerTensors that a training forward reads: all except statistics, which are last.
   TensorRun TrainingTensors(uint32_t layer) const { return stages_[layer].parameters; }
   // The parameters that Backward reads.
   TensorRun BackwardTensors(uint32_t layer) const;
 
-  // Copies the batch for one forward and backward, which later overwrite the copy.
-  // `there`: the same batch in the device's memory, if it is already there; null: it is copied.
-  // REQUIRES: batch.sample_count() in [1, the network's maximum]; the model was made for samples of
-  // its shape.
+  // Copies the batch for one forward and backward, which later overwrite the copy. `there` is the
+  // same batch in the device's memory, if it is already there; null: it is copied. REQUIRES:
+  // batch.sample_count() in [1, the network's maximum]; the model was made for samples of its
+  // shape.
   void SetBatch(const Batch& batch, MicroBatchName name, Mode mode,
                 const DeviceBatch* there = nullptr);
-  // Call it for the layers in order, once each. `parameters`: the flat vector; reads only this
-  // layer's tensors.
+  // Call it for the layers in order, once each. `parameters` is the flat vector, of which it reads
+  // only this layer's tensors.
   void Forward(uint32_t layer, const float* parameters);
   // After the last layer's forward: softmax cross-entropy summed over samples, never a mean (P2).
   // Training uses the job's label smoothing. Waits for a GPU.
   BatchScore Score() const;
-  // The same sums in the device's memory, for callers that do not wait here. Valid until the
-  // forward after the next SetBatch.
+  // Returns the same sums in the device's memory, for callers that do not wait here. Valid until
+  // the forward after the next SetBatch.
   const CrossEntropyScore* device_score() const { return score_.data(); }
   // Writes the sum of the losses and the number of correct samples to the device's memory, as
   // floats.
@@ -121,7 +121,7 @@ class Network {
   // [samples, classes], before the softmax.
   // REQUIRES: the last layer's forward was the last call, except for Score and Predictions.
   std::vector<float> Outputs() const;
-  // For each sample the class with the greatest output, the lowest of equal ones.  REQUIRES: as
+  // Returns each sample's class with the greatest output, the lowest of equal ones. REQUIRES: as
   // above.
   std::vector<uint32_t> Predictions() const;
   // Call it for the layers in reverse, once each, after a whole training forward. Writes (does not

@@ -28,7 +28,7 @@ std::string NodeText(const toml::node& node) {
   return Printable(text.str());
 }
 
-// Takes a table's keys one by one and keeps the first error.
+// Takes a table's keys one by one, and keeps the first error.
 class TableReader {
  public:
   TableReader(const toml::table& table, const std::string& file_name, std::string what)
@@ -52,7 +52,7 @@ class TableReader {
     }
   }
 
-  // A number of channels or features, or "classes".
+  // Reads a number of channels or features, or "classes".
   void Units(const char* key, uint32_t class_count, uint32_t* out) {
     const toml::node* node = Require(key);
     if (node == nullptr) return;
@@ -90,7 +90,7 @@ class TableReader {
     Expected(key, *node, "a list of layers' names");
   }
 
-  // The index of the text among `choices`.
+  // Returns the index of the text among `choices`.
   size_t Choice(const char* key, const std::vector<std::string>& choices, const std::string& text) {
     const auto at = std::ranges::find(choices, text);
     if (at != choices.end()) return static_cast<size_t>(at - choices.begin());
@@ -116,7 +116,7 @@ class TableReader {
         fmt::format("{}:{}: {}{}", file_name_, at.source().begin.line, what_, message));
   }
 
-  // The first error. A key that was not taken is one.
+  // Returns the first error. A key that was not taken is an error.
   Status Finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());

@@ -41,7 +41,7 @@ uint64_t Aligned(uint64_t bytes) {
   return (bytes + kBufferAlignmentBytes - 1) / kBufferAlignmentBytes * kBufferAlignmentBytes;
 }
 
-// The lowest offset at which `buffer` overlaps none of `placed` that are needed at the same time.
+// Returns the lowest offset where `buffer` overlaps no buffer of `placed` needed at the same time.
 uint64_t LowestOffset(const PlannedBuffer& buffer,
                       const std::vector<const PlannedBuffer*>& placed) {
   uint64_t offset = 0;
@@ -107,7 +107,7 @@ class Planner {
   }
 
  private:
-  // The outputs of the run that no stage behind the segment reads; so the last one's is kept.
+  // Drops the run's outputs that no stage behind the segment reads, so the last one's is kept.
   void Drop(StageRun run) {
     for (size_t i = run.first; i + 1 < run.last; ++i) is_dropped_[i] = true;
     for (size_t i = run.first; i < run.last; ++i) segment_end_[i] = run.last;
@@ -125,7 +125,7 @@ class Planner {
                                [&](int input) { return input >= 0 && plan_.has_backward[input]; });
   }
 
-  // Needed in the current event. The first event that needs it makes it.
+  // Notes that the current event needs it. The first event that needs it makes it.
   size_t Need(size_t buffer) {
     if (buffer != kNoBuffer) plan_.memory.buffers[buffer].last_event = event_;
     return buffer;
@@ -151,7 +151,7 @@ class Planner {
         MemoryEvent{.is_backward = is_backward, .layers = stages_[stage].layers});
   }
 
-  // The place of a stage's output in forward, or in backward.
+  // Returns the place of a stage's output in forward, or in backward.
   size_t Held(int value, bool is_backward) const {
     if (value < 0) return plan_.input;
     return is_backward && is_dropped_[value] ? plan_.again[value].y : plan_.forward[value].y;
@@ -179,7 +179,7 @@ class Planner {
     });
   }
 
-  // The buffers of a stage in forward, or computed again.
+  // Plans the buffers of a stage in forward, or computed again.
   void PlanStage(size_t i, bool is_again) {
     const StagePlan& stage = stages_[i];
     ForwardBuffers& buffers = is_again ? plan_.again[i] : plan_.forward[i];
@@ -229,13 +229,13 @@ class Planner {
 
   bool IsWanted(int value) const { return value >= 0 && plan_.has_backward[value]; }
 
-  // Then no array and no addition are needed.
+  // If so, no array and no addition are needed.
   bool AddsGradient(int value, const StageTraits& traits) const {
     return traits.can_add_dx && request_.device.kind == DeviceKind::kCuda &&
            gradients_[value] != kNoBuffer;
   }
 
-  // The input whose gradient reuses the place of dy.
+  // Returns the input whose gradient reuses the place of dy.
   std::optional<size_t> InputInDy(size_t i, const StageTraits& traits) const {
     for (size_t k = stages_[i].inputs.size(); k-- > 0;) {
       if (traits.may_be_dy[k] && IsWanted(stages_[i].inputs[k])) return k;
@@ -263,8 +263,8 @@ class Planner {
   const std::vector<StagePlan>& stages_;
   NetworkPlan plan_;
   std::vector<size_t> segment_end_;  // by stage; kNoBuffer: in none
-  std::vector<bool> is_dropped_;     // by stage: its output
-  std::vector<size_t> gradients_;    // by stage: of its output, once made
+  std::vector<bool> is_dropped_;     // by stage: its output is dropped
+  std::vector<size_t> gradients_;    // by stage: its output's gradient, once made
   size_t event_ = 0;
 };
 
@@ -278,7 +278,7 @@ namespace {
 
 constexpr size_t kSegmentsMax = 32;
 
-// By stage: whether its output is the only value before it that later stages read.
+// By stage: whether its output is the only earlier value that later stages read.
 std::vector<bool> FindCuts(const std::vector<StagePlan>& stages) {
   std::vector<bool> is_cut(stages.size(), true);
   for (size_t reader = 0; reader < stages.size(); ++reader) {
@@ -289,7 +289,7 @@ std::vector<bool> FindCuts(const std::vector<StagePlan>& stages) {
   return is_cut;
 }
 
-// About `count` segments of equal size, without the last one: its backward comes at once.
+// Cuts about `count` segments of equal size, without the last one, whose backward comes at once.
 std::vector<StageRun> CutSegments(const std::vector<StagePlan>& stages,
                                   const std::vector<bool>& is_cut, size_t count) {
   size_t all = 0;
@@ -306,7 +306,7 @@ std::vector<StageRun> CutSegments(const std::vector<StagePlan>& stages,
   return segments;
 }
 
-// For one sample.
+// Counts for one sample.
 uint64_t FlopsAgain(const std::vector<StagePlan>& stages, const NetworkPlan& plan) {
   uint64_t flops = 0;
   for (const std::vector<size_t>& made_again : plan.made_again) {

@@ -1,9 +1,9 @@
 // NetworkPlan: the events of one pass through a network's stages, the buffers of each event's
-// arrays, and their places in memory. Made once per network; models/network.cc runs it and `pando
-// model` shows its memory.
+// arrays, and their places in memory. It is made once per network. models/network.cc runs it, and
+// `pando model` shows its memory.
 //
 // An activation is needed from the stage that makes it to the last stage that reads it, forward or
-// backward. If several stages read an activation, its gradient is the sum of theirs, the last
+// backward. If several stages read an activation, its gradient is the sum of theirs, with the last
 // reader's first. Between checkpoints activations are dropped, and made again right before their
 // backward.
 #pragma once
@@ -21,9 +21,9 @@ namespace pando {
 
 enum class BufferUse : uint8_t {
   kActivation,          // outputs of layers, until their last reader is done
-  kActivationGradient,  // on its way from a layer to the layers before it
+  kActivationGradient,  // passed from a layer to earlier layers
   kKept,                // other data for backward: places of maxima, dropout's factors
-  kScratch,             // of one operation
+  kScratch,             // for one operation
 };
 template <>
 inline constexpr auto kEnumNames<BufferUse> = std::to_array({"activations", "activation_gradients",
@@ -63,7 +63,7 @@ void PlaceBuffers(MemoryPlan* plan);
 
 inline constexpr size_t kNoBuffer = SIZE_MAX;
 
-// Buffers, as indices of MemoryPlan::buffers.
+// The buffers of a stage, as indices of MemoryPlan::buffers.
 struct ForwardBuffers {
   size_t x[kStageInputsMax] = {kNoBuffer, kNoBuffer};
   size_t y = kNoBuffer;
@@ -77,7 +77,7 @@ struct BackwardBuffers {
   size_t scratch = kNoBuffer;
   size_t dy = kNoBuffer;
   size_t dx[kStageInputsMax] = {kNoBuffer, kNoBuffer};   // written by the stage
-  size_t sum[kStageInputsMax] = {kNoBuffer, kNoBuffer};  // then dx is added to this
+  size_t sum[kStageInputsMax] = {kNoBuffer, kNoBuffer};  // if set, dx is then added to this
   bool adds_dx = false;                                  // the stage itself adds to dx[0]
 };
 
@@ -89,12 +89,12 @@ struct StageRun {  // [first, last) of stages
 struct NetworkPlan {
   MemoryPlan memory;
   size_t input = kNoBuffer;                     // the network's
-  uint32_t input_channels = 0;                  // with which it is stored
+  uint32_t input_channels = 0;                  // with which the input is stored
   size_t score_gradient = kNoBuffer;            // of the last stage's output
   std::vector<ForwardBuffers> forward;          // by stage
   std::vector<ForwardBuffers> again;            // by stage: for stages that are computed again
   std::vector<BackwardBuffers> backward;        // by stage
-  std::vector<bool> has_backward;               // by stage: it or a stage before it is trained
+  std::vector<bool> has_backward;               // by stage: it or an earlier stage is trained
   std::vector<std::vector<size_t>> made_again;  // by stage: stages to recompute before its backward
 };
 
@@ -106,12 +106,12 @@ struct PlanRequest {
   Device device = {};
 };
 
-// `segments`: separate runs of stages, in order, whose inner activations are dropped and made
+// `segments` are separate runs of stages, in order, whose inner activations are dropped and made
 // again.
 NetworkPlan PlanTraining(const PlanRequest& request, std::span<const StageRun> segments);
 // Chooses the segments that need the least memory, with cuts only where a single activation passes.
-// Of equal choices it takes the one that computes least again. Less than evaluation_bytes is no
-// gain, because evaluation needs them anyway.
+// If choices are equal, it takes the one that recomputes least. Memory below evaluation_bytes is no
+// gain, because evaluation needs it anyway.
 NetworkPlan PlanCheckpointed(const PlanRequest& request, uint64_t evaluation_bytes);
 NetworkPlan PlanEvaluation(const PlanRequest& request);
 

@@ -1,5 +1,5 @@
 // Stage: one or more layers of a graph that a device computes together. A network is a list of
-// stages. models/network.cc walks them and owns all memory; models/network_plan has the place of
+// stages. models/network.cc runs them and owns all memory; models/network_plan has the place of
 // each array.
 #pragma once
 
@@ -21,20 +21,20 @@ enum class Mode : uint8_t {
   kEvaluate,             // no dropout, running statistics, no backward
 };
 
-// One micro-batch on its way through the network.
+// One pass of a micro-batch through the network.
 struct Pass {
   Device device;
   uint32_t sample_count = 0;
   uint64_t seed = 0;
-  const PassNumbers* numbers = nullptr;  // of the device
+  const PassNumbers* numbers = nullptr;  // in the device's memory
   Mode mode = Mode::kTrain;
-  uint32_t input_channels = 0;  // with which the network's input is stored (StoredChannels)
+  uint32_t input_channels = 0;  // stored channels of the network's input (StoredChannels)
 };
 
 inline constexpr size_t kStageInputsMax = 2;
 
-// Arrays of activations are [samples, shape], with slack, of the device's elements. `parameters`,
-// `gradients`: the flat vectors. `kept`: what the stage itself passes from forward to backward.
+// Arrays of activations are [samples, shape], with slack, of the device's elements. `parameters`
+// and `gradients` are the flat vectors. `kept` is what the stage passes from forward to backward.
 struct StageForward {
   const void* x[kStageInputsMax];
   const float* parameters;
@@ -48,8 +48,8 @@ struct StageBackward {
   const void* y;  // if reads_output
   const std::byte* kept;
   void* dy;                   // the stage may change it
-  void* dx[kStageInputsMax];  // null: not needed. One whose may_be_dy is set may be dy
-  bool adds_dx;               // dx[0] is added to; only if can_add_dx
+  void* dx[kStageInputsMax];  // null: not needed. If its may_be_dy is set, it may be dy
+  bool adds_dx;               // the result is added to dx[0]; only if can_add_dx
   float* gradients;
   std::span<std::byte> scratch;
 };
@@ -59,7 +59,7 @@ struct StageTraits {
   bool reads_input = false;
   bool reads_output = false;
   bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may use the place of dy
-  bool can_add_dx = false;     // on a GPU: the first input's gradient to what its place has
+  bool can_add_dx = false;     // on a GPU: the first input's gradient may be added to its place
   bool can_pad_input = false;  // the network's input may have StoredChannels
 };
 

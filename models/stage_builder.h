@@ -1,6 +1,6 @@
 // StageBuilder cuts a graph's layers into stages. Each stage is a run of layers. A layer joins the
-// one before it if one operation does both and no other layer reads the value between them. Called
-// by PlanStages, and by the kinds' make_stage (models/layers).
+// previous one if one operation does both and no other layer reads the value between them.
+// PlanStages calls it, and so does the kinds' make_stage (models/layers).
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ class StageBuilder {
   explicit StageBuilder(const Graph& graph);
   std::vector<StagePlan> Build();
 
-  // ---- for make_stage, whose layer is the last that was taken -----------------------------------
+  // ---- for make_stage; `layer` is the last one that was taken ----------------------------------
   TensorPlaces FindTensors(const Layer& layer) const;
-  // The layer that may join: it reads the one before and is its only reader. Null: none.
+  // The next layer, if it may join: it reads the previous one and is its only reader. Null: none.
   const Layer* Joiner() const;
   // Takes Joiner() into the stage.
   void Join() { ++next_; }
@@ -41,29 +41,29 @@ class StageBuilder {
   int StageFor(int layer) const;
 
   const Graph& graph_;
-  std::vector<int> reader_counts_;   // of each layer's output
-  std::vector<int> stage_of_layer_;  // for layers in a stage
-  size_t next_ = 0;                  // layer not yet in a stage
-  std::optional<int> residual_;      // layer that the stage reads besides its first layer's inputs
+  std::vector<int> reader_counts_;   // by layer: readers of its output
+  std::vector<int> stage_of_layer_;  // by layer, for layers in a stage
+  size_t next_ = 0;                  // the next layer not yet in a stage
+  std::optional<int> residual_;      // a layer that the stage reads besides its first one's inputs
 };
 
-// Shared by the stages of models/layers: arrays of floats among the bytes that a stage keeps, and
+// Helpers of the stages of models/layers: arrays of floats among the bytes that a stage keeps, and
 // the factors of dropout.
 inline float* Floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
 inline const float* Floats(const std::byte* bytes) { return reinterpret_cast<const float*>(bytes); }
 
-// With slack, in whole lines.
+// The bytes of `count` floats with slack, in whole lines.
 inline size_t FloatBytes(size_t count) {
   constexpr size_t kLineFloats = 16;
   return (count + kSlackElements + kLineFloats - 1) / kLineFloats * kLineFloats * sizeof(float);
 }
 
-// Of layers whose output size is an option.
+// Returns the fault of a layer whose output size, an option, is 0.
 inline std::string FindNoOutput(const LayerSpec& spec) {
   return spec.out_units == 0 ? "has an output of size 0; give it at least 1" : "";
 }
 
-// A dropout layer's factors; there are none in evaluation.
+// A dropout layer's factors; evaluation has none.
 class DropoutMask {
  public:
   DropoutMask(const LayerSpec& spec, size_t floats_per_sample)

@@ -7,7 +7,7 @@
 namespace pando {
 namespace {
 
-// The place behind the quoted TOML text that begins at `first`.
+// Returns the place behind the quoted TOML text that begins at `first`.
 size_t EndOfQuoted(std::string_view toml, size_t first) {
   const char quote = toml[first];
   const bool is_tripled = toml.substr(first).starts_with(std::string(3, quote));
@@ -24,7 +24,7 @@ size_t EndOfQuoted(std::string_view toml, size_t first) {
 }  // namespace
 
 bool IsDeepToml(std::string_view toml) {
-  size_t dots = 0;  // of this key, or number
+  size_t dots = 0;  // in this key, or number
   for (size_t at = 0; at < toml.size();) {
     const char c = toml[at];
     if (c == '.' && ++dots > kTomlKeyDotsMax) return true;

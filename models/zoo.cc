@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-// Of a kind without options.
+// Makes a layer of a kind without options.
 LayerSpec Plain(LayerKind kind, std::string name) {
   return {.kind = kind, .name = std::move(name)};
 }
@@ -95,7 +95,7 @@ constexpr uint32_t kPool = 0;
 constexpr uint32_t kVggPlan[] = {64,    64,  kPool, 128, 128,   kPool, 256, 256, 256,
                                  kPool, 512, 512,   512, kPool, 512,   512, 512, kPool};
 
-// torchvision numbers the modules; so do tensors' names: "features.28.weight".
+// torchvision numbers the modules, and so do the tensors' names: "features.28.weight".
 std::vector<LayerSpec> VggFeatures(bool has_batch_norm) {
   std::vector<LayerSpec> layers;
   auto next_name = [&] { return "features." + std::to_string(layers.size()); };
@@ -149,8 +149,8 @@ std::vector<LayerSpec> Vgg16(const std::string& name, uint32_t class_count) {
 // ------------------------------------- ResNet and MobileNetV2: blocks add their input to their
 // output
 
-// A convolution before batch norm, as torchvision's: no bias, Kaiming's normal weights, and padding
-// that keeps a picture's size at stride 1.
+// A convolution before batch norm, as in torchvision: no bias, Kaiming's normal weights, and
+// padding that keeps a picture's size at stride 1.
 struct BareConv {
   uint32_t out = 0;
   uint32_t kernel = 1;  // odd
@@ -230,7 +230,7 @@ class ResNetBuilder : public Builder {
     if (!is_small) Add(MaxPool("maxpool", 3, 2, 1));
   }
 
-  // In the order in which torchvision registers them, which is topological. The shortcut is last.
+  // Adds layers in torchvision's order of registration, which is topological. The shortcut is last.
   // In torchvision's variant the 3 x 3 convolution of a bottleneck has the stride.
   void AddBlock(const std::string& prefix, uint32_t width, uint32_t stride) {
     const std::string entrance = layers_.back().name;
@@ -265,7 +265,7 @@ struct StageSettings {
   uint32_t expansion;
   uint32_t channels;
   uint32_t block_count;
-  uint32_t stride;        // of the first block
+  uint32_t stride;        // the first block's
   uint32_t small_stride;  // the same for small pictures
 };
 // The paper's table 2.
@@ -298,8 +298,8 @@ class MobileNetBuilder : public Builder {
   }
 
  private:
-  // Expand, filter each channel, project; torchvision numbers them conv.0, conv.1, ...
-  // An inverted residual: its bottleneck, the projection, is linear.
+  // Expand, filter each channel, project; torchvision numbers them conv.0, conv.1, ... This is an
+  // inverted residual: its bottleneck, the projection, is linear.
   void AddBlock(const std::string& prefix, const StageSettings& stage, uint32_t stride) {
     const std::string entrance = layers_.back().name;
     const uint32_t width = channels_ * stage.expansion;
@@ -320,8 +320,8 @@ class MobileNetBuilder : public Builder {
   }
 };
 
-// By name: torchvision's `resnetN`; with "-cifar" a 3 x 3 stem without pool, for pictures of about
-// 32 x 32.
+// By name: torchvision's `resnetN`; with "-cifar" the stem is 3 x 3 without pool, for pictures of
+// about 32 x 32.
 std::vector<LayerSpec> ResNet(const std::string& name, uint32_t class_count) {
   const auto depth = static_cast<uint32_t>(std::stoul(name.substr(6)));  // "resnet50-cifar"
   return ResNetBuilder().Build(depth, name.ends_with("-cifar"), class_count);

@@ -476,7 +476,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   summary.status = kStatusFailed;
   // A failure that the scheduler wrote says more than its exit code. The same holds for a failure
   // that another process told the scheduler before it ended. If a process was killed, the scheduler
-  // knows no more than this process.
+  // has the same information as this process.
   const bool is_scheduler = root_cause.spec.name == kScheduler;
   const bool has_told = root_cause.signal == 0 && root_cause.exit_code == kExitFailed;
   if (summary.failure.empty() || !(is_scheduler || has_told)) {

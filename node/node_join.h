@@ -104,7 +104,7 @@ class NodeWatch {
   // A thread reads the folder, because a folder on the network may be slow.
   struct FolderLook {
     std::atomic<bool> is_done = false;
-    std::optional<Stop> end;  // how the run has ended; none if the folder says nothing
+    std::optional<Stop> end;  // how the run has ended; none if the folder does not tell it
   };
   static void Read(const std::string& run_dir, const std::string& run_id, FolderLook& look);
 

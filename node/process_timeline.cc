@@ -24,7 +24,7 @@ constexpr size_t kReplicatingMax = 4096;
 
 constexpr int kRoundsPerMeasure = 8;
 constexpr Micros kMeasureInterval = std::chrono::seconds(10);  // clocks drift some 0.1 ms meanwhile
-// A longer round trip says nothing about the clock: the scheduler is away.
+// A longer round trip does not measure the clock: the scheduler is away.
 constexpr Micros kRoundTripMax = std::chrono::seconds(1);
 
 // Returns the scheduler's time in a status report; none if it has none.

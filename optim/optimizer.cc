@@ -21,11 +21,11 @@ bool HasTrustRatios(const OptimizerOptions& o) {
   return o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
 }
 
-// An update is computed block after block: what one expression has written, the next one reads from
-// the fastest cache, while the processor fetches later blocks. Expressions work element by element,
-// so bits do not depend on how a vector is cut or on the width of registers.
+// An update is computed block after block, so that an expression reads from the fastest cache what
+// the one before it has written, while the processor fetches later blocks. Expressions work element
+// by element, so bits do not depend on how a vector is cut or on the width of registers.
 constexpr int kBlockFloats = 128;
-template <int kSize>  // kBlockFloats, or Eigen::Dynamic for a rest
+template <int kSize>  // kBlockFloats, or Eigen::Dynamic for the rest
 using Block = Eigen::Array<float, kSize, 1, Eigen::ColMajor, kBlockFloats, 1>;
 
 // The part of an update within one block. A state may be updated in place, so parameters, which
@@ -40,7 +40,7 @@ class Slice {
         at_(part.first - u.range.first),
         count_(static_cast<Eigen::Index>(part.size())),
         gradient_(u.gradient.data() + at_) {
-    // A root in two halves is added here. Adding it first would move a third more memory.
+    // Adds the halves of the root here. Adding them earlier would move a third more memory.
     if (u.gradient_right.empty()) return;
     sum_ = In(gradient_, count_) + In(u.gradient_right.data() + at_, count_);
     gradient_ = sum_.data();
@@ -52,7 +52,7 @@ class Slice {
   In state(uint32_t k) const { return {u_.state.data() + StateAt(k), count_}; }
   Out parameters_out() const { return {u_.parameters_out.data() + at_, count_}; }
   Out state_out(uint32_t k) const { return {u_.state_out.data() + StateAt(k), count_}; }
-  // Over the step's samples, or weights.
+  // The mean over the step's samples, or weights.
   auto MeanGradient() const {
     return In(gradient_, count_) * u_.weight_scale.value_or(u_.gradient_scale);
   }
@@ -97,7 +97,7 @@ struct Coefficients {
   float lr = u.scalars.lr;
   // A test, not a zero factor: g + 0·p would lose the sign of g = −0.
   bool couples_decay = !decouples_decay && o.weight_decay != 0.0;
-  // Coupled: added to the gradient; LAMB: to the direction.
+  // If coupled, it is added to the gradient; for LAMB to the direction.
   float weight_decay = static_cast<float>(o.weight_decay);
   float clip_value = o.clip_value > 0.0 ? static_cast<float>(o.clip_value) : INFINITY;
   float gradient_factor = u.factors.empty() ? 1.0f : u.factors[0];  // clipping by norm
@@ -115,13 +115,13 @@ struct Coefficients {
   float step_size = static_cast<float>(exact_lr / u.scalars.bias_correction1);
   float bias_correction1 = u.scalars.bias_correction1;
   float bias_correction2_sqrt = u.scalars.bias_correction2_sqrt;
-  // Decoupled: factor of the parameter.
+  // If decoupled, it is the factor of the parameter.
   float parameter_decay =
       decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
 };
 
-// torch's parameter groups: the options and scalars of a tensor with a rate or decay that is its
-// own.
+// torch's parameter groups: the options and scalars of a tensor with its own rate or
+// decay.
 class GroupCoefficients {
  public:
   GroupCoefficients(const OptimizerOptions& options, const Optimizer::Update& update,
@@ -141,7 +141,7 @@ class GroupCoefficients {
 // Calls use(g) with the gradient that counts, an expression: clipped and, if coupled, decayed.
 template <int kSize, class Use>
 void WithGradient(const Slice<kSize>& s, const Coefficients& c, Use use) {
-  // torch.nn.utils.clip_grad_value_. As std::min and std::max do, Eigen's keep a NaN on their left.
+  // torch.nn.utils.clip_grad_value_. Like std::min and std::max, Eigen's keep a NaN on their left.
   const auto clipped = s.MeanGradient().min(c.clip_value).max(-c.clip_value);
   const auto g = clipped * c.gradient_factor;
   c.couples_decay ? use(g + c.weight_decay * s.parameters()) : use(g);
@@ -167,7 +167,7 @@ void ApplyMomentum(const auto& s, const Coefficients& c, const auto& g) {
   }
 }
 
-// A loop for itself, which the compiler packs: Eigen packs no correctly rounded roots.
+// A separate loop, which the compiler packs; Eigen packs no correctly rounded roots.
 template <class Array>
 auto Root(const Array& x) {
   Block<Array::SizeAtCompileTime> root(x.size());
@@ -217,8 +217,8 @@ void ApplyLamb(const auto& s, const Coefficients& c, const auto& g) {
   s.parameters_out() = s.parameters() - c.lr * c.ratio * LambDirection(s, c, g, mean, square);
 }
 
-// A sum of squares, block after block: sixteen partial sums, for any register width. REQUIRES: only
-// the last block's size is no multiple of sixteen.
+// A sum of squares, block after block, with sixteen partial sums for any register width. REQUIRES:
+// only the last block's size may be no multiple of sixteen.
 class SquareSum {
  public:
   void Add(const auto& block) {
@@ -350,7 +350,7 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
     if (piece.kind == TensorKind::kMetric)
       weight = u.gradient[part.first - u.range.first + kMetricWeight];
     if (piece.kind != TensorKind::kParameter) return;
-    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no norm of it is asked for
+    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no update needs its norm
     const bool is_lamb = options_.kind == OptimizerKind::kLamb;
     SquareSum gradient, direction, parameters;
     VisitSlices(u, part, [&]<int kSize>(const Slice<kSize>& s) {
@@ -380,7 +380,7 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
 
 namespace {
 
-// By squaring: × alone (P36).
+// By repeated squaring, with × alone (P36).
 double Power(double base, uint64_t exponent) {
   double power = 1;
   for (; exponent > 0; exponent /= 2, base *= base) {
@@ -457,7 +457,7 @@ void Optimizer::ApplyHere(const Update& u) const {
     });
   };
   const bool averages = options_.ema_decay > 0.0;
-  size_t done = u.range.first;  // floats before it are done
+  size_t done = u.range.first;  // floats below it are done
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     zero({done, part.first});
@@ -477,7 +477,7 @@ void Optimizer::ApplyHere(const Update& u) const {
       if (averages && piece.kind != TensorKind::kMetric)
         ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
     };
-    // One expression, of plain SGD, needs no blocks.
+    // Plain SGD is one expression and needs no blocks.
     const bool is_one = state_count_ == 0 && u.gradient_right.empty();
     is_one ? make(Slice<Eigen::Dynamic>(u, part)) : VisitSlices(u, part, make);
     if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);

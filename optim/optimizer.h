@@ -1,7 +1,7 @@
-// Optimizer: makes version t + 1 of a range of floats from version t and the root gradient. Called
-// by the version maker. It uses only + − × ÷ √, one rounding each (P36), so replicas on different
-// CPUs agree. Formulas and defaults are PyTorch's, cited at each.
-// Threads: none; stateless except for its options.
+// Optimizer: makes version t + 1 of a range of floats from version t and the root gradient. The
+// version maker calls it. It uses only + − × ÷ √, with one rounding each (P36), so replicas on
+// different CPUs agree. Formulas and defaults are PyTorch's, cited at each. Threads: none;
+// stateless except for its options.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@
 
 namespace pando {
 
-// How many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS), 2 (Adam,
-// AdamW, LAMB); and one more, the last, where an average of the weights is kept.
+// Returns how many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS), 2
+// (Adam, AdamW, LAMB); and one more, the last, if an average of the weights is kept.
 uint32_t OptimizerStateCount(const OptimizerOptions& options);
 // Whether updates of this tensor have their own trust ratio.
 bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec);
 
 class Optimizer {
  public:
-  // `layout` must outlive the optimizer: it says which floats are parameters, statistics, metrics.
+  // `layout` outlives the optimizer and says which floats are parameters, statistics, metrics.
   Optimizer(const OptimizerOptions& options, const TensorLayout& layout);
 
   uint32_t state_count() const { return state_count_; }
   bool has_partials() const { return HasPartials(options_); }
   size_t partial_count(ShardRange range) const;  // 0 without partial values
   size_t factor_count(ShardRange range) const;
-  // Of a shard's state: state_count for each float of its range; with loss scaling the count of
-  // steps that were not skipped; then the partial values of the step that made the version (P16).
+  // A shard's state: state_count floats for each float of its range; with loss scaling the count of
+  // steps not skipped; then the partial values of the step that made the version (P16).
   size_t state_floats(ShardRange range) const {
     return state_count_ * range.size() + (skips_overflows() ? 1 : 0) + partial_count(range);
   }
@@ -41,24 +41,24 @@ class Optimizer {
     ShardRange range;                        // of the flat vector; all spans below cover it
     std::span<const float> parameters = {};  // version t
     std::span<const float> gradient = {};    // the tree's root: a sum over samples, unscaled
-    // Of Apply, where the root is not added up yet: then the above is its left half.
+    // For Apply, if the root is not added up yet: the span above is then its left half.
     std::span<const float> gradient_right = {};
     float gradient_scale = 1;  // 1 / the step's sample count (P2)
-    // Of a weighted job, for all but statistics: 1 / the step's weight, or 1 for MakePartials.
+    // In a weighted job, except for statistics: 1 / the step's weight, or 1 for MakePartials.
     std::optional<float> weight_scale = {};
     StepScalars scalars = {};
-    bool is_first_step = false;           // step 0: momentum starts as a copy of the gradient
-    std::span<const float> factors = {};  // factor_count(range), as PartialPlan::Combine gives them
-    std::span<const float> state = {};    // state_floats(range), of version t
+    bool is_first_step = false;            // step 0: momentum starts as a copy of the gradient
+    std::span<const float> factors = {};   // factor_count(range), from PartialPlan::Combine
+    std::span<const float> state = {};     // state_floats(range), of version t
     std::span<float> parameters_out = {};  // version t + 1
-    std::span<float> state_out = {};       // of version t + 1; may be the same memory as `state`
+    std::span<float> state_out = {};       // version t + 1; may be the memory of `state`
   };
-  // The partial values of this step: partial_count(range) of them. Reads what Apply reads, except
-  // factors, so it goes first where state is updated in place; writes `partials` alone.
+  // Computes this step's partial_count(range) partial values. Reads the same as Apply, except
+  // factors, so it runs first if state is updated in place. Writes only `partials`.
   void MakePartials(const Update& update, std::span<float> partials) const;
-  // Statistics move by their momentum, metrics become the mean, padding stays zero. Partial values
-  // in the state's tail are the caller's to write. A step that is skipped changes the metric tensor
-  // alone, which says how the loss is scaled from now on.
+  // Statistics move by their momentum, metrics become the mean, padding stays zero. The caller
+  // writes the partial values in the state's tail. A skipped step changes only the metric tensor,
+  // which says how the loss is scaled from now on.
   void Apply(const Update& update) const;
 
  private:
@@ -66,11 +66,11 @@ class Optimizer {
   struct Piece {  // a run of floats that are treated alike
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
-    bool decays = true;        // kParameter: weight decay counts
+    bool decays = true;        // kParameter: weight decay applies
     bool is_adapted = false;   // kParameter: has a trust ratio; such a piece is one tensor
     float momentum = 0.0f;     // kStatistic: the share of a step in the running value
-    double lr_factor = 1.0;    // kParameter: of the step's rate
-    double weight_decay = -1;  // kParameter: its own; negative: that of the options
+    double lr_factor = 1.0;    // kParameter: factor of the step's rate
+    double weight_decay = -1;  // kParameter: its own; negative: the options'
     bool IsLike(const Piece& other) const {
       return kind == other.kind && decays == other.decays && momentum == other.momentum &&
              lr_factor == other.lr_factor && weight_decay == other.weight_decay && !is_adapted &&
@@ -79,9 +79,9 @@ class Optimizer {
     bool has_own_group() const { return lr_factor != 1.0 || weight_decay >= 0.0; }
   };
   bool skips_overflows() const { return options_.loss_scale.is_on; }
-  // Whether the last partial value and factor are of the step: finite or not, or its weight.
+  // Whether the last partial value and factor belong to the step: finiteness, or weight.
   bool has_last() const { return skips_overflows() || options_.is_weighted; }
-  // Of an update's state: where the count of steps that were not skipped lies.
+  // In an update's state: the place of the count of steps that were not skipped.
   size_t StepCountAt(ShardRange range) const { return state_count_ * range.size(); }
   bool IsSkipped(const Update& update) const {
     return skips_overflows() && update.factors.back() == 0.0f;
@@ -93,13 +93,13 @@ class Optimizer {
   void Skip(const Update& update) const;
   void MoveLossScale(const Update& update, ShardRange metrics) const;
   Piece MakePiece(const TensorSpec& spec, ShardRange range) const;
-  // Calls visit(piece, part) for what lies of each piece within the range, ascending.
+  // Calls visit(piece, part) for the part of each piece within the range, ascending.
   template <class Visit>
   void VisitParts(ShardRange range, Visit visit) const;
 
   OptimizerOptions options_;
   uint32_t state_count_;
-  std::vector<Piece> pieces_;  // ascending, all floats but padding
+  std::vector<Piece> pieces_;  // ascending; all floats except padding
 };
 
 }  // namespace pando

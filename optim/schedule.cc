@@ -14,7 +14,7 @@ double AnnealCosine(double start, double end, double progress) {
   return end + (start - end) / 2.0 * (std::cos(std::numbers::pi * progress) + 1.0);
 }
 
-// torch's OneCycleLR, two phases: the value rises, or falls, from `start` to `peak`, then goes to
+// torch's OneCycleLR with two phases: the value goes from `start` up or down to `peak`, then to
 // `end`.
 struct Cycle {
   double start, peak, end;
@@ -35,7 +35,7 @@ double KindProgress(const ScheduleOptions& s, uint64_t step, uint64_t step_count
   return static_cast<double>(std::min(step, total)) / static_cast<double>(total);
 }
 
-// The rate of the schedule's kind, without warm-up, at `step` of its `step_count` steps.
+// Returns the rate of the schedule's kind, without warm-up, at `step` of its `step_count` steps.
 double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t step_count) {
   switch (s.kind) {
     case ScheduleKind::kConstant:
@@ -68,7 +68,7 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
   PANDO_CHECK(false);
 }
 
-// Warm-up takes the first steps of the job, and the kind runs over the others, like torch's
+// Warm-up takes the first steps of the job, and the kind runs over the others, as in torch's
 // SequentialLR. A kind that is never reached gets the whole job.
 struct KindPoint {
   uint64_t step;

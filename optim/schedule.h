@@ -1,6 +1,6 @@
-// Schedule: the optimizer's scalars at each step (P36). Everything with cos, pow or exp is computed
-// here, once, in double, and sent to the servers as floats. The formulas are those of
-// torch.optim.lr_scheduler. Called by the scheduler core and the serial trainer. Threads: none;
+// Schedule: computes the optimizer's scalars at each step (P36). Everything with cos, pow or exp is
+// computed here, once, in double, and sent to the servers as floats. The formulas are those of
+// torch.optim.lr_scheduler. The scheduler core and the serial trainer call it. Threads: none;
 // immutable.
 #pragma once
 
@@ -17,7 +17,7 @@ class Schedule {
   Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
   // REQUIRES: step < step_count.
   StepScalars At(Step step) const;
-  // Steps [first, first + count), cut at the end of the job.
+  // Returns the scalars of steps [first, first + count), cut at the end of the job.
   std::vector<StepScalars> Block(Step first, uint64_t count) const;
 
  private:

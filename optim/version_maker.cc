@@ -73,16 +73,16 @@ double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& part
   return std::sqrt(sum);
 }
 
-// The metrics are the model's last tensor. Without any weight the sums are zeros, and so are the
-// means.
+// The metrics are the model's last tensor. If no weight was given, the sums are zeros, and so are
+// the means.
 float PartialPlan::MeanScale(ShardPlan::Run shards, const FindPartials& partials) const {
   const float weight = partials(ShardId(shards.last - 1)).back();
   return weight == 0.0f ? 0.0f : 1.0f / weight;
 }
 
-// The trust ratio. LARS (You et al. 2017, equation 6): η‖w‖ / (‖g‖ + β‖w‖). LAMB (You et al. 2020,
-// algorithm 2): ‖w‖ / ‖r + λw‖, at most trust_ratio_max: if a layer's gradient becomes zero, r
-// fades and the ratio would keep it moving at full speed. 1 if a norm is zero.
+// Returns the trust ratio. LARS (You et al. 2017, equation 6): η‖w‖ / (‖g‖ + β‖w‖). LAMB (You et
+// al. 2020, algorithm 2): ‖w‖ / ‖r + λw‖, at most trust_ratio_max: if a layer's gradient becomes
+// zero, r fades and the ratio would keep it moving at full speed. It is 1 if a norm is zero.
 float PartialPlan::TrustRatio(size_t tensor, double clip_factor,
                               const FindPartials& partials) const {
   double weight_squares = 0;

@@ -14,35 +14,35 @@ namespace pando {
 
 // PartialPlan: the norms over several shards that an update may need (P14): of all gradients for
 // clipping, of each tensor for LARS and LAMB. Each shard's primary computes its shard's partial
-// values (Optimizer::MakePartials). This computes a shard's factors from them. It uses + − × ÷ √
-// only, in the order of shards (P36).
+// values (Optimizer::MakePartials). PartialPlan computes a shard's factors from them. It uses only
+// + − × ÷ √, in the order of shards (P36).
 //
 //   partial values of a shard | norm of its part of the gradient, for clipping; then, for each
 //                             | adapted tensor that it has a part of, ascending: norm of that part
 //                             | of the weights, norm of that part of the update
 //                             | With loss scaling, last: 1 if its gradient is finite, else 0.
-//                             | Of a weighted job the gradient is the sum, not the mean; and last:
+//                             | In a weighted job the gradient is a sum, not a mean; and last:
 //                             | the step's weight if the shard has the metrics, else 0.
 //   factors of a shard        | of the gradient; then of each of these tensors' updates
 //                             | With loss scaling, last: 1 if the step counts, 0 if it is skipped.
-//                             | Of a weighted job, last: the scale that makes sums means.
+//                             | In a weighted job, last: the scale that makes sums means.
 //
 // Threads: any; immutable.
 class PartialPlan {
  public:
   PartialPlan(const OptimizerOptions& options, const TensorLayout& layout, const ShardPlan& shards);
 
-  // Every update needs values of one shard only.
+  // True if every update needs only values of one shard.
   bool is_empty() const { return needs_.empty(); }
-  // The shards whose partial values this shard's factors need, itself included. The relation is
+  // Returns the shards whose partial values this shard's factors need, with itself. The relation is
   // symmetric.
   // REQUIRES: !is_empty().
   ShardPlan::Run Needs(ShardId shard) const { return needs_[shard.value()]; }
 
-  // A shard's partial values; empty while they are missing.
+  // Returns a shard's partial values; empty while they are missing.
   using FindPartials = std::function<std::span<const float>(ShardId)>;
-  // None while values of Needs(shard) are missing.  REQUIRES: !is_empty(); values have the size
-  // that Optimizer::partial_count says.
+  // Returns none while values of Needs(shard) are missing. REQUIRES: !is_empty(); values have the
+  // size that Optimizer::partial_count says.
   std::optional<std::vector<float>> Combine(ShardId shard, const FindPartials& partials) const;
 
  private:
@@ -59,7 +59,7 @@ class PartialPlan {
 
 // VersionMaker makes version t + 1 of a shard from version t and the root gradient of step t: mean,
 // clipping, norms, optimizer, statistics, average of the weights. It is the only implementation.
-// Called by the server's shard (server/shard.h), and by train/local_update.h where one process
+// The server's shard calls it (server/shard.h), and so does train/local_update.h if one process
 // holds every shard.
 // Threads: any; immutable.
 class VersionMaker {
@@ -70,7 +70,7 @@ class VersionMaker {
         optimizer_(plan.job.optimizer, plan.layout),
         partial_plan_(plan.job.optimizer, plan.layout, plan.shards) {}
 
-  // What a step reads of one shard.
+  // The values of one shard that a step reads.
   struct Inputs {
     ShardId shard;
     Step step;
@@ -78,10 +78,10 @@ class VersionMaker {
     std::span<const float> parameters = {};  // version t
     std::span<const float> state = {};       // the optimizer's, of version t
     std::span<const float> gradient = {};    // the tree's root: a sum over the samples, unscaled
-    // Where the root is not added up yet, `gradient` is its left half. Only without partial values.
+    // If the root is not added up yet, `gradient` is its left half. Only without partial values.
     std::span<const float> gradient_right = {};
   };
-  // Values over several shards (P14). All are empty where the update needs none.
+  // Values over several shards (P14). All are empty if the update needs none.
   struct Norms {
     std::span<const float> partials = {};  // the shard's own; they become the state's tail (P16)
     std::span<const float> factors = {};
@@ -96,19 +96,19 @@ class VersionMaker {
   size_t state_floats(ShardId shard) const { return optimizer_.state_floats(range(shard)); }
   size_t partial_count(ShardId shard) const { return optimizer_.partial_count(range(shard)); }
   size_t factor_count(ShardId shard) const { return optimizer_.factor_count(range(shard)); }
-  // The shards whose partial values this shard's factors are made of.  REQUIRES: has_partials().
+  // The shards from whose partial values this shard's factors are made. REQUIRES: has_partials().
   ShardPlan::Run Needs(ShardId shard) const { return partial_plan_.Needs(shard); }
-  // The partial values of the step that made the version with this state.
+  // Returns the partial values of the step that made the version with this state.
   std::span<const float> StoredPartials(ShardId shard, std::span<const float> state) const {
     return state.last(partial_count(shard));
   }
 
   // REQUIRES: has_partials(); the whole root is in `gradient`.
   std::vector<float> MakePartials(const Inputs& inputs) const;
-  // Empty where the update needs no factors; none while partial values of Needs(shard) are missing.
+  // Empty if the update needs no factors; none while partial values of Needs(shard) are missing.
   std::optional<std::vector<float>> Combine(ShardId shard,
                                             const PartialPlan::FindPartials& partials) const;
-  // REQUIRES: `norms` are as MakePartials and Combine gave them.
+  // REQUIRES: `norms` come from MakePartials and Combine.
   void Make(const Inputs& inputs, const Norms& norms, const Outputs& outputs) const;
 
  private:

@@ -1,15 +1,12 @@
-// The function of the plan that has a mutation point: headers have none, since the simulator's
-// sources are compiled without mutations.
+// The simulator compiles this function with mutants (tests/sim/mutants), which headers cannot have.
 #include "plan/job_plan.h"
-
-#include "common/mutation.h"
 
 namespace pando {
 
 std::vector<TreeNode> JobPlan::NodesToPush(Step step,
                                            const std::vector<MicroBatch>& micro_batches) const {
   const MicroBatchTree tree = steps.Tree(step);
-  if (pushes.is_exact() || Mutated(Mutation::kEncodeSums)) return tree.Cover(micro_batches);
+  if (pushes.is_exact()) return tree.Cover(micro_batches);
   std::vector<TreeNode> leaves;
   for (MicroBatch m : micro_batches) leaves.push_back(tree.Leaf(m));
   return leaves;

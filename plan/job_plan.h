@@ -1,5 +1,5 @@
-// JobPlan: everything that follows from a job and its data set and that all processes must agree
-// on. Built once per process and given to the protocol cores. Immutable.
+// JobPlan: all values that follow from a job and its data set and on which all processes must
+// agree. Each process builds it once and gives it to the protocol cores. Immutable.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 
 namespace pando {
 
-// How a stored sample becomes a network's input: value = (stored − mean) / deviation, by channel of
-// a picture (stored: byte / 255) or by input of a table. These are the numbers that the run uses.
-// If they are floats, their shortest decimal text is given.
+// How a stored sample becomes a network's input: value = (stored − mean) / deviation, per channel
+// of a picture (stored: byte / 255) or per input of a table. These are the numbers that the run
+// uses. Floats are given by their shortest decimal text.
 struct Preprocessing {
   std::vector<double> mean;
   std::vector<double> deviation;
-  std::vector<std::string> columns;  // of a table, one per input; empty for pictures
+  std::vector<std::string> columns;  // for a table, one per input; empty for pictures
   std::vector<std::string> class_names;
 };
 
@@ -37,7 +37,7 @@ struct DataFacts {
   SampleShape shape;
   uint32_t class_count = 1;
   uint64_t fingerprint = 0;          // P38
-  Preprocessing preprocessing = {};  // known where the data set is open; not sent
+  Preprocessing preprocessing = {};  // known if the data set is open; not sent
 };
 
 // The test set is evaluated in slices of this many samples (P31). The loss is the sum of the
@@ -64,8 +64,8 @@ struct JobPlan {
     if (job.eval_every_steps != 0) return job.eval_every_steps;
     return job.eval_every_epochs * steps.steps_per_epoch();
   }
-  // Whether this version is due for evaluation, and so pinned (P31): by the interval in steps or
-  // epochs, and the job's last version.
+  // Whether this version is due for evaluation, and so pinned (P31). The interval in steps or
+  // epochs decides; the job's last version is always due.
   bool IsEvaluationDue(Version version) const {
     if (version == steps.final_version()) return true;
     const uint64_t every = EvaluationInterval();
@@ -77,13 +77,13 @@ struct JobPlan {
     if (every == 0) return steps.final_version();
     return std::min(Version((after.value() / every + 1) * every), steps.final_version());
   }
-  // Whether the run may end with this version: its last, or one that an early stop may choose
+  // Whether the run may end with this version: the last one, or one that an early stop may choose
   // (P32).
   bool MayBeFinal(Version version) const {
     if (version == steps.final_version()) return true;
     return job.early_stop_patience != 0 && IsEvaluationDue(version);
   }
-  // Whether every shard stores this version (P29). Version 0 is known to all.
+  // Whether every shard stores this version (P29). All processes know version 0.
   bool IsSnapshotDue(Version version) const {
     if (MayBeFinal(version)) return true;
     if (job.snapshot_best && IsEvaluationDue(version)) return true;
@@ -100,20 +100,20 @@ struct JobPlan {
         Philox4x32({low, high, m.value(), 0}, MakePhiloxKey(job.seed, RandomPurpose::kVerify));
     return (uint64_t{block[1]} << 32 | block[0]) % job.verify_every == 0;
   }
-  // The form of the parameters that workers compute with.
+  // The form of the parameters with which workers compute.
   ParamsForm training_form() const {
     return pulls.is_exact() ? ParamsForm::kExact : ParamsForm::kEncoded;
   }
-  // The nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
+  // Returns the nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
   // gradients are encoded, each micro-batch (P34).
   std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const;
-  // Whether workers of one host may sum their gradients there (P6a): encoded gradients are summed
-  // by servers only.
+  // Whether workers of one host may sum their gradients there (P6a). Only servers sum encoded
+  // gradients.
   bool may_sum_on_host() const {
     return job.host_sum != HostSum::kOff && job.strategy == Strategy::kParameterServers &&
            pushes.is_exact();
   }
-  // The shard of the metric tensor, which every model's layout ends with.
+  // The shard of the metric tensor, with which every model's layout ends.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
   // Offset of the metric tensor within its shard, in floats.
   size_t metric_offset() const {
@@ -124,7 +124,7 @@ struct JobPlan {
   DataFacts data;
   TensorLayout layout;
   ShardPlan shards;
-  PayloadPlan pushes;  // how gradients travel, and parameters for training
+  PayloadPlan pushes;  // gradients, and parameters for training
   PayloadPlan pulls;
   StepPlan steps;
   std::shared_ptr<const FloatBuffer> initial;  // the flat vector of version 0; null: from the seed

@@ -1,6 +1,6 @@
-// LinkSimulation: resources that serve one task at a time (a direction of a network link, a
-// server's update) in virtual time. Called by step_time. Threads: none. Owns: the waiting tasks.
-// Equal inputs give equal times.
+// LinkSimulation: simulates in virtual time resources that serve one task at a time, such as a
+// direction of a network link or a server's update. step_time calls it. Threads: none. Owns: the
+// waiting tasks. Equal inputs give equal times.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class LinkSimulation {
   struct Task {
     size_t link = 0;
     double service_ms = 0;
-    uint32_t rank = 0;  // waiting tasks: the lowest goes first, equal ones in order
+    uint32_t rank = 0;  // of waiting tasks the lowest goes first; equal ones in order
   };
   // Calls `on_start` when the link starts the task, which then occupies it for service_ms.
   void Use(const Task& task, Action on_start) {
@@ -58,7 +58,7 @@ class LinkSimulation {
     });
   }
 
-  // Until there is nothing left to do.
+  // Runs until no event is left.
   void Run() {
     while (!events_.empty()) {
       const auto event = events_.extract(events_.begin());

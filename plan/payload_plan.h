@@ -26,15 +26,15 @@ class PayloadPlan {
   PayloadCodec kind() const { return codec_; }
   // Whether all payloads travel as floats.
   bool is_exact() const { return codecs_.empty(); }
-  // Whether the loss must be added to the next gradient of the micro-batch. Then a payload depends
-  // on earlier ones of the same worker.
+  // Whether the loss must be added to the next gradient of the micro-batch. If so, a payload
+  // depends on earlier ones of the same worker.
   bool has_feedback() const;
   // Null if the shard travels as floats.
   const ShardCodec* codec(ShardId shard) const {
     return is_exact() ? nullptr : &codecs_[shard.value()];
   }
   size_t PayloadBytes(ShardId shard) const;
-  // Floats in a vector of all encoded shards, and the place of a shard in it.
+  // The floats in a vector of all encoded shards, and the place of a shard in it.
   size_t float_count() const { return offsets_.back(); }
   size_t offset(ShardId shard) const { return offsets_[shard.value()]; }
   ShardRange range(ShardId shard) const {

@@ -6,14 +6,14 @@ namespace pando {
 namespace {
 
 // Per replica: the previous version, the newest and a pin; as many roots; one state in use and one
-// that a snapshot reads; two records on their way to the disk.
+// that a snapshot reads; two records that are being written to the disk.
 constexpr uint64_t kRecords = 3;
 constexpr uint64_t kRoots = 3;
 constexpr uint64_t kStates = 2;
 constexpr uint64_t kStoring = 2;
 constexpr uint64_t kTransferBytes = 16 << 20;        // per newcomer
-constexpr uint64_t kRepliesPerConnection = 4 << 20;  // of the scheduler
-constexpr uint64_t kHeldRowsBytes = 2 * (16 << 20);  // of metrics and events, on a full disk
+constexpr uint64_t kRepliesPerConnection = 4 << 20;  // from the scheduler
+constexpr uint64_t kHeldRowsBytes = 2 * (16 << 20);  // for metrics and events, on a full disk
 constexpr uint64_t kShardsPulled = 16, kShardBytes = 4 << 20;  // final weights
 
 uint64_t RoundUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }

@@ -1,4 +1,4 @@
-// The most memory that the protocol lets a process of each role hold (I6), for `pando plan
+// Bounds the memory that the protocol lets a process of each role hold (I6), for `pando plan
 // --memory`. docs/protocol.md, section 12, has the bounds. Between correct peers a process stays
 // far below.
 #pragma once
@@ -25,7 +25,7 @@ struct MemoryBound {
   uint64_t bytes = 0;
 };
 
-// Of one process of each role, in its order; without activations, samples and the program itself.
+// Returns the bounds of one process per role, without activations, samples and the program.
 std::vector<MemoryBound> BoundMemory(const MemoryInput& input);
 
 }  // namespace pando

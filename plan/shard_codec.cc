@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kCodecBlockFloats = 256;
 size_t CodecBlocks(size_t n) { return (n + kCodecBlockFloats - 1) / kCodecBlockFloats; }
 
-// A magnitude's bits: the order of the bits is the order of the magnitudes, and values that are not
+// Returns a magnitude's bits. Their order is the order of the magnitudes, and values that are not
 // finite are the largest.
 uint32_t MagnitudeBits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
 
@@ -46,7 +46,7 @@ struct Bf16Run {
   }
 };
 
-// Eight at a time if the CPU can: g++ 12 does not vectorise such loops. The bits are the same.
+// Converts eight at a time if the CPU can, since g++ 12 does not vectorise it. Equal bits.
 struct Fp16Run {
   static size_t HeadFloats(size_t) { return 0; }
   static size_t CodeBytes(size_t n) { return 2 * n; }
@@ -86,7 +86,7 @@ struct Fp16Run {
 // Each block has a scale: the largest magnitude / 127.
 struct Int8Run {
   static constexpr float kCodeMax = 127.0f;
-  // Below it 127 / x or x / 127 is not a normal float: such a block becomes zeros.
+  // Below this, 127 / x or x / 127 is not a normal float, so such a block becomes zeros.
   static constexpr float kSmallestScaled = 1e-35f;
   static size_t HeadFloats(size_t n) { return CodecBlocks(n); }
   static size_t CodeBytes(size_t n) { return n; }
@@ -151,8 +151,8 @@ struct OneBitRun {
   }
 };
 
-// The values of the largest magnitudes, ascending by place, and their places; of equal ones the
-// first.
+// Sends the values of the largest magnitudes, ascending by place, and their places. Of equal
+// magnitudes the first ones count.
 struct TopKRun {
   double share = 0.01;
   size_t Count(size_t n) const {
@@ -186,7 +186,7 @@ struct TopKRun {
     const auto* places = reinterpret_cast<const uint32_t*>(codes);
     for (size_t i = 0; i < Count(n); ++i) {
       const uint32_t place = places[i];
-      if (place < n) take(to[place], heads[i]);  // else the peer made a mistake
+      if (place < n) take(to[place], heads[i]);  // otherwise the peer made a mistake
     }
   }
 };
@@ -303,7 +303,7 @@ void ShardCodec::AddDecodedHere(std::span<const std::byte> encoded, std::span<fl
   Read(encoded, floats.data(), [](float& to, float x) { to = to + x; });
 }
 
-// At the chosen CPU level.
+// The loops at the chosen CPU level.
 struct ShardCodecLoops {
   decltype(&ShardCodec::Encode) encode = &ShardCodec::EncodeHere;
   decltype(&ShardCodec::Decode) decode = &ShardCodec::DecodeHere;

@@ -1,5 +1,5 @@
-// ShardCodec: how the floats of one shard travel in fewer bits (P34). PayloadPlan: how all shards
-// travel. Workers encode gradients and servers decode them; parameters go the other way. Statistics
+// ShardCodec: encodes the floats of one shard in fewer bits (P34). PayloadPlan does so for all
+// shards. Workers encode gradients and servers decode them; parameters go the other way. Statistics
 // and metrics always travel as floats. Threads: any; immutable.
 //
 //   encoded shard:  exact floats  of statistic and metric tensors, in the shard's order
@@ -20,7 +20,7 @@
 // instead of columns.
 // top-k: the values of the largest magnitudes; the others become 0. Aji and Heafield, "Sparse
 // Communication for Distributed Gradient Descent", EMNLP 2017.
-// With the last two, the loss must be added to the next gradient (train/error_feedback).
+// After the last two, the loss must be added to the next gradient (train/error_feedback).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ namespace pando {
 
 struct PayloadOptions {
   PayloadCodec codec = PayloadCodec::kFp32;
-  double top_k_share = 0.01;  // of a run's values, which are sent
+  double top_k_share = 0.01;  // the share of a run's values that is sent
 };
 
 class ShardCodec {
@@ -49,16 +49,16 @@ class ShardCodec {
   // and is aligned to 4.
   void Encode(std::span<const float> floats, std::span<std::byte> encoded) const;
   void Decode(std::span<const std::byte> encoded, std::span<float> floats) const;
-  // floats += the decoded values.
+  // Adds the decoded values to `floats`.
   void AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const;
 
-  // Adjacent floats of the shard, and where they are in the encoded shard, for a GPU, which encodes
-  // and decodes them by itself (train/gpu/device_codec).
+  // Adjacent floats of the shard, and their places in the encoded shard. They are for a GPU, which
+  // encodes and decodes by itself (train/gpu/device_codec).
   struct Section {
-    size_t first = 0;  // float of the shard
+    size_t first = 0;  // a float of the shard
     size_t count = 0;
     bool is_exact = false;
-    size_t heads_at = 0;  // bytes; where is_exact, the floats are here
+    size_t heads_at = 0;  // bytes; if is_exact, the floats are here
     size_t codes_at = 0;
   };
   std::vector<Section> Sections() const;

@@ -1,5 +1,5 @@
-// ShardPlan cuts the flat vector into shards (P5): a function of the job's identity alone. Small
-// tensors share a shard; tensors larger than the target are cut into equal pieces.
+// ShardPlan cuts the flat vector into shards (P5), by the job's identity alone. Small tensors share
+// a shard; tensors larger than the target are cut into equal pieces.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class ShardPlan {
  public:
   explicit ShardPlan(const TensorLayout& layout)
       : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
-  // With another target size: benchmarks measure shard sizes that no model has.
+  // Takes another target size: benchmarks measure shard sizes that no model has.
   ShardPlan(const TensorLayout& layout, size_t target_bytes);
   static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
 

@@ -1,5 +1,5 @@
-// StepPlan: which samples belong to which step and micro-batch (P2, P2a). It is a pure function of
-// the job. Server, worker, scheduler and the serial trainer use it, so they agree.
+// StepPlan: says which samples belong to which step and micro-batch (P2, P2a). It is a pure
+// function of the job. Server, worker, scheduler and the serial trainer use it, so they agree.
 #pragma once
 
 #include <cstdint>

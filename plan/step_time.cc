@@ -45,7 +45,7 @@ class ServerExchange {
       shard.replicas_owed = replicas_;
     }
     for (const std::vector<double>& contribution : ready_ms) {
-      for (size_t s = shards_.size(); s-- > 0;)  // of those ready at once the last layer goes first
+      for (size_t s = shards_.size(); s-- > 0;)  // of those ready together the last layer is first
         links_.At(contribution[s], [this, s] { Push(s); });
     }
     links_.Run();
@@ -181,8 +181,8 @@ class ServerExchange {
   ServerPlace place_;
   uint32_t server_count_;
   uint32_t replicas_;
-  double copies_;           // of each shard that a host's workers push and pull
-  size_t simulated_hosts_;  // with separate servers all hosts behave the same: one is simulated
+  double copies_;           // copies of each shard that a host's workers push and pull
+  size_t simulated_hosts_;  // with separate servers all hosts behave alike, so one is simulated
   double alike_;            // hosts that each simulated host stands for
   std::vector<size_t> primaries_;
   std::vector<ShardState> shards_;
@@ -217,12 +217,12 @@ class Timeline {
     }
   }
 
-  // When a layer's gradients of this micro-batch are final.
+  // Returns when a layer's gradients of this micro-batch are final.
   double ReadyMs(size_t layer, uint32_t micro_batch) const {
     return micro_batch * ComputeMs(work_) / micro_batches_ + backward_ends_[layer];
   }
   double ComputedMs() const { return ReadyMs(0, micro_batches_ - 1); }
-  // The end of a forward whose layers begin at these times or later.
+  // Returns the end of a forward whose layers begin at these times or later.
   double ForwardEndMs(const std::vector<double>& earliest_ms) const {
     double ms = ComputedMs();
     for (size_t i = 0; i < work_.layers.size(); ++i)
@@ -236,7 +236,7 @@ class Timeline {
   std::vector<double> backward_ends_;
 };
 
-// The members of the ring. With all workers on one host nothing crosses a link.
+// The number of members of the ring. If all workers are on one host, nothing crosses a link.
 uint32_t RingSize(const Cluster& cluster) {
   if (cluster.host_count() == 1) return 1;
   return cluster.sums_on_host ? cluster.host_count() : cluster.workers;
@@ -347,7 +347,7 @@ ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const B
     if (steps_ms.back() < ring_ms && !choice.beats_ring) choice.beats_ring = tried.servers;
   }
   const double best_ms = *std::ranges::min_element(steps_ms);
-  // The first count from which the best one saves no more than least_gain; fewer servers cost more.
+  // The first count from which the best one saves at most least_gain; fewer servers cost more.
   const auto enough =
       std::ranges::find_if(steps_ms, [&](double ms) { return best_ms >= ms * (1 - least_gain); });
   choice.enough = static_cast<uint32_t>(enough - steps_ms.begin()) + 1;

@@ -1,7 +1,7 @@
-// The time of a step whose gradients cross a network: with parameter servers, on separate hosts or
-// on the workers' hosts, and with ring allreduce. docs/performance.md derives it. Called by `pando
-// plan` and by comparisons with measurements. Pure functions of sizes and times. All workers and
-// hosts are alike.
+// Predicts the time of a step whose gradients cross a network: with parameter servers, on separate
+// hosts or on the workers' hosts, and with ring allreduce. docs/performance.md derives it. `pando
+// plan` and comparisons with measurements call it. Pure functions of sizes and times. All workers
+// and hosts are alike.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace pando {
 
 struct StepLayer {
-  double forward_ms = 0;  // of everything that a worker computes in a step
+  double forward_ms = 0;  // for everything that a worker computes in a step
   double backward_ms = 0;
   uint64_t bytes = 0;  // of its parameters, and so of its gradients
 };
 
 struct StepShard {
   uint64_t bytes = 0;
-  uint32_t layer = 0;  // its first one: final with its backward, and needed by its forward
+  uint32_t layer = 0;  // its first layer: final with its backward, and needed by its forward
 };
 
-// What one worker does in a step, alone.
+// The work of one worker in a step, alone.
 struct StepWork {
   std::vector<StepLayer> layers;  // in the order of forward
   std::vector<StepShard> shards;  // in the same order
@@ -30,17 +30,17 @@ struct StepWork {
 double ComputeMs(const StepWork& work);  // without the update
 uint64_t GradientBytes(const StepWork& work);
 
-// How a step's N micro-batches are shared by workers of equal speed (P3). The worker that sends
-// most decides.
+// The share of one of several equally fast workers in a step's N micro-batches (P3). The worker
+// that sends most decides.
 struct WorkerShare {
   uint32_t micro_batches = 1;
-  // After which micro-batch each contribution is complete. One contribution if they are a subtree.
+  // After which micro-batch each contribution is complete. A subtree makes one contribution.
   std::vector<uint32_t> contributions = {0};
 };
 // REQUIRES: 1 <= worker_count <= micro_batch_count.
 WorkerShare BusiestShare(uint32_t worker_count, uint32_t micro_batch_count);
 
-// Which of the waiting shards a link sends first.
+// The order in which a link sends waiting shards.
 enum class SendOrder : uint8_t {
   kAsReady,         // in backward's order: the last layer first
   kAsForwardWants,  // the first layer first
@@ -53,8 +53,8 @@ struct Cluster {
   uint32_t replicas = 1;          // of each shard
   double bytes_per_ms = 1;        // of a host's link in each direction; may be infinite
   double latency_ms = 0;          // one way
-  // The workers of a host sum their gradients there: one copy of gradients and parameters crosses
-  // its link. Otherwise one copy per worker crosses it.
+  // Whether the workers of a host sum their gradients there: one copy of gradients and parameters
+  // crosses its link. Otherwise one copy per worker crosses it.
   bool sums_on_host = false;
   SendOrder order = SendOrder::kAsReady;
   WorkerShare share;
@@ -82,10 +82,10 @@ struct BucketLimits {
 };
 StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits = {});
 
-// How many servers on separate hosts are worth having.
+// The number of servers on separate hosts that is worth its cost.
 struct ServerChoice {
   uint32_t tried_max = 1;
-  uint32_t enough = 1;  // the fewest for which more servers save at most the least gain
+  uint32_t enough = 1;  // with more servers the time falls by at most the least gain
   double enough_ms = 0;
   std::optional<uint32_t> beats_ring;  // the fewest with which a step is faster than ring allreduce
 };

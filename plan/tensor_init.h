@@ -1,6 +1,6 @@
-// Version 0 of the parameters: a pure function of (seed, tensor), unless the job starts from given
-// weights. So servers make their shards of it and nothing travels. It uses + − × ÷ √ only (P36),
-// therefore it has its own logarithm.
+// Makes version 0 of the parameters. It is a pure function of (seed, tensor), unless the job starts
+// from given weights. So servers make their own shards and nothing travels. It uses only + − × ÷ √
+// (P36), so it has its own logarithm.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace pando {
 // Fills floats [range.first, range.last) of the flat vector. REQUIRES: out.size() == range.size().
 void InitRange(const TensorLayout& layout, uint64_t seed, ShardRange range, std::span<float> out);
 
-// The same of a job's version 0: from the seed, or from the weights that it starts with.
+// Does the same for a job's version 0: from the seed, or from the weights with which it starts.
 void FillVersionZero(const JobPlan& plan, ShardRange range, std::span<float> out);
 
 }  // namespace pando

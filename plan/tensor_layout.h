@@ -30,8 +30,8 @@ struct TensorSpec {
   float init_bound = 0.0f;   // kUniform: drawn from [-init_bound, init_bound)
   float init_stddev = 0.0f;  // kNormal: mean 0, this deviation
   float momentum = 0.1f;     // kStatistic: the share of a step in the running value
-  double lr_factor = 1.0;    // kParameter: of the schedule's rate
-  double weight_decay = -1;  // kParameter: its own; negative: the optimizer's
+  double lr_factor = 1.0;    // kParameter: factor of the schedule's rate
+  double weight_decay = -1;  // kParameter: the tensor's own; negative: the optimizer's
   uint64_t size() const;     // elements
 };
 
@@ -46,7 +46,7 @@ enum MetricSlot : size_t {
   kMetricLossScale,
   kMetricGoodSteps,
   kMetricHysteresis,
-  kMetricWeight,  // of a weighted job (train.weighted): the sum that the step's means divide by
+  kMetricWeight,  // in a weighted job (train.weighted): the sum that the step's means divide by
   kMetricSlotCount
 };
 TensorSpec MetricTensorSpec();

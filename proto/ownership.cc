@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
-
 namespace pando {
 namespace {
 
@@ -57,9 +55,8 @@ bool IsAboutOwnShards(const View& view, const Envelope& envelope) {
   const About about = RowFor(envelope.message).about;
   if (about != About::kPrimary && about != About::kReplica) return true;
   return AreAllShards(envelope.message, [&](ShardId shard) {
-    return about == About::kPrimary
-               ? IsPrimary(view, shard, envelope.sender) || Mutated(Mutation::kAnyPrimary)
-               : HasReplica(view, shard, envelope.sender) || Mutated(Mutation::kAnyReplica);
+    return about == About::kPrimary ? IsPrimary(view, shard, envelope.sender)
+                                    : HasReplica(view, shard, envelope.sender);
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include "common/check.h"
 #include "common/cpu/float_arrays.h"
-#include "common/mutation.h"
 
 namespace pando {
 
@@ -24,13 +23,9 @@ Aggregator::Sum Aggregator::Merge(const Sum& left, const Sum& right) {
 bool Aggregator::Add(TreeNode node, const Blob& payload) {
   PANDO_CHECK(tree_.IsCanonical(node));
   PANDO_CHECK(codec_ != nullptr || payload.floats().size() == float_count_);
-  if (Mutated(Mutation::kSumInArrivalOrder)) return AddInArrivalOrder(node, payload);
-  if (HoldsAncestorOrSelf(node) && !Mutated(Mutation::kNoDeduplication)) return false;
+  if (HoldsAncestorOrSelf(node)) return false;
   DropDescendants(node);
   Sum sum = codec_ != nullptr ? Decoded(&node, payload) : Sum{payload, nullptr};
-  if (Mutated(Mutation::kNoDeduplication) && sums_.contains(node)) {
-    sum = Merge(sum, sums_.extract(node).mapped());
-  }
   while (node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(node));
     if (sibling.empty()) break;
@@ -63,31 +58,6 @@ Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   return {ToBlob(own), own};
 }
 
-bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
-  constexpr TreeNode kRunningSum{0};  // no node has this name
-  if (is_complete() || HoldsAncestorOrSelf(node)) return false;
-  auto running = sums_.extract(kRunningSum);
-  Sum sum{payload, nullptr};
-  if (codec_ != nullptr) {
-    sum.own = pool_.Take();
-    codec_->Decode(payload.bytes(), sum.own->span());
-    sum.values = ToBlob(sum.own);
-  }
-  if (!running.empty()) sum = Merge(running.mapped(), sum);
-  DropDescendants(node);
-  sums_.emplace(node, Sum{});  // the node alone, to recognise duplicates
-  size_t leaves_held = 0;
-  for (const auto& [held, unused] : sums_) {
-    const MicroBatchRange range = tree_.Range(held);
-    for (uint32_t m = range.first; m < range.last; ++m)
-      leaves_held += tree_.IsPresent(MicroBatch(m));
-  }
-  const bool all = leaves_held == tree_.PresentLeaves().size();
-  if (all) sums_.clear();
-  sums_.emplace(all ? MicroBatchTree::kRoot : kRunningSum, std::move(sum));
-  return true;
-}
-
 const Blob& Aggregator::root() {
   const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
@@ -106,9 +76,7 @@ Aggregator::Halves Aggregator::root_halves() const {
 
 std::vector<TreeNode> Aggregator::held_nodes() const {
   std::vector<TreeNode> nodes;
-  for (const auto& [node, sum] : sums_) {
-    if (node != TreeNode(0)) nodes.push_back(node);
-  }
+  for (const auto& [node, sum] : sums_) nodes.push_back(node);
   return nodes;
 }
 

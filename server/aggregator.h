@@ -60,7 +60,6 @@ class Aggregator {
   }
   Sum Merge(const Sum& left, const Sum& right);
   Sum Decoded(TreeNode* node, const Blob& payload);
-  bool AddInArrivalOrder(TreeNode node, const Blob& payload);  // Mutation::kSumInArrivalOrder
 
   BufferPool pool_;
   size_t float_count_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -55,7 +54,6 @@ void IncomingTransfer::Take(const Chunk& chunk) {
 
 std::vector<VersionRecord> IncomingTransfer::TakeRecords() {
   PANDO_CHECK(is_complete());
-  if (Mutated(Mutation::kDropOptimizerState)) std::ranges::fill(pieces_.back(), 0.0f);
   pieces_.clear();
   return std::move(records_);
 }

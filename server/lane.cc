@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "proto/ownership.h"
 
@@ -92,7 +91,6 @@ void Lane::EnterView(Micros now) {
 // P21: a lane discards all state when it enters a newer generation.
 void Lane::EnterGeneration() {
   generation_ = view().generation;
-  if (Mutated(Mutation::kNoGeneration)) return;
   replicas_.Clear();
   snapshots_.Clear();
   replication_.Clear();

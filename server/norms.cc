@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "common/mutation.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -18,8 +17,6 @@ std::optional<std::vector<float>> Norms::CollectFactors(Micros now, Shard& shard
   }
   const Step step = shard.step();
   auto factors = maker_.Combine(shard.id(), [&](ShardId id) { return Find(id, step); });
-  if (Mutated(Mutation::kSkipAlone) && factors && plan_.job.optimizer.loss_scale.is_on)
-    factors->back() = shard.FindPartials(step).back();
   if (!factors && !awaits_others_) {
     awaits_others_ = true;
     pull_at_ = is_view_fresh_ ? now : now + kRetryInterval;
@@ -120,7 +117,6 @@ void Norms::PullMissing(Micros now) {
   }
   is_view_fresh_ = false;
   pull_at_ = now + kRetryInterval;
-  if (Mutated(Mutation::kNoPartialsPull)) return;
   for (const auto& [peer, values] : missing) {
     PartialsPull pull;
     for (const auto& [step, shard] : values) pull.items.push_back({shard, step});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 #include "server/lane_limits.h"
 
@@ -119,7 +118,6 @@ void Replication::OnAcked(Micros now, Backup& backup, const RootAckItem& item) {
 }
 
 bool Replication::MayCommit(const Shard& shard) const {
-  if (Mutated(Mutation::kCommitBeforeAck)) return true;
   const auto it = backups_.find(shard.id());
   const Version newest = shard.newest();
   return it == backups_.end() || std::ranges::all_of(it->second, [&](const Backup& backup) {
@@ -169,7 +167,7 @@ void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAc
 // and only then is it reported.
 void Replication::NoteCaughtUp(Micros now, const Shard& shard, Backup& backup) {
   if (!backup.pair || backup.is_required || backup.acked != shard.newest()) return;
-  backup.is_required = !Mutated(Mutation::kReportBeforeAck);
+  backup.is_required = true;
   report_clock_.SpeakSoon(now);
 }
 
@@ -192,7 +190,6 @@ void Replication::Tick(Micros now) {
 }
 
 void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
-  if (Mutated(Mutation::kNoRetransmission)) return;
   if (backup.TakesRoots()) return GatherRoots(now, shard, backup, backup.acked);
   backup.transfer->Rewind();
   SendChunks(now, backup);
@@ -202,11 +199,6 @@ void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
 void Replication::ReportSilent(const PeerId& peer, Micros silence) {
   const auto silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count();
   member_.SendToScheduler(PeerSilent{peer, static_cast<uint64_t>(silent_ms)});
-  if (!Mutated(Mutation::kKeepWaitingDropped)) return;
-  for (auto& [id, backups] : backups_) {
-    std::erase_if(backups, [&](const Backup& backup) { return backup.peer == peer; });
-    committable_.insert(id);
-  }
 }
 
 // P24: the metric shard's newcomer has only the rows of versions after its image. So it is reported
@@ -216,8 +208,7 @@ bool Replication::AddSynced(std::vector<Message>* reports) const {
   bool has_any = false;
   for (const auto& [id, backups] : backups_) {
     for (const Backup& backup : backups) {
-      const bool is_synced = backup.pair && backup.TakesRoots() &&
-                             (backup.is_required || Mutated(Mutation::kReportBeforeAck));
+      const bool is_synced = backup.pair && backup.TakesRoots() && backup.is_required;
       if (!is_synced) continue;
       has_any = true;
       const bool lacks_rows = id == plan_.metric_shard() &&

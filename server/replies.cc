@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 #include "server/lane_limits.h"
 
@@ -71,7 +70,7 @@ void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, boo
     if (std::ranges::none_of(items, is_same))
       items.push_back({shard.id(), wanted.version, *std::move(payload), wanted.form});
   } else if (shard.records().IsGone(wanted.version)) {
-    if (!Mutated(Mutation::kNoBehind)) reply(PushOutcome::kBehind, shard.committed());
+    reply(PushOutcome::kBehind, shard.committed());
   } else {
     waiting_[shard.id()][{peer.incarnation, wanted.form}] = {peer, wanted.version};
     if (says_pending) reply(PushOutcome::kPending, {});

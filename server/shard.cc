@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/mutation.h"
 
 namespace pando {
 
@@ -35,7 +34,6 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
   VersionRecord next = records_.StartNext();
   if (right_half.size_bytes() != 0) inputs.gradient_right = right_half.floats();
   maker_.Make(inputs, {partials_, root.factors}, {next.parameters->span(), next.state->span()});
-  was_followed_ = !is_sealed();
   partials_.clear();
   records_.FinishNext(std::move(next));
 }
@@ -45,10 +43,6 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
   StopLeading();  // so that nothing of an earlier lead remains
-  if (Mutated(Mutation::kNoRootResend)) {
-    records_.Commit();
-    ForgetRoots();
-  }
   BeginStep();
 }
 
@@ -70,10 +64,8 @@ void Shard::MakePartials(const StepScalars& scalars) {
 
 std::span<const float> Shard::FindPartials(Step step) const {
   if (!has_data()) return {};
-  if (step == this->step())
-    return Mutated(Mutation::kPartialsFromRecordsOnly) ? std::span<const float>() : partials_;
+  if (step == this->step()) return partials_;
   if (VersionMadeBy(step) != newest()) return {};
-  if (Mutated(Mutation::kPartialsNotInBackups) && was_followed_) return {};
   return maker_.StoredPartials(id_, std::as_const(*records_.newest().state).span());
 }
 

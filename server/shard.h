@@ -162,7 +162,6 @@ class Shard {
   // Used by a primary.
   Aggregator aggregator_;
   std::vector<float> partials_;     // of step(); empty until they are made
-  bool was_followed_ = false;       // the newest record was made from a primary's root
   std::optional<StepRoot> sealed_;  // of step()
   // Roots of the newest and the previous record, while a backup may need them.
   std::optional<StepRoot> newest_root_;

@@ -5,7 +5,6 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "common/mutation.h"
 #include "plan/tensor_init.h"
 
 namespace pando {
@@ -55,7 +54,6 @@ std::vector<VersionRecord> ShardRecords::ShareKept() {
   PANDO_CHECK(has_data() && committed_ == newest_.version);
   is_state_shared_ = true;
   std::vector<VersionRecord> records;
-  if (Mutated(Mutation::kOneVersionTransfer)) return {newest_};
   if (pinned_) records.push_back(*pinned_);
   if (previous_) records.push_back(*previous_);
   records.push_back(newest_);
@@ -67,7 +65,7 @@ uint64_t ShardRecords::NewestHash() const {
 }
 
 const VersionRecord* ShardRecords::Find(Version version) const {
-  if (version > committed_ && !Mutated(Mutation::kShowUncommitted)) return nullptr;  // P9
+  if (version > committed_) return nullptr;  // P9
   if (has_data() && version == newest_.version) return &newest_;
   if (previous_ && version == previous_->version) return &*previous_;
   if (pinned_ && version == pinned_->version) return &*pinned_;

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "common/hash.h"
-#include "common/mutation.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -13,11 +12,8 @@ namespace pando {
 
 // Only the newest record has the optimizer's state.
 void ShardSnapshots::StoreIfDue(Micros now, Shard& shard) {
-  Version version = shard.newest();
+  const Version version = shard.newest();
   if (shard.committed() != version || version == Version(0)) return;
-  const bool is_late = Mutated(Mutation::kSnapshotOneVersionLate) && shard.id() == ShardId(0) &&
-                       version != plan_.steps.final_version();
-  if (is_late) version = Version(version.value() - 1);
   if (!plan_.IsSnapshotDue(version) && !asked_.contains(version)) return;
   const bool is_final = version == plan_.steps.final_version();
   uint32_t& in_flight = stores_in_flight_[shard.id()];
@@ -28,11 +24,10 @@ void ShardSnapshots::StoreIfDue(Micros now, Shard& shard) {
   }
   ++in_flight;
   const VersionRecord& record = shard.records().ShareNewest();
-  const auto state = record.state ? record.state->span() : std::span<float>();
   const uint64_t hash = record.hash ? *record.hash : shard.records().NewestHash();
   port_.Store({.snapshot = {member_.view().generation, version},
                .shard = shard.id(),
-               .hash = is_late ? RecordHash(version, record.parameters->span(), state) : hash,
+               .hash = hash,
                .parameters = record.parameters,
                .state = record.state});
 }

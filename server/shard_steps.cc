@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 
 void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) {
@@ -44,7 +42,6 @@ void ShardSteps::MakeSealed() {
     Shard* shard = parts_.replicas.FindPrimary(id);
     if (shard == nullptr || !shard->is_sealed()) continue;
     MakeNext(*shard, [&] { shard->MakeSealed(); });
-    if (Mutated(Mutation::kShowUncommitted)) parts_.replies.ReplyToWaiting(*shard);
     parts_.replication.NoteMade(id);
   }
 }

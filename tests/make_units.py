@@ -3,7 +3,8 @@
 
   make_units.py PROGRAM NAME...    NAMEs have no ".cc": Meson would configure again after each edit of a file
                                    that it finds among the arguments. They are relative to the folder of the
-                                   meson.build that calls, or to the root.
+                                   meson.build that calls, or to the root. One that ends in ".inc" is a file
+                                   that the build writes, relative to the build folder.
 
 Most of the time of a test's compilation goes to the same headers, so up to 8 files are included into one
 unit. All paths are relative: then equal checkouts in different folders share ccache's objects.
@@ -39,7 +40,8 @@ def write_if_changed(path, text):
 
 def main(program, *names):
     root, build, folder = (os.environ["MESON_" + name] for name in ("SOURCE_ROOT", "BUILD_ROOT", "SUBDIR"))
-    sources = [find_source(root, folder, program, name + ".cc") for name in names]
+    sources = [name if name.endswith(".inc") else find_source(root, folder, program, name + ".cc")
+               for name in names]
     for number, unit in enumerate(split(sources), 1):
         path = Path(build, folder, "units", f"{program}_{number}.cc")
         write_if_changed(path, "".join(f'#include "{source}"\n' for source in unit))

@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 declare -A groups
 groups[build]="
-  g++ meson ninja-build ccache pkg-config python3
+  g++ patch meson ninja-build ccache pkg-config python3
   libzmq3-dev cppzmq-dev libsodium-dev libcapnp-dev capnproto
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libturbojpeg0-dev libpng-dev

@@ -23,12 +23,12 @@
 #include "common/blob.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/paged_floats.h"
 #include "common/status.h"
 #include "plan/job.h"
 #include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
 #include "plan/shard_plan.h"
+#include "train/paged_floats.h"
 
 namespace pando {
 

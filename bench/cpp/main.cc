@@ -1,5 +1,5 @@
-// pando-bench: what `pando bench` measures in C++. bench/python/pando_bench has the flags for
-// people, the turns and the tables; it starts this program for each sample.
+// pando-bench: the C++ part of `pando bench`. bench/python/pando_bench has the flags for people,
+// the turns and the tables; it starts this program for each sample.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@
 namespace pando::bench {
 namespace {
 
-int Finish(const Status& status) {  // an exit code
+int Finish(const Status& status) {  // returns an exit code
   if (status.ok()) return kExitCompleted;
   fmt::print(stderr, "{}\n", status.message());
   return ExitCodeFor(status);
@@ -45,7 +45,7 @@ std::function<int()> AddTrial(CLI::App& app) {
   AddLoad(command, &options->load);
   return [options] {
     options->load.shares_memory = options->kind == "pando-shm";
-    ShutdownSignal shutdown;  // before any thread
+    ShutdownSignal shutdown;  // before all threads
     const Result<std::string> figures = RunTrial(*options, shutdown);
     if (figures.ok()) fmt::print("{}\n", *figures);
     return Finish(figures.status());

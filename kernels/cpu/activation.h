@@ -1,4 +1,4 @@
-// Activations within other operations, chosen outside their loops.
+// Activations in other operations, chosen outside their loops.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ void WithActivation(Activation activation, F&& f) {
   }
 }
 
-// Of a float, or of each lane of a vector. NaN stays.
+// Applies it to a float, or to each lane of a vector. NaN stays NaN.
 template <Activation kActivation, class T>
 inline T Activate(T x) {
   if constexpr (kActivation != Activation::kNone) x = x < 0.0f ? T{} : x;
@@ -37,7 +37,7 @@ inline bool Passes(const float* y, size_t i) {
   return y[i] > 0.0f && y[i] < 6.0f;
 }
 
-// The gradient at y[at] and later if it passes, else 0. Without an activation y is not read.
+// Returns the gradient from y[at] on if it passes, else 0. Without an activation y is not read.
 template <Activation kActivation>
 inline Vec Pass(const float* y, size_t at, Vec gradient) {
   if constexpr (kActivation != Activation::kNone) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kBlockPixels = 64;
 
-// Independent sums that are added to in turn: an addition takes four cycles.
+// Independent sums that get terms in turn, because an addition takes four cycles.
 constexpr size_t kChains = 4;
 
 // A sum over the pixels of a block: kVecs vectors of channels, with several chains if these are
@@ -33,15 +33,15 @@ struct Sum {
   }
 };
 
-// Arrays of channels, up to whole vectors.
+// Arrays of channels, rounded up to whole vectors.
 struct Scratch {
   size_t channels;
   ScratchCarver carver = {};
   size_t padded = RoundUpToLanes(channels);
-  float* centers = carver.Take<float>(padded);  // of the current block: near its mean
-  float* sums = carver.Take<float>(padded);     // of deviations from there, or of gradients
-  float* squares = carver.Take<float>(padded);  // of deviations, or gradients · deviations
-  double* means = carver.Take<double>(padded);  // of all blocks so far, or their sums
+  float* centers = carver.Take<float>(padded);  // for the current block: near its mean
+  float* sums = carver.Take<float>(padded);     // sums of deviations from there, or of gradients
+  float* squares = carver.Take<float>(padded);  // of squared deviations, or gradients · deviations
+  double* means = carver.Take<double>(padded);  // means of all blocks so far, or their sums
   double* deviations = carver.Take<double>(padded);
   float* factor = carver.Take<float>(padded);
   float* offset = carver.Take<float>(padded);

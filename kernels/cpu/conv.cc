@@ -1,5 +1,5 @@
-// A convolution on the CPU: chooses the path, and adds bias, dropout2d, pool and relu around the
-// plain paths.
+// A convolution on the CPU. This file chooses the path, and adds bias, dropout2d, pool and relu
+// around the plain paths.
 #include <algorithm>
 
 #include "kernels/cpu/activation.h"
@@ -10,8 +10,8 @@
 namespace pando::cpu {
 namespace {
 
-// [samples, conv_output()]: the convolution's output or its gradient, if the caller's arrays do not
-// have it.
+// The floats of [samples, conv_output()]: the convolution's output or its gradient, if the caller's
+// arrays do not have it.
 size_t SumFloats(const Conv2dSpec& spec, size_t sample_count) {
   return sample_count * spec.conv_output().size() + kSlackElements;
 }
@@ -20,8 +20,8 @@ bool NeedsSums(const Conv2dSpec& spec, const float* channel_scale) {
   return spec.max_pool || spec.relu || channel_scale != nullptr;
 }
 
-// Null: the small-network path. Depends on the spec alone, so that every worker computes the same
-// bits (P39).
+// Returns null for the small-network path. The choice depends on the spec alone, so that every
+// worker computes the same bits (P39).
 const PlainPath* ChoosePlainPath(const Conv2dSpec& spec) {
   const SampleShape out = spec.conv_output();
   if (spec.groups > 1) {
@@ -31,11 +31,11 @@ const PlainPath* ChoosePlainPath(const Conv2dSpec& spec) {
     const bool is_depthwise3 = spec.kernel == 3 && spec.padding == 1 && spec.stride <= 2;
     return is_depthwise3 ? &kDepthwise3Path : &kDepthwisePath;
   }
-  // Fewer channels leave vectors empty. Small networks have a pool after each convolution, so most
-  // gradients are zero.
+  // Fewer channels would leave vectors empty. Small networks have a pool after each convolution, so
+  // most gradients are zero.
   const bool is_first_of_large = spec.out_channels >= 32 && !spec.max_pool;
   if (spec.out_channels < 16 || (spec.input.channels < 16 && !is_first_of_large)) return nullptr;
-  // With smaller images most of a tile is wasted.
+  // With smaller images most of a tile would be wasted.
   const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
                            spec.input.channels >= 16 && std::min(out.height, out.width) >= 3;
   return is_winograd ? &kWinogradPath : &kMatrixPath;
@@ -61,7 +61,7 @@ const float* SampleScale(const float* channel_scale, size_t sample, size_t chann
   return channel_scale == nullptr ? nullptr : channel_scale + sample * channels;
 }
 
-// y from the convolution's output; in place where there is no pool.
+// Makes y from the convolution's output; in place if there is no pool.
 void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const float* sums) {
   const size_t channels = spec.out_channels, row = spec.conv_output().width * channels;
   const size_t window[4] = {0, channels, row, row + channels};
@@ -88,7 +88,7 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
   });
 }
 
-// The gradient of the convolution's output, through pool, relu and dropout2d.
+// Makes the gradient of the convolution's output, through pool, relu and dropout2d.
 void BeginBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args, float* gradients) {
   const SampleShape conv = spec.conv_output();
   const size_t channels = spec.out_channels, row = conv.width * channels;

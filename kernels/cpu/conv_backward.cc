@@ -40,7 +40,7 @@ struct BackwardGeometry : ConvGeometry {
   size_t kernel_row = reach + region_vecs * kLanes;
   size_t dkernel_row = RoundUpToLanes(run);
   size_t block_samples = std::max<size_t>(1, kBlockGradients / (cells * out_channels));
-  // One more than the maximum: the writer writes before it decides.
+  // One more than the maximum, because the writer writes before it decides.
   size_t list_capacity = block_samples * cells + 1;
 };
 
@@ -61,11 +61,11 @@ struct Scratch {
   Entry* list = carver.Take<Entry>(g.list_capacity);  // the non-zero entries of one channel
   // First float of a kernel's run.
   int32_t* kernel_starts = carver.Take<int32_t>(g.out_channels_padded);
-  // For the current cell. 1 where the gradient is not zero and is in the window's row, else 0.
+  // For the current cell: 1 if the gradient is not zero and is in the window's row, else 0.
   Entry* data_entries = carver.Take<Entry>(g.out_channels_padded);
   int32_t* is_upper = carver.Take<int32_t>(g.out_channels_padded);
   int32_t* is_lower = carver.Take<int32_t>(g.out_channels_padded);
-  Entry* upper_list = carver.Take<Entry>(2 * (g.out_channels + 1));  // then the lower ones
+  Entry* upper_list = carver.Take<Entry>(2 * (g.out_channels + 1));  // then those of the lower row
 };
 
 // Not inlined: g++ 12 would then make slower loops over the entries (MNIST's conv2: 5 %).
@@ -137,7 +137,7 @@ constexpr auto kAddWeightRows = MakeTable<kWeightVecsMax>([]<size_t kVec>() {
   });
 });
 
-// All rows of one channel's kernel.
+// Adds all rows of one channel's kernel.
 void AddKernelGradient(const BackwardGeometry& g, WeightTask task) {
   const float* images = task.images;
   float* sums = task.sums;
@@ -235,9 +235,9 @@ class BackwardPass {
     return end;
   }
 
-  // The gradient of the convolution's output in this cell, through relu and dropout2d, for all
-  // channels at once. Lanes past the last channel have undefined values, which are not read.
-  // `scale`: the sample's, or null. `corner`: of the block's images.
+  // Makes the gradient of the convolution's output in this cell, through relu and dropout2d, for
+  // all channels at once. Lanes past the last channel have undefined values, which are not read.
+  // `scale` is the sample's, or null. `corner` is in the block's images.
   void MakeEntries(size_t cell, const float* scale, size_t corner, Entry* entries) {
     const auto right = static_cast<int32_t>(g_.stride * g_.channels);
     const auto down = static_cast<int32_t>(g_.stride * g_.row);

@@ -1,6 +1,6 @@
-// Depthwise 3x3 convolution, padding 1, stride 1 or 2: MobileNet's. Vector lanes are channels. A
-// row of pixels is walked once per vector of channels, with the nine weights in registers. Each
-// pixel is loaded once per row that needs it.
+// Depthwise 3x3 convolution with padding 1 and stride 1 or 2, as in MobileNet. Vector lanes are
+// channels. A row of pixels is walked once per vector of channels, with the nine weights in
+// registers. Each pixel is loaded once per row that needs it.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,7 @@ struct Scratch {
   float* zeros = carver.Take<float>(zero_count);  // a row outside of the image
 };
 
-// [channels][taps] to [taps][padded channels]. Rotated by 180 degrees: tap i from 8 − i.
+// Packs [channels][taps] into [taps][padded channels]; if is_turned, tap i comes from 8 − i.
 void PackWeights(const Scratch& s, const float* weight, bool is_turned) {
   const size_t channels = s.spec.input.channels;
   for (size_t t = 0; t < kTaps; ++t) {
@@ -45,7 +45,7 @@ Taps LoadTaps(const float* weight, size_t padded) {
   return taps;
 }
 
-using Column = std::array<Vec, 3>;  // three rows' pixels, one below the other
+using Column = std::array<Vec, 3>;  // the pixels of three rows, one below the other
 using Rows = std::array<const float*, 3>;
 
 inline Column LoadColumn(const Rows& rows, size_t at) {
@@ -63,7 +63,7 @@ Rows RowsAround(const SampleShape& shape, const float* image, size_t y, const fl
           y + 1 < shape.height ? image + (y + 1) * row : zeros};
 }
 
-// One row, one vector of channels: `step` floats from pixel to pixel, the first `lanes` stored.
+// One row and one vector of channels: `step` floats between pixels; the first `lanes` are stored.
 struct Walk {
   size_t width, out_width;
   size_t step, lanes;
@@ -132,7 +132,7 @@ void ConvolveRows(const Scratch& s, size_t sample_count, const float* x, float* 
 
 // ------------------------------------------------------------------------------- data gradients
 
-// A row of dx with stride 2: one row of dy reaches an even row, two reach an odd one.
+// A row of dx with stride 2. One row of dy reaches an even row, and two reach an odd one.
 struct Reaching {
   const float* dy;
   size_t ky;
@@ -178,7 +178,7 @@ void SpreadRows(const Scratch& s, size_t sample_count, const float* dy, float* d
 
 // ----------------------------------------------------------------------------- weight gradients
 
-// taps += the products of one row of dy with the rows under it.
+// Adds the products of one row of dy and the rows under it to taps.
 void AddRow1(const Walk& w, const Rows& rows, const float* dy, Taps& sums) {
   Vec left{}, here = Load(dy);
   for (size_t x = 0; x < w.width; ++x) {

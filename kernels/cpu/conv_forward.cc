@@ -9,7 +9,7 @@
 namespace pando::cpu {
 namespace {
 
-// At least eight sums: two multiply-adds start per cycle and each takes four.
+// At least eight sums, since two multiply-adds start per cycle and each takes four.
 constexpr size_t TilePixels(size_t vecs) { return vecs == 1 ? 8 : 4; }
 constexpr size_t kTilePixelsMax = 8;
 // 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.
@@ -24,7 +24,7 @@ struct Scratch {
   float* image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackElements);  // padded
 };
 
-// [out, in, kh, kw] to [piece][kh][kw][in][channels of the piece]; channels past the last are zero.
+// Packs [out, in, kh, kw] into [piece][kh][kw][in][piece's channels]; missing channels are zero.
 void PackWeights(const ConvGeometry& g, const float* weight, float* packed) {
   const size_t taps = g.kernel * g.kernel;
   ForEvenPieces(g.out_channels_padded / kLanes, kTileVecsMax, [&](size_t vec, size_t vec_count) {
@@ -40,12 +40,12 @@ void PackWeights(const ConvGeometry& g, const float* weight, float* packed) {
 
 // The destination of a tile's sums, and the operations before they are stored.
 struct TileOutput {
-  const float* bias = nullptr;           // of the piece's first channel; the next arrays too
-  const float* channel_scale = nullptr;  // of the sample, or null
+  const float* bias = nullptr;           // for the piece's first channel; the next arrays too
+  const float* channel_scale = nullptr;  // for the sample, or null
   float* y = nullptr;
   int32_t* argmax = nullptr;
   size_t pixel_floats = 0;   // from one output pixel to the next
-  size_t pixel_count = 0;    // output pixels of the tile that exist
+  size_t pixel_count = 0;    // existing output pixels of the tile
   size_t channel_count = 0;  // channels from the piece's first to the last one
   bool relu = false;
 };
@@ -80,7 +80,7 @@ inline void StoreTile(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) 
 
 struct TileInput {
   const float* pixel[kTilePixelsMax] = {};  // first float under the kernel, for each output pixel
-  const float* weight = nullptr;            // of the piece
+  const float* weight = nullptr;            // for the piece
   size_t kernel = 0, run = 0, row = 0;
 };
 
@@ -124,8 +124,8 @@ TileFunction ChooseTile(const ConvGeometry& g, size_t vecs) {
 
 using TileOffsets = std::array<size_t, kTilePixelsMax>;
 
-// The offsets of a tile's pixels from its first. Output pixels past the last one repeat it: they
-// are computed but not stored.
+// Returns the offsets of a tile's pixels from its first one. Output pixels past the last one repeat
+// it: they are computed but not stored.
 TileOffsets OffsetsOfTile(const ConvGeometry& g, size_t pixel_count) {
   TileOffsets offsets{};
   for (size_t p = 0; p < kTilePixelsMax; ++p) {
@@ -137,13 +137,13 @@ TileOffsets OffsetsOfTile(const ConvGeometry& g, size_t pixel_count) {
   return offsets;
 }
 
-// All tiles of one image and one piece of the channels.
+// Computes all tiles of one image and one piece of the channels.
 void ComputeImage(const ConvGeometry& g, size_t vecs, const float* image, TileInput in,
                   TileOutput out) {
   const TileFunction tile = ChooseTile(g, vecs);
   const size_t pixels = TilePixels(vecs);
   const size_t step = pixels / (g.pool * g.pool);
-  const size_t rest = (g.out_width - 1) % step + 1;  // of the last tile in a row
+  const size_t rest = (g.out_width - 1) % step + 1;  // in the last tile of a row
   const TileOffsets inside = OffsetsOfTile(g, step), at_end = OffsetsOfTile(g, rest);
   for (size_t y = 0; y < g.out_height; ++y) {
     for (size_t x = 0; x < g.out_width; x += step) {

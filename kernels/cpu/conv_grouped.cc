@@ -1,4 +1,4 @@
-// Convolutions with groups on the CPU: depthwise ones, and any others.
+// Convolutions with groups on the CPU: depthwise ones, and all others.
 #include <algorithm>
 
 #include "kernels/cpu/conv_paths.h"
@@ -93,7 +93,7 @@ void ForEachProductAt(const Conv2dSpec& spec, size_t pixel, F&& f) {
   const size_t group_outputs = spec.out_channels / spec.groups;
   const size_t sample = pixel / (out.height * out.width);
   for (size_t tap = 0; tap < taps; ++tap) {
-    // They wrap outside.
+    // They wrap around if they are outside.
     const size_t y =
         pixel / out.width % out.height * spec.stride + tap / spec.kernel - spec.padding;
     const size_t x = pixel % out.width * spec.stride + tap % spec.kernel - spec.padding;

@@ -22,10 +22,10 @@ constexpr size_t kFewWeightsBlockFloats = 96 << 10;
 constexpr size_t kBlockFloats = 256 << 10;
 constexpr size_t kBlockPixelsMin = 64;
 constexpr size_t kDepthBlock = 512;  // 128 KB of a panel of weights
-// Many weights are processed in pieces: a number of channels along a product's depth, a number of
-// rows of gradients. If the pixels are so few that they are one block, moving the weights to and
-// from memory takes most of the time. Then a piece is packed, or its gradients unpacked, when it is
-// needed, and stays in the second cache meanwhile: 295 KB of a 3x3 kernel.
+// Many weights are processed in pieces: a number of channels along a product's depth, and a number
+// of rows of gradients. If the pixels are so few that they are one block, moving weights to and
+// from memory takes most of the time. Then a piece is packed, or its gradients are unpacked, when
+// it is needed, and it stays in the second cache meanwhile: 295 KB for a 3x3 kernel.
 constexpr size_t kPieceChannels = 128;
 constexpr size_t kPieceRows = 4 * kTileRows;
 
@@ -35,7 +35,7 @@ struct Geometry {
   size_t channels = spec.input.channels, out = spec.out_channels;
   size_t taps = size_t{spec.kernel} * spec.kernel, depth = taps * channels;
   bool is_pixels = spec.kernel == 1 && spec.stride == 1 && spec.padding == 0;
-  // From one pixel's row to the next; never a power of two for copies.
+  // From one pixel's row to the next. For copies it is never a power of two.
   size_t row = is_pixels ? channels : RoundUpToLanes(depth) + kLanes;
   size_t gradient_row = RoundUpToLanes(depth);
   bool has_few_weights = depth * out <= kFewWeights;
@@ -51,19 +51,19 @@ struct Scratch {
   ScratchCarver carver = {};
   // [pixels of a block][row]
   float* rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackElements);
-  // Packed, for one of the products: all weights, or a piece.
+  // The packed weights for one of the products: all, or a piece.
   float* weight = carver.Take<float>(std::max(
       {g.depth * RoundUpToLanes(g.out), g.out* RoundUpToLanes(g.depth),
        g.has_few_weights ? 0 : g.taps* std::min(kPieceChannels, g.out) * kTileVecs* kLanes}));
   float* dweight = carver.Take<float>(g.out * g.gradient_row);  // or a piece's first rows
-  float* kernels = carver.Take<float>(g.depth);                 // of one output channel
-  // Of a block and some output channels: [pixels of a block][kPieceRows].
+  float* kernels = carver.Take<float>(g.depth);                 // for one output channel
+  // For a block and some output channels: [pixels of a block][kPieceRows].
   float* dy = carver.Take<float>(g.has_few_weights ? 0 : g.block_pixels * kPieceRows);
 };
 
 // ----------------------------------------------------------------------------------------- rows
 
-// Part of a pixel's row that is contiguous in the images, or in the padding.
+// A part of a pixel's row that is contiguous in the images, or in the padding.
 struct Run {
   size_t at;     // first float in the row
   size_t image;  // first float in the images
@@ -94,7 +94,7 @@ void ForEachRun(const Geometry& g, size_t pixel, F&& f) {
   }
 }
 
-// The rows of pixels [first, first + count): copies, or the images themselves.
+// Returns the rows of pixels [first, first + count): copies, or the images themselves.
 const float* Rows(const Geometry& g, const Scratch& s, const float* x, size_t first, size_t count) {
   if (g.is_pixels) return x + first * g.row;
   for (size_t i = 0; i < count; ++i) {
@@ -119,13 +119,13 @@ void AddRows(const Geometry& g, const Scratch& s, size_t first, size_t count, fl
 
 // -------------------------------------------------------------------------------------- weights
 
-// Some of the weights, with all their taps: a panel's lanes and a part of its product's depth.
+// Some of the weights with all their taps: a panel's lanes and a part of its product's depth.
 struct Piece {
   size_t lane, lanes;   // output channels forward, input channels backward; may exceed the last
   size_t first, count;  // of the other channels
 };
 
-// [out][channels][taps] to [taps][count of the channels][lanes of out].
+// Packs [out][channels][taps] into [taps][count of the channels][lanes of out].
 void PackForward(const Geometry& g, const float* weight, const Piece& p, float* packed) {
   for (size_t lane = 0; lane < p.lanes; lane += kLanes) {
     const size_t out = p.lane + lane;
@@ -144,7 +144,7 @@ void PackForward(const Geometry& g, const float* weight, const Piece& p, float* 
   }
 }
 
-// [out][channels][taps] to [taps][count of out][lanes of the channels].
+// Packs [out][channels][taps] into [taps][count of out][lanes of the channels].
 void PackBackwardPiece(const Geometry& g, const float* weight, const Piece& p, float* kernels,
                        float* packed) {
   const size_t channels = std::min(p.lanes, g.channels - p.lane);
@@ -162,7 +162,7 @@ void PackBackwardPiece(const Geometry& g, const float* weight, const Piece& p, f
   }
 }
 
-// [out][channels][taps] to [panel of depth][out][lanes of the panel].
+// Packs [out][channels][taps] into [panel of depth][out][lanes of the panel].
 void PackBackward(const Geometry& g, const Scratch& s, const float* weight) {
   for (size_t o = 0; o < g.out; ++o) {
     const float* kernels = weight + o * g.depth;
@@ -179,7 +179,7 @@ void PackBackward(const Geometry& g, const Scratch& s, const float* weight) {
   }
 }
 
-// For output channels [first, first + count).
+// Unpacks output channels [first, first + count).
 void UnpackGradients(const Geometry& g, const float* dweight, size_t first, size_t count,
                      float* to) {
   for (size_t o = 0; o < count; ++o, dweight += g.gradient_row) {
@@ -194,7 +194,7 @@ void UnpackGradients(const Geometry& g, const float* dweight, size_t first, size
 
 // ------------------------------------------------------------------------------------- products
 
-// c = a · b for all columns, b in panels.
+// Computes c = a · b for all columns, with b in panels.
 void MultiplyPacked(const GemmPanel& all) {
   ForEachPanel(all.cols, [&](size_t first, size_t lanes) {
     for (size_t k = 0; k < all.depth; k += kDepthBlock) {
@@ -211,7 +211,7 @@ void MultiplyPacked(const GemmPanel& all) {
   });
 }
 
-// dweight (+)= dyᵀ · rows for all columns, of a block of pixels and some output channels.
+// Computes dweight (+)= dyᵀ · rows for all columns, a block of pixels and some output channels.
 void AddGradients(const Geometry& g, const GemmPanel& all) {
   ForEachPanel(g.depth, [&](size_t lane, size_t lanes) {
     GemmPanel panel = all;
@@ -223,7 +223,7 @@ void AddGradients(const Geometry& g, const GemmPanel& all) {
   });
 }
 
-// The same for a piece, whose dy is copied together first: in place, the floats of one channel
+// Does the same for a piece, whose dy is first copied together: in place, the floats of one channel
 // share few lines of the first cache.
 void AddGradientsOfPiece(const Geometry& g, const Scratch& s, GemmPanel all) {
   for (size_t i = 0; i < all.depth; ++i)
@@ -250,7 +250,7 @@ void ForEachPiece(size_t lane_count, size_t depth_count, F&& f) {
   });
 }
 
-// For one block or many, in one order, so that a sample's output does not depend on the other
+// Uses one order for one block or many, so that a sample's output does not depend on the other
 // samples.
 void ForwardInPieces(const Geometry& g, const Scratch& s, const PlainForward& args) {
   const bool is_one_block = g.IsOneBlock(args.sample_count);

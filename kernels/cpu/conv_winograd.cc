@@ -95,26 +95,26 @@ inline void TransformTile(In&& in, Out&& out, Transform&& transform) {
 
 constexpr size_t kTaps = kKernel * kKernel;
 
-// Channels of a product's columns, as wide as its tiles of registers.
+// The channels of a product's columns, as wide as its tiles of registers.
 constexpr size_t kPanelVecs = kTileVecs, kPanelLanes = kPanelVecs * kLanes;
 constexpr size_t kPanelRow = kPanelLanes + kLanes;
-constexpr size_t kDepthBlock = 128;   // of kernels that are transformed at once: 1.2 MB
-constexpr size_t kGradientRows = 64;  // of kernel gradients that are made at once
+constexpr size_t kDepthBlock = 128;   // kernels that are transformed at once: 1.2 MB
+constexpr size_t kGradientRows = 64;  // kernel gradients that are made at once
 
-// Transformed tiles of a block: small enough for the second cache together with one panel of
+// The transformed tiles of a block: few enough for the second cache together with one panel of
 // kernels...
 constexpr size_t kBlockFloats = 48 << 10;
 constexpr size_t kBlockTilesMin = 16;
 // ... but all tiles at once, at most 6 MB, if the layer has more kernels than pixels. Then each
-// panel of kernels is transformed when it is needed, and never stored to memory.
+// panel of kernels is transformed when it is needed, and is never stored to memory.
 constexpr size_t kOneBlockFloats = 3 << 19;
 
-// Lengths of an array of transformed tiles: [kPoints][tiles of a block][row].
+// The lengths of an array of transformed tiles: [kPoints][tiles of a block][row].
 struct Transformed {
   size_t channels;
   size_t vecs = RoundUpToLanes(channels) / kLanes;
   size_t panels = (vecs + kPanelVecs - 1) / kPanelVecs;
-  size_t row = (vecs + 1) * kLanes;  // not a power of two: tiles would share cache lines
+  size_t row = (vecs + 1) * kLanes;  // not a power of two, because tiles would share cache lines
   size_t point(size_t tiles) const { return tiles * row + kLanes; }
 };
 
@@ -123,7 +123,7 @@ struct Convolution {
   SampleShape from, to;
   size_t padding;
   size_t sample_count;
-  // Of tiles, in one image.
+  // The rows and columns of tiles in one image.
   size_t rows = (to.height + kOut - 1) / kOut, cols = (to.width + kOut - 1) / kOut;
   Transformed in{from.channels}, out{to.channels};
   size_t tiles = sample_count * rows * cols;  // of all samples
@@ -139,10 +139,10 @@ Convolution MakeDataGradient(const Conv2dSpec& spec, size_t sample_count) {
   return {spec.conv_output(), spec.input, kKernel - 1 - spec.padding, sample_count};
 }
 
-// Floats of one panel of kernels: [kPoints][depth][lanes of the panel].
+// The floats of one panel of kernels: [kPoints][depth][lanes of the panel].
 size_t KernelPoint(size_t depth) { return depth * kPanelLanes + kLanes; }
 
-// Floats of one panel of products: [kPoints][tiles][kPanelRow].
+// The floats of one panel of products: [kPoints][tiles][kPanelRow].
 size_t PanelPoint(size_t tiles) { return tiles * kPanelRow + kLanes; }
 
 size_t KernelFloats(const Convolution& c) {
@@ -155,23 +155,23 @@ size_t KernelGradientFloats(const Convolution& c) {
   return (c.is_one_block ? 1 : row_blocks * c.in.panels) * kPoints * KernelPoint(kGradientRows);
 }
 
-// Of a convolution, or of its kernels' gradients.
+// The scratch of a convolution, or of its kernels' gradients.
 struct Scratch {
   const Convolution& c;
   bool is_gradient;
   ScratchCarver carver = {};
-  // Transformed inputs, output gradients, and outputs (of a panel), all of a block of tiles.
+  // Transformed inputs, output gradients, and outputs (of a panel), all for a block of tiles.
   float* in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
   float* out = carver.Take<float>(is_gradient ? kPoints * c.out.point(c.block_tiles) : 0);
   float* products = carver.Take<float>(is_gradient ? 0 : kPoints * PanelPoint(c.block_tiles));
   // Transformed kernels or their gradients: a panel, or all.
   float* kernels = carver.Take<float>(is_gradient ? KernelGradientFloats(c) : KernelFloats(c));
-  // A pixel outside.
+  // A pixel outside of the image.
   size_t zero_count = is_gradient ? std::max(c.in.row, c.out.row) : c.in.row;
   float* zeros = carver.Take<float>(zero_count);
 };
 
-// Part of an array's channels, in vectors: one panel.
+// A part of an array's channels, in vectors: one panel.
 struct Panel {
   size_t index, first, vecs;
 };
@@ -188,7 +188,7 @@ void ForEachPanel(const Transformed& array, F&& f) {
 
 struct TilePlace {
   size_t sample;
-  size_t y, x;  // of its first output pixel
+  size_t y, x;  // its first output pixel
 };
 
 // Calls f(index in the block, place) for tiles [first, first + count).
@@ -203,7 +203,7 @@ void ForEachTile(const Convolution& c, size_t first, size_t count, F&& f) {
 template <size_t kSide>
 using TilePixels = std::array<std::array<const float*, kSide>, kSide>;
 
-// The places of a tile's pixels; `zeros` for those outside of the image. top, left: may wrap.
+// Finds a tile's pixels; those outside of the image are `zeros`. top and left may wrap.
 template <size_t kSide>
 TilePixels<kSide> PixelsAt(const SampleShape& shape, const float* image, size_t top, size_t left,
                            const float* zeros) {
@@ -219,7 +219,7 @@ TilePixels<kSide> PixelsAt(const SampleShape& shape, const float* image, size_t 
   return pixels;
 }
 
-// Transforms one tile, all channels, to its place in `to`, whose points are `point` floats apart.
+// Transforms all channels of one tile into its place in `to`, with points `point` floats apart.
 template <size_t kSide, class Transform>
 void TransformPixels(const TilePixels<kSide>& pixels, size_t channels, size_t point, float* to,
                      Transform&& transform) {
@@ -283,7 +283,7 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
 
 // -------------------------------------------------------------------------------------- kernels
 
-// Strides of the kernels from one channel to the next, along the depth and the lanes of a product.
+// The strides of the kernels between channels, along the depth and the lanes of a product.
 struct KernelLayout {
   size_t depth_stride, lane_stride;
   bool is_turned;  // by 180 degrees: tap i is read as tap 8 − i
@@ -291,7 +291,7 @@ struct KernelLayout {
 
 using Kernel = std::array<Vec, kTaps>;
 
-// The kernels of `lanes` channels, one per lane: `rest` floats remain from the first one on.
+// Loads the kernels of `lanes` channels, one per lane; `rest` floats remain from the first one on.
 Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes, size_t rest) {
   Kernel kernel;
   for (size_t first = 0; first < kTaps; first += kLanes) {
@@ -304,8 +304,8 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes,
   return kernel;
 }
 
-// The inverse, one after another; `lanes` kernels. They are put together first and stored as whole
-// vectors, because many partial stores would wait for their lines.
+// The inverse: stores `lanes` kernels one after another. They are first put together and stored as
+// whole vectors, because many partial stores would wait for their lines.
 void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
   constexpr size_t kParts = RoundUpToLanes(kTaps) / kLanes;
   Vec parts[kParts][kLanes] = {};
@@ -326,7 +326,7 @@ struct Depth {
   size_t first, count;
 };
 
-// To [kPoints][depth][lanes of the panel].
+// Packs kernels into [kPoints][depth][lanes of the panel].
 void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& panel,
                  const Depth& depth, const float* weight, float* packed) {
   const size_t point = KernelPoint(depth.count);
@@ -341,7 +341,7 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
         [to, point](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
         TransformKernel);
   };
-  // In the order of the weights in memory.
+  // Reads in the order of the weights in memory.
   if (layout.lane_stride < layout.depth_stride) {
     for (size_t k = 0; k < depth.count; ++k) {
       for (size_t v = 0; v < panel.vecs; ++v) pack(v, k);
@@ -353,7 +353,7 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
   }
 }
 
-// The kernel gradients of some output channels: for a panel of input channels.
+// The kernel gradients of some output channels for a panel of input channels.
 struct GradientBlock {
   size_t row, rows;
   Panel panel;
@@ -379,7 +379,7 @@ void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* 
 
 // ------------------------------------------------------------------------------------- products
 
-// s.products (+)= s.in · kernels
+// Computes s.products (+)= s.in · kernels.
 void MultiplyKernels(const Convolution& c, const Scratch& s, const Panel& panel, const Depth& depth,
                      const float* kernels, size_t tiles) {
   for (size_t p = 0; p < kPoints; ++p) {
@@ -410,8 +410,8 @@ void AddKernelGradients(const Convolution& c, const Scratch& s, const GradientBl
   }
 }
 
-// y = x convolved with the kernels, which are transformed once and kept. If there are more kernels
-// than pixels, a part of them is transformed at a time.
+// Computes y = x convolved with the kernels, which are transformed once and kept. If there are more
+// kernels than pixels, a part of them is transformed at a time.
 void Convolve(const Convolution& c, const KernelLayout& layout, const float* weight, const float* x,
               float* y, std::span<std::byte> scratch) {
   const Scratch s{c, false, ScratchCarver(scratch)};
@@ -479,7 +479,7 @@ void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
 
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   size_t bytes = 0;
-  // Fewer samples may fit into one block when more do not.
+  // Fewer samples may fit into one block if more do not.
   for (size_t n = 1; n <= sample_count_max; ++n) {
     const Convolution forward = MakeForward(spec, n), data_gradient = MakeDataGradient(spec, n);
     for (const Scratch& s :

@@ -1,12 +1,12 @@
-// The CPU's versions of the operations of kernels/ops.h, which documents them. Called by
-// kernels/ops.cc, which has checked the shapes, through ChosenOperations().
+// The CPU's versions of the operations of kernels/ops.h, which documents them. kernels/ops.cc calls
+// them through ChosenOperations(), after it has checked the shapes.
 #pragma once
 
 #include "kernels/ops.h"
 
 namespace pando::cpu {
 
-// An operation's type without the device. Elements are floats here.
+// An operation's type without the device. Here elements are floats.
 template <class T>
 struct OnCpuArgument {
   using Type = T;
@@ -43,10 +43,10 @@ PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
 #undef PANDO_DECLARE
 void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels);
 
-// What these are compiled for: "x86-64-v4".
+// The instruction set for which these are compiled: "x86-64-v4".
 const char* InstructionSet();
 
-// Those of one CPU level (common/cpu/cpu_level.h).
+// The operations of one CPU level (common/cpu/cpu_level.h).
 struct Operations {
   decltype(cpu::InstructionSet)* InstructionSet = cpu::InstructionSet;
 #define PANDO_DECLARE(Name, ...) decltype(cpu::Name)* Name = cpu::Name;

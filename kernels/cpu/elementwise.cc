@@ -82,7 +82,7 @@ void DropoutFactors(PhiloxKey key, const PassNumbers* numbers, float probability
 
 namespace {
 
-// How many classes are ahead of the label. For a NaN logit more than there are classes.
+// Returns how many classes are ahead of the label; for a NaN logit more than there are classes.
 size_t ClassesAhead(std::span<const float> logits, size_t label) {
   if (std::isnan(logits[label])) return SIZE_MAX;
   size_t ahead = 0;
@@ -135,7 +135,7 @@ namespace {
 
 size_t ValueCount(const DeviceBatch& batch) { return batch.sample_count * batch.shape.size(); }
 
-// The bytes of one picture, moved: [y, x, channel].
+// Moves the bytes of one picture: [y, x, channel].
 void MovePicture(const SampleShape& shape, PictureMove move, const uint8_t* from, uint8_t* to) {
   for (uint32_t y = 0; y < shape.height; ++y) {
     for (uint32_t x = 0; x < shape.width; ++x, to += shape.channels) {
@@ -149,7 +149,7 @@ void MovePicture(const SampleShape& shape, PictureMove move, const uint8_t* from
   }
 }
 
-// The batch without repeated channels, [pixel, channel].
+// Imports the batch without repeated channels: [pixel, channel].
 void ImportOwnChannels(const DeviceBatch& batch, float* x) {
   if (batch.bytes == nullptr) {
     std::copy_n(batch.values, ValueCount(batch), x);
@@ -162,7 +162,7 @@ void ImportOwnChannels(const DeviceBatch& batch, float* x) {
   }
 }
 
-// Picture by picture, so that the moved bytes are in the cache.
+// Works picture by picture, so that the moved bytes are in the cache.
 void ImportMoved(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
   const size_t size = batch.shape.size(), out_size = size / batch.shape.channels * channels;
   std::vector<uint8_t> moved(size);

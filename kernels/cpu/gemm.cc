@@ -40,7 +40,7 @@ constexpr auto kComputeTile = MakeTable<kTileVecs>([]<size_t kVecs>() {  // [vec
       []<size_t kRows>() -> TileFunction { return ComputeTile<kRows + 1, kVecs + 1>; });
 });
 
-struct Block {  // of the depth and of the columns
+struct Block {  // a part of the depth and of the columns
   size_t first_depth, depth;
   size_t first_col, cols;
 };
@@ -54,8 +54,8 @@ inline void GatherRow(const float* from, size_t stride, size_t cols, size_t lane
   std::fill(to + cols, to + lanes, 0.0f);
 }
 
-// To [panel][depth][columns of the panel]; columns past the last are zero. Row by row, so that a
-// large b is read in runs as wide as the block.
+// Packs into [panel][depth][columns of the panel]; columns past the last are zero. It works row by
+// row, so that a large b is read in runs as wide as the block.
 void Pack(const GemmOperand& b, const Block& block, float* packed) {
   const float* row = b.data + block.first_depth * b.row_stride + block.first_col * b.col_stride;
   for (size_t k = 0; k < block.depth; ++k, row += b.row_stride) {
@@ -69,7 +69,7 @@ void Pack(const GemmOperand& b, const Block& block, float* packed) {
   }
 }
 
-// All rows of the block: a few rows of a at a time, along the whole width of the block.
+// Computes all rows of the block: a few rows of a at a time, along the whole width of the block.
 void ComputeBlock(const Gemm& g, const Block& block, const float* packed) {
   ForEvenPieces(g.rows, kTileRows, [&](size_t row, size_t rows) {
     const float* a = g.a.data + row * g.a.row_stride + block.first_depth * g.a.col_stride;

@@ -1,6 +1,6 @@
-// Matrix products on the calling thread. MultiplyPanel is the inner loop of every one. Multiply is
-// designed for a layer's weights, which are read once from memory without copying, and for the few
-// dozen samples of a micro-batch.
+// Matrix products on the calling thread. MultiplyPanel is the inner loop of every product. Multiply
+// is designed for a layer's weights, which are read once from memory without a copy, and for the
+// few dozen samples of a micro-batch.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ struct GemmPanel {
   GemmOperand b;  // col_stride is 1; whole vectors are read
   float* c = nullptr;
   size_t c_row_stride = 0;
-  size_t cols = 0;         // existing ones: the others are not written
-  bool continues = false;  // c has the sums of the depth before
+  size_t cols = 0;         // existing columns; others are not written
+  bool continues = false;  // c has the sums of the previous depth
 };
 void MultiplyPanel(const GemmPanel& panel);
 
@@ -82,8 +82,8 @@ inline void Transpose(Vec (&rows)[kLanes]) {
   if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
 }
 
-// The transpose of one vector from each of `rows` rows, which begin `stride` floats apart; zeros
-// for rows that do not exist. `rest` floats remain from the first row's vector on.
+// Loads the transpose of one vector from each of `rows` rows, which begin `stride` floats apart;
+// missing rows are zeros. `rest` floats remain from the first row's vector on.
 inline void LoadTransposed(const float* from, size_t stride, size_t rows, size_t rest,
                            Vec (&block)[kLanes]) {
   for (size_t i = 0; i < kLanes; ++i) {

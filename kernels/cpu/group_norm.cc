@@ -1,8 +1,8 @@
 // Group normalisation on the CPU, one sample after the other. A sample is pixels times channels.
 //
-// Sums over pixels go channel by channel: each block's in float, their total in double. They are of
-// deviations from the channel's first value, so a large mean costs the variance no digits. A
-// group's statistics are joined from those of its channels.
+// Sums over pixels go channel by channel: a block's sum in float, and their total in double. They
+// are sums of deviations from the channel's first value, so a large mean costs the variance no
+// digits. A group's statistics are joined from those of its channels.
 #include <algorithm>
 #include <cmath>
 
@@ -47,7 +47,7 @@ void ForEachFloat(const Sample& sample, size_t first, size_t last, F&& f) {
   }
 }
 
-// total_a and total_b of each channel: the sums over the pixels of the two values that
+// Computes total_a and total_b of each channel: the sums over the pixels of the two values that
 // f(float at, channel, a, b) adds to a and b.
 template <class F>
 void SumPixels(const Sample& sample, const Scratch& s, F&& f) {
@@ -71,7 +71,7 @@ struct Statistics {
   double squares = 0;  // of the deviations from there
 };
 
-// Of a group, from the sums and the sums of squares of its channels' deviations.
+// Joins a group's statistics from the sums and square sums of its channels' deviations.
 Statistics JoinChannels(const Sample& sample, const Scratch& s, size_t group) {
   const auto pixels = static_cast<double>(sample.pixels);
   const size_t first = group * sample.group_channels(), last = first + sample.group_channels();
@@ -88,9 +88,9 @@ Statistics JoinChannels(const Sample& sample, const Scratch& s, size_t group) {
   return joined;
 }
 
-// From the sums of a sample's gradients (total_a), and of their products with the deviations from
-// the mean (total_b): what they add to the gradients of weight and bias, and the terms of
-// dx = factor · dy + slope · (x − mean) + offset.
+// Takes the sums of a sample's gradients (total_a), and of their products with the deviations from
+// the mean (total_b). Adds their parts to the gradients of weight and bias, and computes the terms
+// of dx = factor · dy + slope · (x − mean) + offset.
 void JoinGradients(const Sample& sample, const Scratch& s, const GroupNormBackwardArgs& args,
                    size_t group, size_t row) {
   const double mean = args.mean[row], inverse_std = args.inverse_std[row];

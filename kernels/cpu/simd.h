@@ -1,5 +1,5 @@
-// Vec: the widest vector of floats that the target has. GCC's vector extensions, so that one source
-// serves every instruction set; -ffp-contract=fast makes a * b + c one instruction.
+// Vec: the widest vector of floats that the target has. It uses GCC's vector extensions, so that
+// one source serves every instruction set; -ffp-contract=fast makes a * b + c one instruction.
 #pragma once
 
 #include <array>

@@ -83,8 +83,8 @@ __device__ void ForPixels(const ColumnShape& shape, uint32_t channel, F f) {
   }
 }
 
-// Of a thread's channels. Backward repeats what forward computed, so no compiler may choose where
-// to round.
+// The factors of a thread's channels. Backward repeats what forward computed, so no compiler may
+// choose where to round.
 template <int kWidth>
 struct Normaliser {
   float mean[kWidth], factor[kWidth], offset[kWidth];
@@ -119,7 +119,7 @@ __global__ void Normalise(ColumnShape shape, Activation activation, const float*
   });
 }
 
-// Every thread has pixels enough to pay for its factors.
+// Gives every thread enough pixels to pay for its factors.
 ColumnShape PlanResult(CudaDevice& gpu, size_t pixels, uint32_t channels, int width) {
   constexpr uint32_t kBlocksPerMultiprocessor = 16;
   return PlanColumns(pixels, channels, width,
@@ -140,9 +140,9 @@ void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, const Args& arg
 
 // ---------------------------------------------------------------------------------------- backward
 
-// Sums of the gradients that the activation let through, and of their products with the deviations.
-// Where these gradients are asked for anyway, as the residual's, the first kernel writes them, and
-// the second reads them alone, instead of dy and y again. kFromX: x alone has made y, which is
+// Sums of the gradients that the activation passes, and of their products with the deviations. If
+// the caller needs these gradients anyway, as the residual's, the first kernel writes them, and the
+// second one reads only them, instead of dy and y again. kFromX: y depends on x alone, and is
 // computed again instead of read.
 template <class T, int kWidth, bool kFromX>
 struct Gradients {
@@ -163,7 +163,7 @@ struct Gradients {
     float results[kWidth];
     if constexpr (!kFromX) LoadFloats<kWidth>(args.y + at, results);
     for (int i = 0; i < kWidth; ++i) {
-      if constexpr (kFromX)  // rounded as y is: to 0, and to 6
+      if constexpr (kFromX)  // rounded like y: to 0, and to 6
         results[i] = ToFloat(FromFloat<T>(Activate(activation, normalised(i, values[i]))));
       gradients[i] = PassGradient(activation, results[i], gradients[i]);
     }
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
 
 }  // namespace
 
-// The width is 1 where a pack does not divide the channels: then fewer runs.
+// The width is 1 if a pack does not divide the channels; there are then fewer runs.
 size_t BatchNormScratchBytes(CudaDevice&, const BatchNormSpec& spec) {
   const uint32_t channels = spec.shape.channels;
   const size_t rows = 2 * ((size_t{channels} + 15) / 16 * 16) * sizeof(float);

@@ -1,6 +1,6 @@
-// Convolution on the GPU: cuDNN's, or our own for depthwise convolutions. Around it the other parts
-// of the operation: weights into the libraries' layout, bias, dropout2d's factors, the 2x2 max pool
-// and relu in one pass.
+// Convolution on the GPU: cuDNN's, or our own for depthwise convolutions. Around it come the other
+// parts of the operation: weights in the libraries' layout, then bias, dropout2d's factors, the 2x2
+// max pool and relu in one pass.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/layout.h"
@@ -11,7 +11,7 @@
 namespace pando::cuda {
 namespace {
 
-// cuDNN's if it has an engine, otherwise our own for any shape.
+// Uses cuDNN's convolution if it has an engine, otherwise our own for any shape.
 void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
   if (!gpu.convolutions().Run(problem, arrays)) DirectConvolve(gpu, problem, arrays);
 }
@@ -21,7 +21,7 @@ bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
   return spec.max_pool || spec.relu || has_scale;
 }
 
-// The convolution with the channels that x is stored with.
+// Returns the convolution with the channels with which x is stored.
 Conv2dSpec WithChannels(Conv2dSpec spec, uint32_t x_channels) {
   if (x_channels != 0) spec.input.channels = x_channels;
   return spec;
@@ -33,15 +33,15 @@ struct Scratch {
   uint32_t sample_count;
   ScratchCarver carver = {};
   size_t element = ElementBytes(gpu.element());
-  uint32_t x_channels =  // the most that x may be stored with
+  uint32_t x_channels =  // the most with which x may be stored
       spec.groups > 1 ? 0 : StoredChannels({DeviceKind::kCuda, gpu.element()}, spec.input.channels);
   size_t weight_bytes = WithChannels(spec, x_channels).weight_size() * element;
   size_t depthwise_bytes = DepthwiseScratchBytes(gpu, spec);
   bool has_sums = HasEpilogue(spec, spec.has_channel_scale);
-  // Elements, [out, taps, channels / groups].
+  // Elements: [out, taps, channels / groups].
   void* weight = carver.Take<std::byte>(weight_bytes);
   void* dweight = carver.Take<std::byte>(weight_bytes);
-  // Elements: forward the result before pooling, backward its gradient.
+  // Elements: in forward the result before pooling, in backward its gradient.
   void* sums =
       carver.Take<std::byte>(has_sums ? spec.conv_output().size() * sample_count * element : 0);
   void* run_sums =  // for dbias
@@ -52,7 +52,7 @@ struct Scratch {
 // ------------------------------------------------------------------------ what follows
 
 // One block row per sample; one thread has kWidth channels of a pixel of the result. sums may be y
-// if nothing is pooled.
+// if there is no pool.
 template <class T, int kWidth>
 __global__ void FinishForward(ConvGeometry g, const T* sums, Conv2dForwardArgsOf<T> args) {
   const uint32_t channels = g.result.channels, size = g.result.height * g.result.width * channels;
@@ -91,7 +91,7 @@ __global__ void FinishForward(ConvGeometry g, const T* sums, Conv2dForwardArgsOf
   StoreFloats<kWidth>(values, args.y + at);
 }
 
-// The gradient of the convolution's own result: one thread has kWidth channels of one of its
+// Makes the gradient of the convolution's own result: one thread has kWidth channels of one of its
 // pixels.
 template <class T, int kWidth>
 __global__ void BeginBackward(ConvGeometry g, Conv2dBackwardArgsOf<T> args, T* dsums) {
@@ -127,7 +127,7 @@ __global__ void BeginBackward(ConvGeometry g, Conv2dBackwardArgsOf<T> args, T* d
 
 // ------------------------------------------------------------------------ the operation
 
-// Asked for many sample counts of which few are used, so it makes no plan.
+// It is called for many sample counts, of which few are used, so it makes no plan.
 size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count_max) {
   return Scratch{gpu, spec, sample_count_max}.carver.used_bytes();
 }

@@ -30,7 +30,7 @@ void CudaFailed(const char* call, const char* what, const char* file, int line) 
 
 namespace {
 
-// There was room when the job was checked; another process has taken it since.
+// There was room when the job was checked, but another process has taken it since.
 [[noreturn]] void NoRoom(CudaDevice& gpu, size_t size_bytes) {
   const DeviceRoom room = ReadRoom(gpu);
   const std::string text = fmt::format(
@@ -40,7 +40,7 @@ namespace {
   CudaFailed("cudaMalloc", text.c_str(), __FILE__, __LINE__);
 }
 
-// For any thread.
+// Makes a deleter that any thread may call.
 std::function<void(float*)> MakeDeleter(CudaDevice& gpu, cudaError_t (*free)(void*)) {
   return [free, index = gpu.index()](float* memory) {
     PANDO_CUDA_CHECK(cudaSetDevice(index));
@@ -102,7 +102,7 @@ FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   return {static_cast<float*>(floats), MakeDeleter(gpu, cudaFreeHost)};
 }
 
-// A refusal is not an error of later calls.
+// A refusal must not become an error of later calls.
 std::shared_ptr<const void> PinHost(CudaDevice& gpu, std::span<const std::byte> memory,
                                     HostPin how) {
   UseOnThisThread(gpu);
@@ -116,7 +116,7 @@ std::shared_ptr<const void> PinHost(CudaDevice& gpu, std::span<const std::byte> 
   return std::shared_ptr<float>(floats, MakeDeleter(gpu, cudaHostUnregister));
 }
 
-// Registered memory is one range, so both ends tell of all.
+// Registered memory is one range, so both ends represent all of it.
 bool IsPinned(CudaDevice& gpu, std::span<const std::byte> memory) {
   if (memory.empty()) return false;
   UseOnThisThread(gpu);
@@ -129,7 +129,7 @@ bool IsPinned(CudaDevice& gpu, std::span<const std::byte> memory) {
   return is_pinned(memory.front()) && is_pinned(memory.back());
 }
 
-// ---- the way of the host's arrays ---------------------------------------------------------------
+// ---- copies of the host's arrays ----------------------------------------------------------------
 
 Staging::Staging(cudaStream_t stream) : stream_(stream) {}
 
@@ -166,7 +166,7 @@ void Staging::Upload(std::span<const std::byte> host, void* to) {
   }
 }
 
-// The array is written in the stream's order: after its earlier readers.
+// The array is written in the stream's order, after its earlier readers.
 const void* Staging::Upload(std::span<const std::byte> host) {
   Array& array = arrays_[next_array_];
   next_array_ = (next_array_ + 1) % kArrays;
@@ -297,7 +297,7 @@ struct CopyQueue::Impl {
   cuda::Event copied;
   Ticket last_ticket = 0;
   Ticket done_ticket = 0;
-  std::deque<cuda::Event> marks;  // of the tickets above done_ticket, in order
+  std::deque<cuda::Event> marks;  // for the tickets above done_ticket, in order
   std::vector<cuda::Event> free_events;
 };
 

@@ -1,6 +1,6 @@
-// CudaDevice: one GPU for this folder's operations: its stream, the libraries' handles and plans,
-// and the pinned memory through which the host's arrays pass. Opened by OpenCuda. Threads: one at a
-// time.
+// CudaDevice: one GPU for this folder's operations. It has the stream, the libraries' handles and
+// plans, and the pinned memory through which the host's arrays pass. OpenCuda makes it. Threads:
+// one at a time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -48,7 +48,7 @@ class CudaDevice {
 
 namespace cuda {
 
-// Launches on the device's stream. The arguments become the kernel's parameters: elements may be
+// Launches on the device's stream. The arguments become the kernel's parameters; elements may be
 // given as `void`.
 template <class... Parameters, class... Arguments>
 void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),

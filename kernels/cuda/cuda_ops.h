@@ -1,6 +1,6 @@
 // CUDA's versions of the operations of kernels/ops.h, which documents them, and of the memory of
-// kernels/device.h. Called by kernels/ops.cc and kernels/device.cc, which have checked the shapes.
-// It includes nothing of CUDA: a build without CUDA compiles this header and links none of these.
+// kernels/device.h. kernels/ops.cc and kernels/device.cc call them after they have checked the
+// shapes. This header includes no CUDA: a build without CUDA compiles it and links none of these.
 #pragma once
 
 #include "common/check.h"
@@ -13,10 +13,10 @@
 
 namespace pando {
 
-inline constexpr bool kHasCuda = PANDO_CUDA;  // of this build
+inline constexpr bool kHasCuda = PANDO_CUDA;  // whether this build has CUDA
 
-// The only place that switches on the device. In a build without CUDA `on_cuda` is never
-// instantiated, so that nothing of kernels/cuda is linked.
+// The only switch on the device. In a build without CUDA `on_cuda` is never instantiated, so that
+// nothing of kernels/cuda is linked.
 template <class OnCpu, class OnCuda>
 auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
   if constexpr (kHasCuda) {
@@ -30,7 +30,7 @@ auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
 
 namespace pando::cuda {
 
-// An operation's type, with the GPU in the place of the device.
+// An operation's type, with the GPU instead of the device.
 template <class Operation>
 struct OnGpuType;
 template <class Result, class... Parameters>
@@ -62,7 +62,7 @@ PANDO_OTHER_OPERATIONS(PANDO_DECLARE)
   OnGpu<decltype(pando::Operation##ScratchBytes)> Operation##ScratchBytes;
 PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 #undef PANDO_DECLARE
-// From the host's memory, in the order of launches. Valid for launches before the next upload.
+// Copies from the host's memory, in the order of launches. Valid until the next upload's launches.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
 void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
                  uint32_t stored_channels, void* x, int32_t* labels);

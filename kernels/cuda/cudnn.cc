@@ -14,7 +14,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/runtime_library.h"
 
-// As PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
+// Like PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
 #define PANDO_CUDNN_CHECK(call) \
   PANDO_STATUS_CHECK(call, #call, CUDNN_STATUS_SUCCESS, api.GetErrorString)
 
@@ -91,7 +91,7 @@ class Descriptor {
     PANDO_CHECK(count.has_value());
     return *count;
   }
-  // None: cuDNN cannot tell.
+  // Returns none if cuDNN cannot tell.
   std::optional<int64_t> TryGet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                 int64_t count_max, void* values) const {
     int64_t count = 0;
@@ -147,7 +147,7 @@ struct OperationNames {
   cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
 };
 
-// cuDNN's names differ between the passes in these parts alone.
+// cuDNN's names for the passes differ only in these parts.
 #define PANDO_OPERATION_NAMES(type, prefix, x, w, y)           \
   {                                                            \
     CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR,   \
@@ -169,10 +169,10 @@ OperationNames OperationNamesFor(ConvPass pass) {
 
 struct Graph {
   Descriptor operation;
-  Descriptor graph;  // of the operation alone
+  Descriptor graph;  // for the operation alone
 };
 
-// None: cuDNN does not support such a convolution.
+// Returns none if cuDNN does not support such a convolution.
 std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
                                cudnnHandle_t handle) {
   const Conv2dSpec& spec = problem.spec;
@@ -202,8 +202,8 @@ std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, 
 
 // ------------------------------------------------------------------------------------- its engine
 
-// cuDNN's proposals, in its order of expected speed; those of the fallback last. A mode that fails
-// at any point has none: some fail only when they are asked for their results.
+// Returns cuDNN's proposals, in its order of expected speed, with those of the fallback last. A
+// mode that fails at any point proposes none: some fail only when their results are read.
 std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   std::vector<Descriptor> all;
   for (cudnnBackendHeurMode_t mode :
@@ -229,7 +229,7 @@ std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   return all;
 }
 
-// The notes of an engine, of one kind. None: cuDNN cannot tell.
+// Returns the notes of one kind of an engine; none if cuDNN cannot tell.
 template <class Note, size_t kCount>
 std::optional<std::set<Note>> ReadNotes(const Descriptor& engine, cudnnBackendAttributeName_t name,
                                         cudnnBackendAttributeType_t type) {
@@ -240,8 +240,8 @@ std::optional<std::set<Note>> ReadNotes(const Descriptor& engine, cudnnBackendAt
   return std::set<Note>(notes.begin(), notes.begin() + std::min<int64_t>(*count, kCount));
 }
 
-// Whether its bits are always the same (P35), its precision is as requested, and all workers of
-// this kind have it (P39).
+// Whether the engine's bits are always the same (P35), its precision is as requested, and all
+// workers of this kind have it (P39).
 bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -252,14 +252,14 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   const auto notes = ReadNotes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
       engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
   if (!behavior || !notes) return false;
-  // It needs libnvrtc, which the kind does not name: a worker without it would have other engines.
+  // It needs libnvrtc, which the kind does not name: workers without it would have other engines.
   if (behavior->contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
-  // Sums in half precision, where fp16 and bf16 promise sums of floats.
+  // It sums in half precision, while fp16 and bf16 promise sums of floats.
   if (notes->contains(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (!options.allow_nondeterministic && notes->contains(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
     return false;
   if (options.element != ElementType::kFloat32) return true;
-  // To half: infinities.
+  // It converts inputs to half, which can give infinities.
   if (notes->contains(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
   if (options.allow_tf32) return true;
   return !notes->contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
@@ -269,7 +269,7 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
 
 // ---- plans
 
-// The engine of a configuration, as far as cuDNN can tell.
+// Describes a configuration's engine, as far as cuDNN can tell.
 ConvEngine Describe(const Descriptor& configuration) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -286,7 +286,7 @@ ConvEngine Describe(const Descriptor& configuration) {
                             .TryGet(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS,
                                     handles.data())
-                            .value_or(0);  // an engine without knobs
+                            .value_or(0);  // for an engine without knobs
   for (int64_t i = 0; i < std::min<int64_t>(count, CUDNN_KNOB_TYPE_COUNTS); ++i) {
     const Descriptor& choice = choices[static_cast<size_t>(i)];
     cudnnBackendKnobType_t type{};
@@ -298,7 +298,7 @@ ConvEngine Describe(const Descriptor& configuration) {
   return described;
 }
 
-struct PlannerParts {  // what all plans use
+struct PlannerParts {  // the parts that all plans use
   const CudnnApi api;
   const CudaOptions options;
   const size_t workspace_bytes;
@@ -331,7 +331,7 @@ class CudnnPlan : public ConvPlan {
   const Descriptor plan_;
 };
 
-// Null: not for this GPU, not for these shapes, or it needs a larger workspace.
+// Returns null if this GPU or these shapes are not supported, or the workspace is too small.
 std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& configuration) {
   Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, parts.handle);
@@ -386,7 +386,7 @@ Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
                                                      cudaStream_t stream) {
   PANDO_ASSIGN_OR_RETURN(const CudnnApi api, LoadCudnn());
   PANDO_RETURN_IF_ERROR(CheckParts());
-  // With another cuBLASLt cuDNN ends the process.
+  // With another cuBLASLt, cuDNN ends the process.
   const size_t built_for = api.GetCudartVersion() / 1000;
   if (built_for != setting.cublas_major) {
     return NotFound(fmt::format(

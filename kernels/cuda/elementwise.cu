@@ -1,4 +1,4 @@
-// Operations on separate elements: bound by memory, so each thread moves 16 bytes at a time.
+// Operations on single elements. They are bound by memory, so each thread moves 16 bytes at a time.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/map.h"
@@ -10,7 +10,7 @@ struct ActivateOne {
   Activation activation;
   __device__ float operator()(const float (&x)[1]) const { return Activate(activation, x[0]); }
 };
-struct PassOne {  // of y, dy
+struct PassOne {  // for y and dy
   Activation activation;
   __device__ float operator()(const float (&x)[2]) const {
     return PassGradient(activation, x[0], x[1]);
@@ -34,7 +34,7 @@ struct ScaleOneBy {
   __device__ float operator()(const float (&x)[1]) const { return x[0] * *factor; }
 };
 
-// Map over elements, of which T is the type.
+// Maps over elements of type T.
 template <class T, class F, class... Inputs>
 void MapElements(CudaDevice& gpu, size_t count, F f, void* y, const Inputs*... x) {
   Map<kPackWidth<T>>(gpu, count, f, static_cast<T*>(y), static_cast<const T*>(x)...);

@@ -39,8 +39,8 @@ struct GpuSum::Impl {
   Impl(const NcclApi& api, Device of) : nccl(api), device(of) {}
   ~Impl() { Abort(); }
 
-  // Ends what NCCL runs on the GPU, also if peers are gone. Freeing any of the GPU's memory would
-  // wait for it.
+  // Ends NCCL's work on the GPU, even if peers are gone. Freeing any of the GPU's memory would wait
+  // for it.
   void Abort() {
     if (group != nullptr) nccl.CommAbort(std::exchange(group, nullptr));
   }
@@ -80,7 +80,7 @@ struct GpuSum::Impl {
     return Status();
   }
 
-  // Sums what `bring` copies there, on the stream.
+  // Sums the values that `bring` copies to the GPU, on the stream.
   Status Sum(std::span<float> sums, const std::atomic<bool>& is_cancelled,
              const std::function<void(float* there)>& bring) {
     if (sums.empty()) return Status();

@@ -1,6 +1,6 @@
-// Group normalisation on the GPU. An array is samples times pixels times channels. Three launches
-// each way: sums over a sample's pixels, channel by channel; then one thread per sample and group
-// joins those of its channels, in fp64; then the result, element by element.
+// Group normalisation on the GPU. An array is samples times pixels times channels. Each direction
+// has three launches: sums over a sample's pixels, channel by channel; then one thread per sample
+// and group joins those of its channels, in fp64; then the result, element by element.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/map.h"
@@ -14,7 +14,7 @@ struct Sizes {
   __host__ __device__ size_t sample_size() const { return size_t{pixels} * channels; }
   __host__ __device__ uint32_t group_channels() const { return channels / groups; }
   __device__ double group_size() const { return static_cast<double>(pixels) * group_channels(); }
-  // Of [samples, groups]: where the sample's group is that has this channel.
+  // Returns the row of the sample's group with this channel in [samples, groups].
   __device__ size_t Row(size_t sample, uint32_t channel) const {
     return sample * groups + channel / group_channels();
   }
@@ -26,7 +26,7 @@ Sizes MakeSizes(const GroupNormSpec& spec, uint32_t sample_count) {
 
 struct Scratch {
   double* sums;  // [samples, channels, 2]
-  float* slope;  // [samples, groups], and so the next
+  float* slope;  // [samples, groups]; the next one too
   float* offset;
 };
 
@@ -41,7 +41,7 @@ Scratch Carve(const Sizes& sizes, std::span<std::byte> scratch) {
 // A block has kSumAcross adjacent channels, and every kSumDown-th pixel of a sample.
 constexpr uint32_t kSumAcross = 32, kSumDown = 8;
 
-// sums[sample, channel] = the sums of f's two values over the sample's pixels.
+// sums[sample, channel] has the sums of f's two values over the sample's pixels.
 //   f(float at, sample, channel, a, b) adds to a and b
 template <class F>
 __global__ void SumPixels(Sizes sizes, F f, double* sums) {
@@ -101,7 +101,7 @@ struct Gradients {
 
 // ---------------------------------------------------------------------------------------- groups
 
-// One thread per sample and group: the group's mean and deviation from those of its channels.
+// One thread per sample and group: joins the group's mean and deviation from its channels'.
 template <class T>
 __global__ void JoinChannels(Sizes sizes, GroupNormForwardArgsOf<T> args, double eps,
                              const double* sums) {
@@ -126,7 +126,7 @@ __global__ void JoinChannels(Sizes sizes, GroupNormForwardArgsOf<T> args, double
   args.inverse_std[row] = static_cast<float>(1.0 / sqrt(squares / sizes.group_size() + eps));
 }
 
-// One thread per sample and group: the terms of dx that all of the group's elements share.
+// One thread per sample and group: computes the terms of dx that the group's elements share.
 __global__ void JoinGradients(Sizes sizes, GroupNormBackwardArgs args, Scratch scratch) {
   const size_t row = ThreadIndex();
   if (row >= size_t{sizes.samples} * sizes.groups) return;
@@ -144,7 +144,7 @@ __global__ void JoinGradients(Sizes sizes, GroupNormBackwardArgs args, Scratch s
   scratch.offset[row] = static_cast<float>(-deviation * gradients / sizes.group_size());
 }
 
-// One thread per channel: the gradients of weight and bias, over all samples in their order.
+// One thread per channel: adds the gradients of weight and bias over all samples, in order.
 __global__ void AddSamples(Sizes sizes, GroupNormBackwardArgs args, const double* sums) {
   const uint32_t channel = static_cast<uint32_t>(ThreadIndex());
   if (channel >= sizes.channels) return;

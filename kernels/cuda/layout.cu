@@ -16,7 +16,7 @@ struct KeepOne {
 
 constexpr uint32_t kTile = 32, kTileRows = 8;
 
-// y[b][column][row] = x[b][row][column], by tiles through shared memory: both sides are read and
+// y[b][column][row] = x[b][row][column], in tiles through shared memory: both sides are read and
 // written along their rows. A tile has one extra column, so that no two elements of a column share
 // a bank.
 template <class In, class Out>
@@ -43,7 +43,7 @@ __global__ void TransposeKernel(uint32_t rows, uint32_t columns, uint32_t batch_
 template <class In, class Out>
 void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t columns,
                const void* x, void* y) {
-  const uint32_t depth = std::min(batch_count, 65535u);  // the most that a grid has
+  const uint32_t depth = std::min(batch_count, 65535u);  // the grid's maximum
   Launch(gpu, dim3(DivideUp(columns, kTile), DivideUp(rows, kTile), depth), dim3(kTile, kTileRows),
          TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
 }
@@ -54,12 +54,12 @@ void Convert(CudaDevice& gpu, size_t count, const In* x, Out* y) {
   Map<1>(gpu, count, KeepOne(), y, x);
 }
 
-// Filters have so few taps that a tile of the transposition would be mostly empty. A block handles
-// up to kFilterChannels channels of one filter with all their taps. These are adjacent on one side,
-// and tap by tap on the other.
+// A filter has so few taps that a tile of the transposition would be mostly empty. So a block
+// handles up to kFilterChannels channels of one filter with all their taps. These are adjacent on
+// one side, and tap by tap on the other.
 constexpr uint32_t kFilterTaps = 49, kFilterChannels = 64;
 
-// [out, channels, taps] to [out, taps, channels].
+// Converts [out, channels, taps] to [out, taps, channels].
 template <class T>
 __global__ void TapsOutside(uint32_t channels, uint32_t taps, const float* x, T* y) {
   __shared__ float filter[kFilterChannels * kFilterTaps];  // [channels, taps]
@@ -91,8 +91,8 @@ __global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* 
     y[first + size_t{channel} * taps + i] = filter[i];
 }
 
-// [out, channels, taps] to [out, taps, stored], with zeros. Such filters are small, so each element
-// is one thread's. `count`: of the result.
+// Converts [out, channels, taps] to [out, taps, stored], with zeros. Such filters are small, so
+// each element has one thread. `count` is the result's size.
 template <class T>
 __global__ void PadFilter(uint32_t count, uint32_t channels, uint32_t stored, uint32_t taps,
                           const float* x, T* y) {
@@ -118,7 +118,7 @@ __global__ void TrimFilter(uint32_t count, uint32_t channels, uint32_t stored, u
 constexpr uint32_t kSharedChannels = 4;
 constexpr uint32_t kByteValues = 256;  // per channel
 
-// kWidth bytes of the input from its i-th on, or as many as exist, each repeated `copies` times.
+// Loads kWidth bytes of the input from the i-th on, or all that exist, each one `copies` times.
 template <int kWidth>
 __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t copies,
                           uint8_t (&to)[kWidth]) {
@@ -130,8 +130,8 @@ __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t
   for (int k = 0; k < kWidth; ++k) to[k] = i + k < count ? bytes[(i + k) / copies] : uint8_t{0};
 }
 
-// Looks up the value of each byte in shared memory, if the channels' values fit there: two
-// divisions per element would take longer than loading its bytes. Called by all threads of a block.
+// Looks up each byte's value in shared memory, if the channels' values fit there, because two
+// divisions per element take longer than loading its bytes. All threads of a block call it.
 __device__ const float* SharedByteValues(uint32_t channels, const float* byte_values,
                                          float* shared) {
   if (channels > kSharedChannels) return byte_values;
@@ -141,7 +141,7 @@ __device__ const float* SharedByteValues(uint32_t channels, const float* byte_va
   return shared;
 }
 
-// One channel may be repeated `copies` times. `count`: of the result.
+// One channel may be repeated `copies` times. `count` is the result's size.
 template <class T>
 __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
                                const uint8_t* bytes, const float* byte_values, T* y) {
@@ -162,7 +162,7 @@ __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
   }
 }
 
-// Walks through the elements of moved pictures, [sample, y, x, channel], each channel `copies`
+// Visits the elements of moved pictures, [sample, y, x, channel], each channel `copies`
 // times.
 class MovedPictures {
  public:
@@ -205,7 +205,7 @@ class MovedPictures {
   const DeviceBatch& batch_;
   const uint32_t copies_;
   uint32_t sample_, y_, x_, channel_;
-  const uint8_t* source_;  // the pixel's channels; null: it is black
+  const uint8_t* source_;  // the pixel's channels; null if the pixel is black
 };
 
 template <class T>
@@ -224,7 +224,7 @@ __global__ void ImportMovedPictures(DeviceBatch batch, uint32_t copies, T* y) {
   }
 }
 
-// One thread has a pixel's channels: `channels`, as above, and zeros.
+// One thread has a pixel's channels: `channels` as above, and zeros.
 template <class T>
 __global__ void ImportPadded(DeviceBatch batch, uint32_t channels, T* y) {
   constexpr int kWidth = kPackWidth<T>;

@@ -1,5 +1,5 @@
-// Linear layers on the GPU: cuBLASLt's products, with bias and relu in forward; and the sums for
-// gradients of biases.
+// Linear layers on the GPU: cuBLASLt's products, with bias and relu in forward, and the sums for
+// the gradients of biases.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/layout.h"
@@ -19,7 +19,7 @@ struct Scratch {
   void* bias = carver.Take<std::byte>(spec.out_features * element);
   void* run_sums =  // for dbias
       carver.Take<std::byte>(RunSumsBytes(spec.out_features, kPackWidth<Bfloat16>, 1));
-  // If the gradient's array is not aligned as the library needs.
+  // For a gradient whose array is not aligned as the library needs.
   void* dweight = carver.Take<float>(weights);
 };
 

@@ -12,11 +12,11 @@ constexpr uint32_t kAllLanes = 0xffffffff;
 
 struct SampleScore {
   float loss;
-  uint32_t classes_ahead;  // of the label; kNever: its logit is not a number
+  uint32_t classes_ahead;  // of the label; kNever: its logit is NaN
 };
 constexpr uint32_t kNever = 0xffffffff;
 
-// The same tree for all values.
+// Uses the same tree for all values.
 template <class T, class F>
 __device__ T Reduce(T value, F add) {
   for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -73,7 +73,7 @@ __global__ void ScoreSamples(uint32_t sample_count, uint32_t classes, float labe
 
 constexpr uint32_t kAddThreads = 256;
 
-struct Totals {  // as CrossEntropyScore
+struct Totals {  // as in CrossEntropyScore
   double loss;
   uint32_t correct, top5;
   __device__ void Add(const Totals& more) {
@@ -83,7 +83,7 @@ struct Totals {  // as CrossEntropyScore
   }
 };
 
-// One block.
+// Runs as one block.
 __global__ void AddScores(uint32_t sample_count, const SampleScore* scores,
                           CrossEntropyScore* total) {
   __shared__ Totals totals[kAddThreads];

@@ -1,6 +1,6 @@
 // Elements of activations on the GPU, and how kernels load, store and compute with them: always in
-// fp32, 16 bytes at a time. How kernels over arrays are launched; and Map, for those that compute
-// each element alone.
+// fp32, 16 bytes at a time. Also the launch of kernels over arrays; and Map, for kernels that
+// compute each element separately.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -73,7 +73,7 @@ __device__ void StoreFloats(const float (&from)[kWidth], T* to) {
   for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
   StorePack(pack, to);
 }
-// The same for `rest` elements, if these are fewer.
+// Does the same for `rest` elements, if these are fewer.
 template <int kWidth, class T>
 __device__ void LoadSome(const T* from, size_t rest, float (&to)[kWidth]) {
   if (rest >= kWidth) return LoadFloats<kWidth>(from, to);
@@ -90,15 +90,15 @@ __device__ inline float Activate(Activation activation, float x) {
   if (activation == Activation::kRelu6) x = x > 6.0f ? 6.0f : x;
   return x;
 }
-// The gradient of the value that became y.
+// Returns the gradient of the value that became y.
 __device__ inline float PassGradient(Activation activation, float y, float dy) {
   if (activation != Activation::kNone && !(y > 0.0f)) return 0.0f;
   if (activation == Activation::kRelu6 && !(y < 6.0f)) return 0.0f;
   return dy;
 }
 
-// Calls f.template operator()<kWidth>() with as many channels as one load takes, or one if that
-// does not divide the channels.
+// Calls f.template operator()<kWidth>() with as many channels as one load takes, or with one if
+// that does not divide the channels.
 template <class T, class F>
 void WithWidth(uint32_t channels, F&& f) {
   constexpr int kWide = kPackWidth<T>;
@@ -143,8 +143,8 @@ inline uint32_t DivideUp(size_t a, size_t b) { return static_cast<uint32_t>((a +
 
 __device__ inline size_t ThreadIndex() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-// As many blocks as give each thread one iteration, but no more than fill the GPU several times;
-// further iterations do the rest. No sum depends on this number.
+// Returns as many blocks as give each thread one iteration, but no more than fill the GPU several
+// times; further iterations do the rest. No sum depends on this number.
 inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
   constexpr size_t kBlocksPerMultiprocessor = 32;
   const size_t most = kBlocksPerMultiprocessor * gpu.multiprocessor_count();
@@ -175,7 +175,7 @@ __device__ void MapPack(size_t rest, F f, U* y, const T*... x) {
   StoreSome<kWidth>(results, rest, y);
 }
 
-// The first `head` elements one by one, the others kWidth at a time.
+// Handles the first `head` elements one by one, and the others kWidth at a time.
 template <int kWidth, class F, class U, class... T>
 __global__ void MapKernel(size_t head, size_t count, F f, U* y, const T*... x) {
   const size_t self = ThreadIndex(), step = size_t{gridDim.x} * blockDim.x * kWidth;
@@ -190,7 +190,7 @@ void LaunchMap(CudaDevice& gpu, size_t head, size_t count, F f, U* y, const T*..
   Launch(gpu, GridSize(gpu, count, kWidth), dim3(kMapThreads), kernel, head, count, f, y, x...);
 }
 
-// For arrays that are aligned to kWidth elements. y may be one of the inputs; below too.
+// For arrays aligned to kWidth elements. Here and below, y may be one of the inputs.
 template <int kWidth, class F, class U, class... T>
 void Map(CudaDevice& gpu, size_t count, F f, U* y, const T*... x) {
   LaunchMap<kWidth>(gpu, 0, count, f, y, x...);

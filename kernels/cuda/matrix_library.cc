@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/runtime_library.h"
 
-// As PANDO_CUDA_CHECK, for cuBLASLt's calls, in scopes that have `api`.
+// Like PANDO_CUDA_CHECK, for cuBLASLt's calls, in scopes that have `api`.
 #define PANDO_CUBLAS_CHECK(call) \
   PANDO_STATUS_CHECK(call, #call, CUBLAS_STATUS_SUCCESS, api.GetStatusString)
 
@@ -59,7 +59,7 @@ cublasLtMatrixLayout_t MakeLayout(const CublasApi& api, cudaDataType_t type, uin
   return layout;
 }
 
-// The library is column-major: our row-major c is its cᵀ = bᵀ · aᵀ.
+// The library is column-major, so for it our row-major c is cᵀ = bᵀ · aᵀ.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr;   // our b
@@ -79,8 +79,8 @@ cublasLtEpilogue_t ChooseEpilogue(const Product& p) {
   return p.has_relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The library's first choice among the algorithms that do not split a sum over blocks that add in
-// place. Such blocks add in the order in which they end.
+// Returns the library's first choice among algorithms that do not split a sum over blocks that add
+// in place. Such blocks add in the order in which they end.
 cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t handle,
                                      const Plan& plan, const Product& product) {
   cublasLtMatmulPreference_t preference = nullptr;
@@ -123,7 +123,7 @@ Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& 
   plan.second = p.a_transposed ? MakeLayout(api, type, p.rows, p.depth)
                                : MakeLayout(api, type, p.depth, p.rows);
   plan.result = MakeLayout(api, p.is_float ? CUDA_R_32F : type, p.cols, p.rows);
-  if (p.has_bias) {  // aligned as biases are, so that the choice depends on no address (P35)
+  if (p.has_bias) {  // aligned like biases, so that the choice depends on no address (P35)
     Set(api, plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<void*>(uintptr_t{kAlignmentBytes}));
   }

@@ -1,5 +1,5 @@
 // MatrixLibrary: cuBLASLt's matrix products, with bias and relu. The algorithm is cuBLASLt's first
-// choice among those that add in a fixed order (P39). Used by linear.cu. Threads: one at a time.
+// choice among those that add in a fixed order (P39). linear.cu uses it. Threads: one at a time.
 // Owns: its handle, plans and a workspace.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Product {
   uint32_t depth = 0;
   bool a_transposed = false;  // stored as [depth, rows]
   bool b_transposed = false;  // stored as [cols, depth]
-  bool is_float = false;      // c has floats, else elements
+  bool is_float = false;      // c has floats, otherwise elements
   bool has_bias = false;      // elements, [cols], added to each row
   bool has_relu = false;      // then negative values become 0
   auto operator<=>(const Product&) const = default;
@@ -39,7 +39,7 @@ struct ProductArrays {
 class MatrixLibrary {
  public:
   struct Impl;
-  explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // of Open
+  explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // made by Open
   // kNotFound: cuBLASLt is missing, or has another version.  `stream` outlives it.
   static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
                                                      cudaStream_t stream);

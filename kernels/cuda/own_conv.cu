@@ -7,7 +7,7 @@
 namespace pando::cuda {
 namespace {
 
-constexpr int kGradientWidth = 2;  // channels of a thread, with nine sums each: few registers
+constexpr int kGradientWidth = 2;  // channels per thread, with nine sums each: few registers
 
 struct Scratch {
   const Conv2dSpec& spec;
@@ -64,7 +64,7 @@ void LaunchGather(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count
 
 // -------------------------------------------------------------------------------- to the weights
 
-// Sums over the pixels of the result. For all taps of a kernel of size kKernel at once, so that dy
+// Sums over the pixels of the result: for all taps of a kernel of size kKernel at once, so that dy
 // is read once and x once from memory; or for one tap of any kernel, if kKernel is 0.
 template <class T, int kWidth, int kKernel>
 struct Products {
@@ -188,8 +188,8 @@ __global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const 
   }
 }
 
-// Threads of one weight, a power of two: more than one where there are few weights. It follows from
-// the shape alone, as the order of the additions does.
+// The threads of one weight, a power of two; more than one if there are few weights. They follow
+// from the shape alone, and so does the order of the additions.
 uint32_t WeightLanes(const Conv2dSpec& spec) {
   constexpr uint32_t kThreadsWanted = 1 << 12;
   uint32_t lanes = 1;

@@ -1,6 +1,6 @@
-// Our own convolutions, called by conv.cu. Depthwise ones are bound by memory; cuDNN's general
-// engines are slower than memory. Direct ones, for any shape that cuDNN has no engine for, follow
-// from the definition. These are slow.
+// Our own convolutions, which conv.cu calls. Depthwise ones are bound by memory, and cuDNN's
+// general engines are slower than memory. Direct ones, for any shape for which cuDNN has no engine,
+// follow the definition and are slow.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace pando::cuda {
 
-// As many groups as input channels and as output channels.
+// Has as many groups as input channels and as output channels.
 inline bool IsDepthwise(const Conv2dSpec& spec) {
   return spec.groups > 1 && spec.groups == spec.input.channels && spec.groups == spec.out_channels;
 }
 
 size_t DepthwiseScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec);
-// The convolution alone. y: [samples, conv_output] elements; dy is its gradient.
+// Computes the convolution alone. y: [samples, conv_output] elements; dy is its gradient.
 void DepthwiseForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                       void* y, std::span<std::byte> scratch);
 void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
@@ -33,15 +33,15 @@ struct ConvGeometry {
 
   Conv2dSpec spec;
   SampleShape in, out;
-  SampleShape result;  // of the operations after the convolution
+  SampleShape result;  // the result of the operations after the convolution
 };
 
-// Along one axis: what a tap reads for a place of the result. Beyond the axis: nothing. The result
-// is y, or backward x's gradient, which reads from y's.
+// Returns, along one axis, the place that a tap reads for a place of the result; past the axis if
+// there is none. The result is y, or in backward x's gradient, which reads from y's.
 template <bool kBackward>
 __device__ uint32_t FindSource(const ConvGeometry& g, uint32_t place, uint32_t tap) {
   if constexpr (kBackward) {
-    const uint32_t from = place + g.spec.padding - tap;  // wraps where outside; the next one too
+    const uint32_t from = place + g.spec.padding - tap;  // wraps if outside; the next one too
     return from % g.spec.stride == 0 ? from / g.spec.stride : UINT32_MAX;
   } else {
     return place * g.spec.stride + tap - g.spec.padding;

@@ -1,5 +1,5 @@
-// Payloads of gradients and parameters, as plan/shard_codec.cc encodes them: each case of it is
-// repeated here, NaNs too, since a worker's GPU and a server's CPU read each other's bits.
+// Payloads of gradients and parameters, encoded as in plan/shard_codec.cc. Each of its cases is
+// repeated here, with NaNs, since a worker's GPU and a server's CPU read each other's bits.
 #include <cuda_fp16.h>
 
 #include <bit>

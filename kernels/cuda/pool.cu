@@ -13,7 +13,7 @@ struct Range {
   uint32_t last = 0;
 };
 
-// Along one axis: pixels of the input, `count` windows of the output.
+// Along one axis: the input's pixels, and the `count` windows of the output.
 struct FixedWindows {
   uint32_t size, count, window, stride, padding;
 
@@ -68,9 +68,9 @@ Windows<AdaptiveWindows> MakeWindows(const AdaptivePool2dSpec& spec) {
           0.0f};
 }
 
-// What a thread makes of the block row's sample: kWidth channels of one pixel of the result.
+// The part of the block row's sample that a thread makes: kWidth channels of one result pixel.
 struct Place {
-  uint32_t index;  // of the first one's element
+  uint32_t index;  // the first one's element
   uint32_t y, x, channel;
 };
 template <int kWidth>
@@ -130,7 +130,7 @@ __global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax
   StoreFloats<kWidth>(sums, dx + size_t{blockIdx.y} * windows.in_size() + at.index);
 }
 
-// A window's average of its pixels; or backward a pixel's part of its windows' gradients.
+// Averages a window's pixels; or, in backward, a pixel's part of its windows' gradients.
 template <class T, int kWidth, bool kBackward, class Axis>
 __global__ void Average(Windows<Axis> windows, const T* from, T* to) {
   const Axis &rows = windows.rows, &columns = windows.columns;

@@ -25,11 +25,11 @@ struct ColumnShape {
 };
 
 inline constexpr uint32_t kColumnThreads = 256;
-// Of a multiprocessor at least, so that enough loads are under way. Constants that get no register
-// are in its cache.
+// The least number of blocks per multiprocessor, so that enough loads are under way. Constants
+// without a register are in its cache.
 inline constexpr uint32_t kColumnBlocks = 4;
-// Enough blocks to fill a GPU of any size. It does not depend on the current GPU, because then sums
-// would differ.
+// Enough blocks to fill a GPU of any size. The number does not depend on the current GPU, because
+// sums would then differ.
 inline constexpr uint32_t kRunsMax = 1024;
 
 inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
@@ -64,7 +64,7 @@ __device__ uint32_t ThreadChannel() {
   return (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
 }
 
-// Each thread has its own `f`, which it begins with its channels and calls for every pixel:
+// Each thread has its own `f`. It calls Begin with its channels, and Add for every pixel:
 //   f.Begin(channel);  f.Add(pixel, sums);   float sums[kSums][kWidth]
 template <int kSums, int kWidth, class F>
 __global__ void __launch_bounds__(kColumnThreads, kSums* kWidth <= 16 ? kColumnBlocks : 1)
@@ -96,9 +96,9 @@ __global__ void __launch_bounds__(kColumnThreads, kSums* kWidth <= 16 ? kColumnB
   }
 }
 
-// The runs' sums of a channel, then f(channel, totals). Eight channels' sums are one sector of
-// memory. A channel has many threads because each waits for the values that it adds: 1024 runs take
-// as long as 32 loads.
+// Adds the runs' sums of a channel, then calls f(channel, totals). Eight channels' sums are one
+// sector of memory. A channel has many threads because each waits for the values that it adds: 1024
+// runs take as long as 32 loads.
 inline constexpr uint32_t kTotalsAcross = 8, kTotalsDown = 32;
 template <int kSums, class F>
 __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_sums, F f) {
@@ -125,7 +125,7 @@ __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_
   if (threadIdx.y == 0 && channel < channels) f(channel, totals);
 }
 
-// finish(channel, totals) for every channel, with the sums of what `terms` adds.
+// Calls finish(channel, totals) for every channel, with the sums of the values that `terms` adds.
 template <int kSums, int kWidth, class F, class G>
 void SumColumns(CudaDevice& gpu, size_t pixels, uint32_t channels, const F& terms, const G& finish,
                 float* run_sums) {
@@ -135,7 +135,7 @@ void SumColumns(CudaDevice& gpu, size_t pixels, uint32_t channels, const F& term
          AddRuns<kSums, G>, channels, shape.run_count, run_sums, finish);
 }
 
-// A finish that stores the sums.
+// A `finish` that stores the sums.
 template <int kSums>
 struct StoreTotals {
   float* to;  // [sum, channel]
@@ -147,8 +147,8 @@ struct StoreTotals {
   }
 };
 
-// sums[c] of elements [pixels, channels], as for a bias's gradient. run_sums: RunSumsBytes() for
-// one sum.  In linear.cu.
+// Computes sums[c] of elements [pixels, channels], as for a bias's gradient. run_sums has
+// RunSumsBytes() for one sum. It is in linear.cu.
 void SumElements(CudaDevice& gpu, size_t pixels, uint32_t channels, const void* x, float* sums,
                  void* run_sums);
 

@@ -15,10 +15,10 @@ namespace pando::cuda {
 }  // namespace pando::cuda
 
 // A GPU that fails is a machine that fails: the process stops, another one starts and joins, and
-// the protocol recovers. A macro because the call's text and place belong in the message.
+// the protocol recovers. A macro, because the message has the call's text and place.
 #define PANDO_CUDA_CHECK(call) PANDO_STATUS_CHECK(call, #call, cudaSuccess, cudaGetErrorString)
-// For any of NVIDIA's libraries. `text` is the call's, `describe` the library's function that names
-// a status.
+// For any of NVIDIA's libraries. `text` is the call's text, and `describe` the library's function
+// that names a status.
 #define PANDO_STATUS_CHECK(call, text, success, describe)                            \
   do {                                                                               \
     const auto pando_status = (call);                                                \
@@ -42,7 +42,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A position in a stream for which others wait.
+// A position in a stream for which other work waits.
 class Event {
  public:
   Event() { PANDO_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
@@ -51,7 +51,7 @@ class Event {
     if (event_ != nullptr) PANDO_CUDA_CHECK(cudaEventDestroy(event_));
   }
 
-  // After everything that is on the stream now.
+  // Marks the position after everything that is on the stream now.
   void Record(cudaStream_t stream) { PANDO_CUDA_CHECK(cudaEventRecord(event_, stream)); }
   // Later work on the stream begins after the position of the last Record.
   void HoldBack(cudaStream_t stream) { PANDO_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0)); }
@@ -67,9 +67,9 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Staging: pinned host memory through which arrays reach the GPU while the host continues: piece by
-// piece a copy into a free slot, then a transfer on the stream. Used by CudaDevice. Threads: one at
-// a time. Owns: kSlots slots of at most kPieceBytes; kArrays arrays on the GPU, each as large as
+// Staging: pinned host memory through which arrays reach the GPU while the host continues. Piece by
+// piece, it copies into a free slot, then transfers on the stream. CudaDevice uses it. Threads: one
+// at a time. Owns: kSlots slots of at most kPieceBytes; kArrays arrays on the GPU, each as large as
 // its largest use.
 class Staging {
  public:
@@ -78,16 +78,16 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // To the GPU's memory, in the stream's order. Waits if all slots are in use.
+  // Copies to the GPU's memory, in the stream's order. Waits if all slots are in use.
   void Upload(std::span<const std::byte> host, void* to);
-  // To an array of this object on the GPU. It is valid for launches before the next kArrays calls,
-  // and aligned to 256 bytes.
+  // Copies to an array of this object on the GPU. It is valid for launches before the next kArrays
+  // calls, and aligned to 256 bytes.
   const void* Upload(std::span<const std::byte> host);
 
  private:
   static constexpr size_t kSlots = 8;
   static constexpr size_t kPieceBytes = size_t{16} << 20;
-  static constexpr size_t kArrays = 5;  // what a batch can have (UploadBatch)
+  static constexpr size_t kArrays = 5;  // the arrays that a batch can have (UploadBatch)
   struct Slot {
     std::byte* pinned = nullptr;
     size_t size_bytes = 0;

@@ -1,5 +1,5 @@
 // Batch norm, with the residual addition and the activation after it; and group norm, which
-// normalises each sample's groups of channels alone, in training and evaluation.
+// normalises each sample's groups of channels separately, in training and evaluation.
 #include <fmt/core.h>
 
 #include "models/stage_builder.h"
@@ -95,9 +95,9 @@ class BatchNormStage : public Stage {
   }
 
  private:
-  // First float of a row of `kept`: mean, inverse deviation, unbiased variance.
+  // Returns the first float of a row of `kept`: mean, inverse deviation, unbiased variance.
   size_t Row(size_t row) const { return row * FloatBytes(spec_.shape.channels) / sizeof(float); }
-  // The tree's root is divided by the step's samples. The result is the mean over micro-batches,
+  // The tree's root is divided by the step's samples, so the result is the mean over micro-batches,
   // weighted by their samples.
   void PushStatistic(const Pass& pass, const float* statistic, float* out) const {
     ScaleFloats(pass.device, spec_.shape.channels, statistic, static_cast<float>(pass.sample_count),
@@ -158,7 +158,7 @@ class GroupNormStage : public Stage {
                        .dbias = a.gradients + at_.bias},
                       a.scratch);
   }
-  // The means, then the inverse deviations: [samples, groups] each.
+  // Keeps the means, then the inverse deviations: [samples, groups] each.
   size_t kept_bytes(uint32_t sample_count) const override {
     return 2 * RowFloats(sample_count) * sizeof(float);
   }

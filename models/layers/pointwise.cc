@@ -1,5 +1,5 @@
-// Layers that compute each element alone: activations, addition, dropout (of single elements and of
-// whole channels); and flattening, which moves them.
+// Layers that compute each element separately: activations, addition, dropout (of single elements
+// and of whole channels); and flattening, which moves them.
 #include <fmt/core.h>
 
 #include "models/stage_builder.h"
@@ -24,7 +24,7 @@ class AddStage : public Stage {
   void Forward(const Pass& pass, const StageForward& a) const override {
     AddForward(pass.device, shape_.size() * pass.sample_count, a.x[0], a.x[1], activation_, a.y);
   }
-  // The gradient that reuses dy's place is written last.
+  // The gradient that reuses dy's memory is written last.
   void Backward(const Pass& pass, const StageBackward& a) const override {
     const bool is_first_dy = a.dx[0] == a.dy;
     PassOn(pass, a, a.dx[is_first_dy ? 1 : 0]);

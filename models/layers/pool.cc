@@ -100,7 +100,7 @@ std::unique_ptr<Stage> MakeAveragePool(StageBuilder&, const Layer& layer) {
   return std::make_unique<Made>(PoolSpec(layer));
 }
 
-// The global pool too: to 1 x 1.
+// Also makes the global pool: to 1 x 1.
 std::unique_ptr<Stage> MakeAdaptiveAveragePool(StageBuilder&, const Layer& layer) {
   using Made =
       AveragePoolStage<AdaptivePool2dSpec, AdaptiveAveragePoolForward, AdaptiveAveragePoolBackward>;

@@ -9,8 +9,8 @@
 namespace pando {
 namespace {
 
-// Elements of a weight that contribute to one output or, for fan-out as PyTorch counts it, that one
-// input contributes to; groups do not divide the latter.
+// Counts the elements of a weight that contribute to one output or, for fan-out as PyTorch counts
+// it, to which one input contributes; groups do not divide the latter.
 double FanIn(const std::vector<uint64_t>& weight) {
   double count = 1;
   for (size_t d = 1; d < weight.size(); ++d) count *= static_cast<double>(weight[d]);
@@ -82,7 +82,7 @@ uint64_t ConvFlops(const Layer& layer) {
   return 2 * weights_per_output * outputs + (spec.bias ? outputs : 0);
 }
 
-// With the dropout2d (null: none), 2x2 max pool and relu after it.
+// It includes the dropout2d (null: none), 2x2 max pool and relu after it.
 class ConvStage : public Stage {
  public:
   ConvStage(const Conv2dSpec& spec, const TensorPlaces& at, const LayerSpec* dropout2d,
@@ -126,7 +126,7 @@ class ConvStage : public Stage {
                     .x_channels = InputChannels(pass)},
                    a.scratch);
   }
-  // Dropout's factors, then the places of the maxima.
+  // Keeps dropout's factors, then the places of the maxima.
   size_t kept_bytes(uint32_t sample_count) const override {
     const size_t argmax_bytes =
         spec_.max_pool ? FloatBytes(spec_.output().size() * sample_count) : 0;
@@ -137,7 +137,7 @@ class ConvStage : public Stage {
   }
 
  private:
-  // 0: as many as the layer has.
+  // 0 means as many as the layer has.
   uint32_t InputChannels(const Pass& pass) const {
     return reads_network_input_ && spec_.groups == 1 ? pass.input_channels : 0;
   }
@@ -163,7 +163,7 @@ bool IsPairPool(const LayerSpec& spec) {
          spec.padding == 0;
 }
 
-// Takes in the following layers that the operation can also do, each at most once.
+// Includes following layers that the operation can also do, each at most once.
 std::unique_ptr<Stage> MakeConv(StageBuilder& builder, const Layer& layer) {
   Conv2dSpec spec{.input = layer.in,
                   .out_channels = layer.spec.out_units,

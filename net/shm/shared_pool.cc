@@ -14,7 +14,6 @@
 #include <fmt/core.h>
 
 #include "common/check.h"
-#include "common/mutation.h"
 #include "proto/codec.h"
 
 namespace pando {
@@ -170,7 +169,7 @@ bool SharedPool::RenewSlot(Slot& slot) {
     const auto word = memory.word(slot.index, reader);
     uint64_t seen = word.load(std::memory_order_acquire);
     while (seen != kNothingOffered) {
-      if (IsHeldWord(seen) && !Mutated(Mutation::kRewriteHeldSlot)) return false;
+      if (IsHeldWord(seen)) return false;
       if (word.compare_exchange_weak(seen, kNothingOffered, std::memory_order_acq_rel)) break;
     }
   }
@@ -275,7 +274,6 @@ class SharedReader::Mapping {
       return true;
     }
     uint64_t offered = OfferedWord(sequence);
-    if (Mutated(Mutation::kNoSequenceCheck)) offered = memory_.word(slot, reader_).load();
     const bool is_ours =
         memory_.word(slot, reader_)
             .compare_exchange_strong(offered, HeldWord(sequence), std::memory_order_acq_rel);

@@ -19,7 +19,7 @@ def main() -> None:
     folder = os.path.dirname(sys.executable)
     if os.path.dirname(shutil.which("python3") or "") != folder:  # `pando run train.py` starts this Python
         os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the program would inherit that
         signal.signal(number, signal.SIG_DFL)
     os.execv(program, ["pando", *sys.argv[1:]])
 

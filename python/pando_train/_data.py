@@ -1,7 +1,7 @@
-"""Reads the samples of the work that this process is given, and those of the next work ahead.
+"""Reads the samples of this process's current work, and those of the next work ahead.
 
 torch's DataLoader reads with other processes. Its batch sampler, Reader, asks the library which work
-will come. A view of the run changes that now and then, and what was read for nothing is dropped.
+will come. A new view of the run may change that; samples that were read for nothing are dropped.
 """
 import multiprocessing
 import signal
@@ -26,13 +26,13 @@ Keep what trains away from the import:
         ...  # from pando.join to the script's end
     if __name__ == "__main__":
         main()"""
-TRIES = 3  # of a batch, if processes die
+TRIES = 3  # to read a batch, if processes die
 DEATH_TIMEOUT_S = 1.0  # from the error that a dying process causes to its end
 Key = Tuple[bool, int, int]  # whether of the test set, epoch, sample
 
 
 class Chunk(NamedTuple):
-    """What is read and collated together. `tag` names it: kind, step or version, micro-batch or first sample, part."""
+    """Samples that are read and collated together. `tag`: kind, step or version, micro-batch or first sample, part."""
     tag: Tuple[int, int, int, int]
     keys: List[Key]
 
@@ -54,7 +54,7 @@ class Samples(Dataset):
 class Reader:
     """Returns the batches of chunks. `find_ahead` yields the chunks of the current work, then likely ones.
 
-    Threads: the main one alone.
+    Threads: only the main one.
     """
 
     def __init__(self, samples: Samples, find_ahead: Callable[[], Iterator[Chunk]], collate: Optional[Callable],
@@ -73,7 +73,7 @@ class Reader:
             self._make_loader()
 
     def read(self, chunk: Chunk) -> Any:
-        """The batch of a chunk of the current work. If processes die, others read it."""
+        """Returns the batch of a chunk of the current work. If processes die, others read it."""
         if self._loader is None:
             return self._read_here(chunk)
         self._wanted = chunk.tag
@@ -117,8 +117,8 @@ class Reader:
 
     def _read_ahead(self, tag: Tuple) -> Any:
         if tag not in self._asked:
-            self._batches = iter(self._loader)  # drops what is on its way; the processes stay
-            # torch would raise in the main thread, wherever it is, when one of them dies. read() looks instead.
+            self._batches = iter(self._loader)  # drops batches in work; the processes stay
+            # If one of them died, torch would raise in the main thread at any place. read() checks instead.
             signal_handling._remove_worker_pids(id(self._batches))
             signal_handling._set_worker_pids(id(self._batches), ())
         while True:
@@ -128,7 +128,7 @@ class Reader:
 
     def _read_here(self, chunk: Chunk) -> Any:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as the loader's processes
+        torch.set_num_threads(1)  # as in the loader's processes
         try:
             with kept_generators():
                 batch = self._collate([self._samples[key] for key in chunk.keys])
@@ -137,12 +137,12 @@ class Reader:
         return pin(batch) if self._pins else batch
 
     def __iter__(self) -> "Reader":
-        """As the batch sampler of the DataLoader: it begins again."""
+        """Begins again, as the batch sampler of the DataLoader."""
         self._asked.clear()
         return self
 
     def __next__(self) -> List[Key]:
-        """The next chunk to read ahead. StopIteration: no guess; the DataLoader asks again after a batch."""
+        """Returns the next chunk to read ahead. StopIteration: no guess; the DataLoader asks again after a batch."""
         for chunk in dropwhile(lambda chunk: chunk.tag != self._wanted, self._find_ahead()):
             if chunk.tag not in self._asked:
                 self._asked.append(chunk.tag)
@@ -157,14 +157,14 @@ def check_guard() -> None:
 
 
 def prepare(flushes: bool, _worker: int) -> None:
-    """In each reading process. Ctrl-C in a terminal reaches it too, and the loop needs it until its end."""
+    """Runs in each reading process. A terminal's Ctrl-C reaches it too, but the loop needs it until its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     choose_determinism(1)
     torch.set_flush_denormal(flushes)
 
 
 def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:
-    """A micro-batch of training is one chunk. Test samples come in chunks of `batch_size`."""
+    """Yields a micro-batch of training as one chunk, and test samples in chunks of `batch_size`."""
     if work.kind != EVALUATE:
         yield Chunk((work.kind, work.step, work.micro_batch, 0), [(False, work.epoch, i) for i in work.samples])
         return
@@ -174,14 +174,14 @@ def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:
 
 
 def find_ahead(current: Optional[Work], peek: Callable[[int], Optional[Work]], batch_size: int) -> Iterator[Chunk]:
-    """The chunks of the current work, then those of work that will likely come."""
+    """Yields the chunks of the current work, then those of work that will likely come."""
     works = chain([current], map(peek, count()))
     for work in takewhile(lambda work: work is not None, works):
         yield from split_work(work, batch_size)
 
 
 def count_samples(data: Any, name: str) -> int:
-    """The length of a map-style data set. Raises PandoError for other ones."""
+    """Returns the length of a map-style data set. Raises PandoError for others."""
     if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise PandoError(f"{name} is a {type(data).__name__}: Pando gives samples out by index, so it needs a "
                          "map-style data set with __len__ and __getitem__")

@@ -30,16 +30,16 @@ class HostDevice:
         self._worker.give_gradient(index, dense.data_ptr(), weight)
 
     def flush(self) -> None:
-        """Waits until all that `give` took is with the library."""
+        """Waits until the library has everything that `give` took."""
 
     def drop(self) -> None:
-        """Forgets what `give` took of abandoned work."""
+        """Drops the gradients that `give` took for abandoned work."""
 
 
 class GpuDevice:
     """Tensors on a GPU. Copies run on two side streams, through pinned memory.
 
-    A gradient goes to the library when a later call finds its copy complete, at the latest in flush().
+    The library gets a gradient when a later call finds its copy complete, at the latest in flush().
     """
 
     def __init__(self, worker: Worker, device: torch.device):
@@ -48,7 +48,7 @@ class GpuDevice:
         self._to_host = torch.cuda.Stream(device)
         self._to_gpu = torch.cuda.Stream(device)
         self._loads: Dict[int, Tuple[torch.Tensor, torch.cuda.Event]] = {}  # pinned memory, end of its copy
-        self._pinned: Dict[int, torch.Tensor] = {}  # of gradients
+        self._pinned: Dict[int, torch.Tensor] = {}  # for gradients
         self._copies: Deque[Tuple[int, torch.cuda.Event, float]] = deque()
 
     def load(self, index: int, tensor: torch.Tensor, holds) -> None:
@@ -92,5 +92,5 @@ class GpuDevice:
 
 
 def open_device(worker: Worker, device: torch.device):
-    """The class for tensors of this device."""
+    """Returns the class for tensors of this device."""
     return GpuDevice(worker, device) if device.type == "cuda" else HostDevice(worker)

@@ -13,7 +13,7 @@ Sums = Dict[str, float]
 
 @contextmanager
 def evaluating(module: nn.Module, seed: int) -> Iterator[None]:
-    """eval() and no_grad, with seeded generators. Modes and generators are restored."""
+    """Sets eval() and no_grad, with seeded generators, and restores modes and generators afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     with kept_generators(), torch.no_grad():
         module.eval()
@@ -26,7 +26,7 @@ def evaluating(module: nn.Module, seed: int) -> Iterator[None]:
 
 
 class Evaluation:
-    """The user's function, and the names of its sums, in its order."""
+    """The user's function, and the names of its sums, in the function's order."""
 
     def __init__(self, module: nn.Module, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int):
         if batch_size < 1:
@@ -48,7 +48,7 @@ class Evaluation:
         self.names = list(sums)
 
     def run(self, batches: Iterable[Any], seed: int, version: int, first_sample: int) -> List[float]:
-        """The sums over all batches, in the order of the names, in double precision."""
+        """Returns the sums over all batches, in the order of the names, in double precision."""
         totals = [0.0] * len(self.names)
         with evaluating(self._module, derive("evaluate", seed, version, first_sample)):
             for batch in batches:

@@ -1,4 +1,4 @@
-"""The tensors of the work in progress: which have arrived, and which have left."""
+"""The tensors of the current work: which ones have arrived, and which ones were given."""
 import ctypes
 from typing import List
 
@@ -11,7 +11,7 @@ from .errors import Abandoned, PandoError
 
 
 class Exchange:
-    """Loads parameters and gives gradients, each once per piece of work.
+    """Loads parameters and gives gradients, each once per work.
 
     Threads: one at a time. On a GPU, autograd's thread gives gradients while the main thread waits.
     """
@@ -19,14 +19,14 @@ class Exchange:
     def __init__(self, worker: Worker, table: TensorTable, device: torch.device):
         count = len(table.entries)
         self.entries = table.entries
-        self.is_active = False  # a piece of work is in progress
-        self.is_training = False  # and it is a micro-batch of training
+        self.is_active = False  # there is current work
+        self.is_training = False  # the work is a micro-batch of training
         self.is_abandoned = False
         self._worker = worker
         self._device = open_device(worker, device)
         self._addresses = [entry.tensor.data_ptr() for entry in table.entries]
-        self.serial = 0  # of the work
-        self.version = 0  # of the tensors in work
+        self.serial = 0  # the work's
+        self.version = 0  # the parameters' in this work
         self.weight = self._samples = 0.0
         self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
         self._given: List[int] = [0] * count
@@ -37,14 +37,14 @@ class Exchange:
         self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
 
     def begin(self, is_training: bool, version: int, weight: float, samples: int) -> None:
-        """A piece of work begins. Gradients count with `weight`, statistics with the samples."""
+        """Begins a work. Gradients count with `weight`, statistics with the samples."""
         self.serial += 1
         self.version = version
         self.weight, self._samples = weight, float(samples)
         self.is_active = True
         self.is_training = is_training
         self.is_abandoned = False
-        torch.clear_autocast_cache()  # copies of earlier versions
+        torch.clear_autocast_cache()  # it has copies of earlier versions
 
     def end(self) -> None:
         if self.is_abandoned:
@@ -53,7 +53,7 @@ class Exchange:
         torch.clear_autocast_cache()
 
     def load(self, index: int) -> None:
-        """Waits until the tensor has the version in work. Raises Abandoned."""
+        """Waits until the tensor has the work's version. Raises Abandoned."""
         if self._loaded[index] == self.serial and not self.is_abandoned:
             return
         self.check_memory(index)
@@ -61,7 +61,7 @@ class Exchange:
         self._loaded[index] = self.serial
 
     def check_memory(self, index: int) -> None:
-        """Raises PandoError if the tensor has other memory than at the start of the loop."""
+        """Raises PandoError if the tensor's memory is not that at the start of the loop."""
         entry = self.entries[index]
         if entry.tensor.data_ptr() != self._addresses[index]:
             check_type(entry.label, entry.tensor)
@@ -70,7 +70,7 @@ class Exchange:
                              "move the module before the loop, and change no weights in it")
 
     def read(self, index: int) -> torch.Tensor:
-        """The tensor as the library holds it, in host memory. Raises Abandoned."""
+        """Returns the tensor as the library holds it, in host memory. Raises Abandoned."""
         held = torch.empty(self.entries[index].tensor.shape, **FLOATS)
         self._guard(self._worker.load_tensor, index, held.data_ptr(), ctypes.byref(ctypes.c_uint64(0)))
         return held
@@ -80,14 +80,14 @@ class Exchange:
             self.load(index)
 
     def forget(self, index: int) -> None:
-        """The tensor in the module was overwritten: it has no version."""
+        """Notes that the tensor in the module was overwritten, so that it has no version."""
         self._holds[index] = 0
         self._loaded[index] = 0
 
     def give(self, index: int, value: torch.Tensor) -> None:
         """Gives the gradient of a mean loss, or a statistic. Raises Abandoned."""
         weight = self._samples if self.entries[index].kind == STATISTIC else self.weight
-        if weight > 0:  # a mean over nothing is not a number; what is not given is zeros
+        if weight > 0:  # a mean over nothing is NaN; a tensor that is not given is zeros
             self._guard(self._device.give, index, value, weight)
         self._given[index] = self.serial
 

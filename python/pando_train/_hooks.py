@@ -1,4 +1,4 @@
-"""Hooks on a module: parameters arrive before they are read, and gradients leave when they are made."""
+"""Hooks on a module: they load parameters before these are read, and give gradients when these are made."""
 import copyreg
 import gc
 import sys
@@ -22,7 +22,7 @@ from .errors import Abandoned, PandoError
 
 @dataclass(eq=False)
 class Scope:
-    """A module with hooks, and the norms that they handle: itself, or those among a compiled module's parts."""
+    """A module with hooks, and the norms that they handle: itself, or the norms in a compiled module."""
     module: nn.Module
     norms: List[Norm] = field(default_factory=list)
     handles: List[Any] = field(default_factory=list)
@@ -31,9 +31,9 @@ class Scope:
 class Hooks:
     """All hooks of a run. `remove` restores the module.
 
-    In the first micro-batch every parameter is loaded before the forward. Uses loads those that it has seen
-    there when they are read; the others are always loaded before the forward. If torch.compile is in use,
-    so is every parameter.
+    In the first micro-batch every parameter is loaded before the forward. Uses loads the parameters that it saw
+    there when they are read. The others are always loaded before the forward. If torch.compile is in use,
+    all are.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange, is_compiling: bool):
@@ -41,14 +41,14 @@ class Hooks:
         self._exchange = exchange
         self._first_loads = [index for index, _ in table.parameters]
         self._scopes: List[Scope] = []
-        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # index -> what left, its version and address
+        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # by index: gradient, version, address
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
         self._dynamo = sys.modules["torch._dynamo"] if is_compiling else None
         self._uses = None if is_compiling else Uses(exchange, table.index_by_id)
         if is_compiling:
             self._dynamo.config.skip_nnmodule_hook_guards = False
-            self._dynamo.reset()  # what was compiled before would skip the hooks
+            self._dynamo.reset()  # code compiled before would skip the hooks
         self._add_scopes()
         self._reducers = {type(scope.module): copyreg.dispatch_table.get(type(scope.module)) for scope in self._scopes}
         for kind in self._reducers:  # copy and pickle ask this table first
@@ -66,7 +66,7 @@ class Hooks:
 
     @property
     def can_finish(self) -> bool:
-        """Whether a gradient has left since begin(), or the micro-batch weighs nothing and needs none."""
+        """Whether a gradient was given since begin(), or the micro-batch has weight 0 and needs none."""
         return bool(self._gradients) or self._exchange.weight == 0
 
     def remove(self) -> None:
@@ -80,7 +80,7 @@ class Hooks:
                 copyreg.pickle(kind, reducer)
 
     def begin(self) -> None:
-        """Raises Abandoned, and PandoError if the program has changed what the servers update."""
+        """Raises Abandoned, and PandoError if the program has changed tensors that the servers update."""
         self._table.check_unchanged()
         self.check_parameters()
         self._refuse_write(self._writes.begin())
@@ -98,7 +98,7 @@ class Hooks:
                 self._is_watching = True
 
     def leave_forward(self) -> None:
-        """The program's part has ended, in any way."""
+        """Ends the program's part, in any case."""
         if self._is_watching:
             self._is_watching = False
             self._uses.__exit__(None, None, None)
@@ -106,7 +106,7 @@ class Hooks:
             norm.restore()
 
     def finish(self) -> None:
-        """The program's part has ended without an error. Raises Abandoned, and PandoError with what is wrong."""
+        """Ends the program's part if it had no error. Raises Abandoned, and PandoError with the fault."""
         self._table.check_unchanged()
         self.check_parameters()
         self._check_gradients()
@@ -114,7 +114,7 @@ class Hooks:
             check_scalers()
         for norm in self.norms:
             norm.finish()
-        self._exchange.load_all()  # also what this forward did not read: the module is of one version between blocks
+        self._exchange.load_all()  # also tensors that this forward did not read: between blocks all have one version
         self._refuse_write(self._writes.find_parameter())
         self._exchange.flush()
         if self._is_first and self._uses is not None:
@@ -167,7 +167,7 @@ class Hooks:
     def _hook_scope(self, scope: Scope) -> None:
         before = Hook(self._no_compile(self._enter), scope)
         handle = scope.module.register_forward_pre_hook(before)
-        # First of all hooks: others read parameters, as weight_norm's does.
+        # It must be the first hook: others read parameters, as weight_norm's does.
         scope.module._forward_pre_hooks.move_to_end(handle.id, last=False)
         scope.handles.append(handle)
         if scope.norms:
@@ -176,11 +176,11 @@ class Hooks:
             scope.module._forward_hooks.move_to_end(scope.handles[-1].id, last=False)
 
     def _no_compile(self, function: Callable) -> Callable:
-        """torch.compile does not look into the function; its graph ends there."""
+        """Keeps torch.compile from looking into the function; its graph ends there."""
         return function if self._dynamo is None else self._dynamo.disable(function)
 
     def _reduce(self, module: nn.Module) -> Any:
-        """The module as its copies and pickles have it: without these hooks."""
+        """Reduces the module for copies and pickles, which do not have these hooks."""
         reducer = self._reducers.get(type(module))
         reduced = module.__reduce_ex__(2) if reducer is None else reducer(module)
         ids = {handle.id for scope in self._scopes if scope.module is module for handle in scope.handles}
@@ -228,7 +228,7 @@ class Hooks:
         if self._exchange.is_abandoned:
             raise Abandoned()
         gradient = entry.tensor.grad
-        if gradient is None:  # of an undefined gradient, before torch 2.1
+        if gradient is None:  # an undefined gradient, before torch 2.1
             return
         if index in self._gradients:
             raise PandoError(f"parameter {entry.name} got a second gradient in one micro-batch: call backward once, on "
@@ -245,7 +245,7 @@ class Hooks:
 
 
 class Hook:
-    """Calls a function with what it is for; torch's own arguments are not needed. A copy of a hook does nothing."""
+    """Calls a function with its own arguments, and drops torch's. A copy of a hook does nothing."""
 
     def __init__(self, function: Callable[[Any], None], target: Any):
         self._function, self._target = function, target
@@ -258,7 +258,7 @@ class Hook:
 
 
 def uses_compile() -> bool:
-    """Whether torch.compile has been called. Others than the program import torch._dynamo too, as torchvision does."""
+    """Whether torch.compile has been called. Other packages import torch._dynamo too, such as torchvision."""
     return "torch._dynamo" in sys.modules and any(
         getattr(thing, "_torchdynamo_orig_callable", None) and not getattr(thing, "_torchdynamo_disable", False)
         for thing in gc.get_objects() if type(thing) is FunctionType)
@@ -281,7 +281,7 @@ def check_checkpointing(module: nn.Module) -> None:
 
 
 def check_scalers() -> None:
-    """Raises PandoError if the program has a GradScaler that is at work."""
+    """Raises PandoError if the program has an active GradScaler."""
     for thing in gc.get_objects():
         if type(thing).__name__ == "GradScaler" and thing.is_enabled():
             raise PandoError("the program has a GradScaler, whose factor would reach the servers: remove it. autocast "

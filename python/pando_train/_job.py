@@ -1,4 +1,4 @@
-"""The job text: what is trained and how, as TOML with the job file's keys (docs/job-file.md)."""
+"""The job text: the training, as TOML with the job file's keys (docs/job-file.md)."""
 import json
 from dataclasses import fields
 from typing import Any, Dict, Optional, Union
@@ -15,7 +15,7 @@ RENAMED = {"eta_min": "min_lr"}  # torch's name -> the key's
 
 def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs: Optional[float],
                   steps: Optional[int], options: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """Section -> key -> value. `options` are keys of other names, "train.seed"; None leaves a key out."""
+    """Returns section -> key -> value. `options` are keys with other names, "train.seed"; None omits a key."""
     check_optimizer(optimizer)
     if schedule is not None and not isinstance(schedule, Schedule):
         raise PandoError(f"schedule is a {type(schedule).__name__}: pass one of pando.schedule, for instance "
@@ -36,7 +36,7 @@ def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs:
 
 
 def make_keys(arguments: Union[Optimizer, Schedule]) -> Dict[str, Any]:
-    """The keys of the section optimizer or schedule, each in its key's type."""
+    """Returns the keys of the section optimizer or schedule, each with its key's type."""
     keys: Dict[str, Any] = {"type": arguments.TYPE}
     for field in fields(arguments):
         value = getattr(arguments, field.name)

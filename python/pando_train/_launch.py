@@ -15,7 +15,7 @@ from .errors import PandoError
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 LIBC = ctypes.CDLL(None)
 
 
@@ -35,7 +35,7 @@ class OwnRun:
         try:
             command = [find_program(), "run", "--attach", "--workers", "1", "--servers", "1",
                        "--endpoint-file", f"/dev/fd/{writer}"]
-            # The kernel ends the child when the thread that started it ends, so that thread stays.
+            # The kernel ends the child when the thread that started it ends, so that thread keeps running.
             threading.Thread(target=self._keep, args=(command, writer), name="pando-run", daemon=True).start()
             self._is_started.wait()
             os.close(writer)
@@ -52,7 +52,7 @@ class OwnRun:
 
     def _keep(self, command: List[str], writer: int) -> None:
         try:
-            # In a session apart, so that Ctrl-C in a terminal comes once, from stop().
+            # It has its own session, so that a terminal's Ctrl-C reaches it once, from stop().
             self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL,
                                              start_new_session=True, preexec_fn=end_with_parent)
         except BaseException as error:
@@ -98,7 +98,7 @@ class OwnRun:
         """Ends the child. If the run is over, it has 10 s to end by itself."""
         atexit.unregister(self.close)
         self._forget_keys()
-        if self._process is None or os.getpid() != self._owner:  # a forked child does not end its parent's run
+        if self._process is None or os.getpid() != self._owner:  # a forked child must not end its parent's run
             return
         for stop in (lambda: None, self._process.terminate, self._process.kill)[0 if is_over else 1:]:
             stop()
@@ -110,12 +110,12 @@ class OwnRun:
 
 
 def end_with_parent() -> None:
-    """In the child before it starts: the kernel kills it when its parent's thread ends."""
+    """Runs in the child before its program: the kernel kills it when its parent's thread ends."""
     LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def find_program() -> str:
-    """The program pando. Raises PandoError with the places searched."""
+    """Returns the path of the program pando. Raises PandoError with the places searched."""
     path, places = find_file("PANDO_PROGRAM", "pando", "cli")
     path = path or shutil.which("pando")
     if path is None:

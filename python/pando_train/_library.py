@@ -1,6 +1,6 @@
 """libpando_worker.so through ctypes: the structs and functions of pando_worker.h, one to one.
 
-A result becomes a value or an exception here. A call that blocks returns every 100 ms, so that Python
+Each result becomes a value or an exception. A call that blocks returns every 100 ms, so that Python
 handles its signals.
 """
 import ctypes
@@ -68,7 +68,7 @@ FUNCTIONS = {
 
 
 class Work(NamedTuple):
-    """One piece of work; see pando_work. `samples` are indices into the training or the test set."""
+    """One work; see pando_work. `samples` are indices into the training or the test set."""
     kind: int
     step: int
     micro_batch: int
@@ -89,7 +89,7 @@ class RunFacts(NamedTuple):
 
 
 def find_file(variable: str, name: str, in_build: str) -> Tuple[Optional[str], List[str]]:
-    """A file of the build: named by an environment variable, beside the package, or in the repository.
+    """Finds a file of the build: named by an environment variable, beside the package, or in the repository.
 
     Returns its path, or None, and the places that were searched.
     Raises PandoError if the variable names a file that does not exist.
@@ -167,17 +167,17 @@ class Worker:
                         bool(run.took_over), (run.run_dir or b"").decode())
 
     def next_work(self) -> Optional[Work]:
-        """The next piece of work, or None at the end."""
+        """Returns the next work, or None at the end."""
         work = WorkStruct()
         return read_work(work) if self._wait(self._library.pando_next_work, byref(work)) == OK else None
 
     def peek_work(self, ahead: int) -> Optional[Work]:
-        """A guess of later work, or None if there is no guess."""
+        """Returns a guess of later work, or None without a guess."""
         work = WorkStruct()
         return read_work(work) if self._library.pando_peek_work(self._handle, ahead, byref(work)) == OK else None
 
     def end_reading(self) -> None:
-        """The program has the samples of its work: until now it waited for them."""
+        """Notes that the program has the samples of its work, for which it waited until now."""
         self._check(self._library.pando_end_reading(self._handle))
 
     def load_tensor(self, index: int, address: int, holds) -> None:
@@ -198,7 +198,7 @@ class Worker:
         self._library.pando_leave(self._handle)
 
     def fail(self, text: str) -> None:
-        """Ends the run with this root cause. Does nothing after an error of the library, which the run has."""
+        """Ends the run with this root cause. Does nothing after an error of the library (already known)."""
         if self._is_broken or os.getpid() != self._process:
             return
         self._is_broken = True
@@ -206,7 +206,7 @@ class Worker:
         self._library.pando_fail(self._handle, cause, FAIL_TIMEOUT_MS)
 
     def end(self) -> Tuple[int, str]:
-        """How the run ended for this process, and why."""
+        """Returns how the run ended for this process, and why."""
         text = c_char_p()
         ending = self._library.pando_end(self._handle, byref(text))
         return ending, (text.value or b"").decode("utf-8", "replace")

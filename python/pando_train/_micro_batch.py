@@ -15,8 +15,8 @@ class MicroBatch:
     """Returned by Run.micro_batch; used once. It has `samples` samples.
 
     `step` counts updates from 0, and `index` the step's micro-batches. At the start it clears gradients,
-    seeds the generators and loads parameters. At the end it gives what is left and finishes the work. If
-    the work is abandoned meanwhile, the rest of the block is left out.
+    seeds the generators and loads parameters. At the end it gives the remaining gradients and finishes the
+    work. If the work is abandoned meanwhile, the rest of the block is skipped.
     """
 
     def __init__(self, run, work: Work, weight: Optional[float]):
@@ -27,9 +27,9 @@ class MicroBatch:
         self._logged: Dict[str, Any] = {}
 
     def log(self, loss: Any = None, correct: Any = None) -> None:
-        """For metrics.csv: the mean loss, as backward had it, and how many answers were right.
+        """Takes values for metrics.csv: the mean loss, as in backward, and the number of right answers.
 
-        A step has no value of what one of its micro-batches has not logged.
+        If one of its micro-batches does not log a value, the step does not have it.
         """
         for name, value in (("loss", loss), ("correct", correct)):
             if value is not None:
@@ -51,7 +51,7 @@ class MicroBatch:
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
-        """Swallows Abandoned, and errors that it causes. Other errors end the run with their traceback."""
+        """Suppresses Abandoned, and errors that it causes. Other errors end the run with their traceback."""
         exchange: Exchange = self._run.exchange
         hooks: Hooks = self._run.hooks
         hooks.leave_forward()
@@ -70,8 +70,8 @@ class MicroBatch:
         return True
 
     def _handle(self, error: BaseException) -> bool:
-        """Whether the error of the block is swallowed."""
-        # Where torch's C++ calls Python during backward, it turns Abandoned into a RuntimeError.
+        """Returns whether to suppress the block's error."""
+        # If torch's C++ calls Python during backward, it turns Abandoned into a RuntimeError.
         if isinstance(error, Abandoned) or (self._run.exchange.is_abandoned and isinstance(error, RuntimeError)):
             self._run.exchange.is_abandoned = True
             return True
@@ -82,7 +82,7 @@ class MicroBatch:
     def _finish(self, hooks: Hooks, worker: Worker) -> None:
         hooks.finish()
         sums = [float(self._logged.get(name, NOT_LOGGED)) for name in ("loss", "correct")]
-        if "loss" in self._logged:  # a mean over nothing is not a number, and counts nothing
+        if "loss" in self._logged:  # a mean over nothing is NaN, and has weight 0
             sums[0] = sums[0] * self._weight if self._weight > 0 else 0.0
         worker.finish_work(sums + ([self._weight] if self._is_weighted else []))
 

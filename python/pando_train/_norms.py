@@ -1,10 +1,10 @@
 """The running statistics of a batch norm during training.
 
 The servers keep them: version t + 1 is the moving average of version t and of the step's mean. A
-worker gives the statistics of its micro-batch alone. For a forward they are set to 0 with momentum 1,
-so that afterwards the buffers hold exactly the batch's mean and variance. Then the running ones come
-back, so that the program sees no others. Activation checkpointing calls the layer again, which gives
-the same values.
+worker gives only the statistics of its micro-batch. Before a forward they are set to 0 with momentum 1,
+so that after it the buffers hold exactly the batch's mean and variance. Then the running ones are
+restored, so that the program sees no others. Activation checkpointing calls the layer again, which
+gives the same values.
 """
 from typing import List, Tuple
 
@@ -17,7 +17,7 @@ from .errors import PandoError
 
 
 class Norm:
-    """One layer with running statistics. `indices` are those of running_mean and running_var."""
+    """One layer with running statistics. `indices` are the indices of running_mean and running_var."""
 
     def __init__(self, module: nn.Module, name: str, indices: List[int], count: Count, exchange: Exchange):
         self._module = module
@@ -26,24 +26,24 @@ class Norm:
         self._count = count
         self._exchange = exchange
         self._momentum = exchange.entries[indices[0]].momentum
-        self._running: Tuple[torch.Tensor, ...] = ()  # in a forward that makes statistics: what comes back after it
-        self._given: Tuple[torch.Tensor, ...] = ()  # statistics of this micro-batch, once they are given
-        self._versions: List[int] = []  # of the buffers before the forward
+        self._running: Tuple[torch.Tensor, ...] = ()  # in a forward that makes statistics: the values to restore
+        self._given: Tuple[torch.Tensor, ...] = ()  # this micro-batch's statistics, once they are given
+        self._versions: List[int] = []  # the buffers' before the forward
 
     def begin(self) -> None:
-        """At the start of a micro-batch: the program may have called the layer in train() since the last one."""
+        """Starts a micro-batch: the program may have called the layer in train() since the last one."""
         for index in self._indices:
             self._exchange.forget(index)
 
     def restore(self) -> None:
-        """The layer is the program's again, with the running statistics. Also after a forward that failed."""
+        """Gives the layer back to the program, with the running statistics. Also after a failed forward."""
         for value, running in zip(self._values(), self._running):
-            value.data.copy_(running)  # of .data: autograd has saved the buffer, and does not read it
+            value.data.copy_(running)  # through .data: autograd has saved the buffer, but does not read it
         if self._running:
             self._running, self._module.momentum = (), self._momentum
 
     def enter(self) -> None:
-        """Before a forward of the layer."""
+        """Runs before a forward of the layer."""
         self.restore()
         for index in self._indices:
             self._exchange.load(index)
@@ -61,12 +61,12 @@ class Norm:
         self._versions = self._buffer_versions()
 
     def leave(self, is_part: bool) -> None:
-        """After a forward of the layer, or of the compiled module that it is a part of.
+        """Runs after a forward of the layer, or of the compiled module that contains it.
 
         Raises PandoError if the layer has run twice on different inputs.
         """
         if not self._makes_statistics():
-            if self._module.training:  # of an evaluation that has left eval()
+            if self._module.training:  # an evaluation has left eval()
                 for index in self._indices:
                     self._exchange.forget(index)
                     self._exchange.load(index)
@@ -86,7 +86,7 @@ class Norm:
                              "its running statistics would depend on the order. Use two layers")
 
     def finish(self) -> None:
-        """At the end of a micro-batch. A layer that made no statistics keeps its running ones."""
+        """Ends a micro-batch. A layer that made no statistics keeps its running ones."""
         for index, value in zip(self._indices, self._values()):
             if not self._exchange.is_given(index):
                 self._exchange.load(index)

@@ -8,7 +8,7 @@ EXPECTED = {bool: "True or False", int: "a whole number", float: "a number"}
 
 
 def convert(kind: type, name: str, value: Any) -> Any:
-    """The value as this type. Raises PandoError that names the argument if it is of another one."""
+    """Returns the value as this type. If it has another one, raises PandoError, which names the argument."""
     try:
         plain = value.item() if hasattr(value, "item") else value
         number = kind(plain)

@@ -1,6 +1,6 @@
 """The process of `pando run --preload`: it has run the script up to the run, and forks each worker.
 
-node/programs/program_process.h says what it and the process that started it tell each other.
+node/programs/program_process.h describes the messages between it and the process that started it.
 """
 import atexit
 import contextlib
@@ -23,7 +23,7 @@ REQUEST_BYTES_MAX = 1 << 20
 
 
 def fork_workers() -> None:
-    """In the preloaded process: forks workers until it is to end, which it does here. Returns in each worker.
+    """Forks workers in the preloaded process until that is asked to end, which it does here. Returns in each worker.
 
     Returns at once in a process that was not preloaded.
     """
@@ -36,34 +36,34 @@ def fork_workers() -> None:
         if reason:
             line.send(f"no {reason}".encode())
             end()
-        gc.freeze()  # so that a worker's collector copies no page of this process
+        gc.freeze()  # so that a worker's garbage collector copies no page of this process
         supervisor = os.getppid()
         while True:
             request = line.recv(REQUEST_BYTES_MAX)
             if not request:
                 end()
             if fork_worker(line, supervisor, os.fsdecode(request).split("\0")):
-                atexit.register(gc.unfreeze)  # files that are closed by the collector alone would lose their last lines
+                atexit.register(gc.unfreeze)  # files that only the collector closes would lose their last lines
                 return
 
 
 def end() -> None:
-    """Ends this process. What the script does at its end, such as to write to a file, is left to the workers."""
-    _exit_function()  # of multiprocessing: ends processes that the script has started
+    """Ends this process. Only the workers run the script's end, for example its writes to a file."""
+    _exit_function()  # multiprocessing's: ends processes that the script has started
     os._exit(0)
 
 
 def flush_files() -> None:
-    """Writes what the open files hold back: otherwise each worker would write it."""
+    """Flushes the open files, because otherwise each worker would write their buffers."""
     for thing in gc.get_objects():
         if issubclass(type(thing), io.IOBase):
-            with contextlib.suppress(OSError, ValueError):  # it is closed, or only read
+            with contextlib.suppress(OSError, ValueError):  # a file is closed, or only open for reading
                 thing.flush()
     LIBC.fflush(None)
 
 
 def why_not_forked() -> Optional[str]:
-    """What of this process a fork would not have."""
+    """Names the part of this process that a fork would lack; None if there is none."""
     if torch.cuda.is_initialized():
         return "the script uses a GPU before run.loader(), and CUDA survives no fork"
     if torch.get_num_threads() > 1:
@@ -73,7 +73,7 @@ def why_not_forked() -> Optional[str]:
 
 
 def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> bool:
-    """Whether this is the worker. `supervisor` gets its number once it is a child of it."""
+    """Returns whether this is the worker. `supervisor` gets its number once it is its child."""
     reader, writer = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -95,7 +95,7 @@ def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> boo
 
 
 def leave_worker(writer: int) -> bool:
-    """Forks, and writes the child's number. Whether this is the parent, or there is no child."""
+    """Forks, and writes the child's number. Returns whether this is the parent, or there is no child."""
     try:
         worker = os.fork()
     except OSError:

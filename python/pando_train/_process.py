@@ -1,4 +1,4 @@
-"""What the process does at a signal or an error while it takes part in a run."""
+"""Handles signals and errors while the process takes part in a run."""
 import atexit
 import os
 import signal
@@ -23,7 +23,7 @@ class ProcessGuard:
         self._leave = leave
         self._fail = fail
         self._handlers: Dict[int, Any] = {}
-        self._lock = threading.Lock()  # of _close, and of the worker once the loop has ended
+        self._lock = threading.Lock()  # guards _close, and the worker once the loop has ended
         self._close: Optional[Callable[[], None]] = None
         self._next_hook = sys.excepthook
         sys.excepthook = self._hook = self._report
@@ -39,7 +39,7 @@ class ProcessGuard:
             sys.excepthook = self._next_hook
 
     def remove_late(self, close: Callable[[], None]) -> None:
-        """Calls `close`, which removes the guard, once: after an error was reported, in 1 s or at the script's end.
+        """Calls `close`, which removes the guard, once: after an error was reported, after 1 s or at the script's end.
 
         An error in the loop ends the loop's generator before sys.excepthook is called with it.
         """
@@ -50,7 +50,7 @@ class ProcessGuard:
         timer.daemon = True
         try:
             timer.start()
-        except RuntimeError:  # the interpreter ends
+        except RuntimeError:  # the interpreter is ending
             self._close_once()
 
     def _close_once(self) -> None:

@@ -1,4 +1,4 @@
-"""Seeds: every random number of a run follows from the seed and from what it is drawn for."""
+"""Seeds: every random number of a run follows from the seed and from the number's purpose."""
 import hashlib
 import os
 import random
@@ -17,8 +17,8 @@ _given_seed: Optional[int] = None
 def seed(value: int) -> None:
     """Seeds torch, random and NumPy. Call it before the model is built.
 
-    Every worker then builds the same model. The value is also the seed of the job, from which the order of
-    samples, random augmentation and dropout follow.
+    Every worker then builds the same model. The value is also the seed of the job, which decides the order
+    of samples, random augmentation and dropout.
     """
     global _given_seed
     value = convert(int, "the seed", value)
@@ -31,18 +31,18 @@ def seed(value: int) -> None:
 
 
 def given_seed() -> int:
-    """The value that `seed` got, or 1, the default of train.seed."""
+    """Returns the value that `seed` got, or 1, the default of train.seed."""
     return 1 if _given_seed is None else _given_seed
 
 
 def derive(purpose: str, *numbers: int) -> int:
-    """63 random bits for this purpose and these numbers, the same on every machine."""
+    """Returns 63 random bits for this purpose and these numbers, equal on all machines."""
     text = purpose.encode() + struct.pack(f"<{len(numbers)}Q", *numbers)
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
 
 
 def seed_generators(value: int) -> None:
-    """Seeds the generators of torch, random and NumPy, those of initialized GPUs included."""
+    """Seeds the generators of torch, random and NumPy, and those of initialized GPUs."""
     # Not torch.manual_seed: without a GPU it formats a stack for a later initialization of CUDA.
     torch.default_generator.manual_seed(value)
     if torch.cuda.is_initialized():
@@ -88,12 +88,12 @@ def choose_determinism(threads: int) -> None:
 
 
 def flushes_denormals() -> bool:
-    """What torch.set_flush_denormal was given in this thread."""
+    """Returns the value that torch.set_flush_denormal got in this thread."""
     return (torch.full((1,), 1e-40, dtype=torch.float32, device="cpu") * 1.0).item() == 0.0
 
 
 def describe_kind(device: torch.device) -> str:
-    """The settings that decide the bits of a gradient. Workers with equal texts compute equal bits."""
+    """Describes the settings that decide a gradient's bits. Workers with equal texts compute equal bits."""
     build = torch.__config__.show().splitlines()
     capability = next((line.split(":")[-1].strip() for line in build if "CPU capability" in line), "unknown")
     parts = ["torch", torch.__version__, capability.lower(), f"{torch.get_num_threads()} threads",

@@ -31,8 +31,8 @@ from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 from .schedule import Schedule
 
-INTERRUPTED_STATUS = 130  # as pando's own processes exit
-COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script started again for what follows its loop
+INTERRUPTED_STATUS = 130  # the exit code of pando's own processes
+COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script that is restarted for the part after its loop
 
 _has_joined = False  # this script has called join
 
@@ -57,7 +57,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
          seed: Optional[int] = None, threads: int = 1) -> "Run":
     """Prepares this process to train `model` on the servers of a run. Run.loader then joins the run.
 
-    All workers of a run pass the same. The keys of docs/job-file.md say more about each argument.
+    All workers of a run pass equal arguments. The keys of docs/job-file.md say more about each one.
 
       train_set: a map-style data set
       optimizer: pando.SGD, Adam, AdamW, LARS or LAMB
@@ -67,11 +67,11 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
       params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
       ema_decay: share that an average of the weights keeps at each step; 0: no average
-      exclude_bias_and_norm: no weight decay of tensors of one dimension
+      exclude_bias_and_norm: no weight decay for tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
       weighted: gradient and loss are means over the weights of run.micro_batch(weight=), not over samples
-      seed: of samples, augmentation and dropout; default: the value given to pando.seed
-      threads: of each operation in this process; the same in all workers
+      seed: for samples, augmentation and dropout; default: the value given to pando.seed
+      threads: for each operation in this process; equal in all workers
 
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
     that `pando run` or `pando node` has started.
@@ -92,7 +92,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
 
 
 def check_is_only_join() -> None:
-    """Raises PandoError at the second join, or before the first one's training if the script's text shows another."""
+    """Raises PandoError at the second join, or before the first one's training if the script's text has another."""
     global _has_joined
     is_second, _has_joined = _has_joined, True
     if not os.environ.get("PANDO_SCHEDULER"):
@@ -106,7 +106,7 @@ def check_is_only_join() -> None:
 
 
 class Run:
-    """A run, as this worker takes part in it. Made by pando.join.
+    """This worker's part in a run. pando.join makes it.
 
     Threads: the main thread of the script.
     """
@@ -119,21 +119,21 @@ class Run:
         self._current: Optional[lib.Work] = None
         self._is_waiting = False  # a batch was handed out, and its micro_batch() has not begun
         self._is_open = False
-        self._is_over = self._is_complete = False  # the run has ended; with final weights
+        self._is_over = self._is_complete = False  # the run has ended; it has final weights
         self._own_run: Optional[OwnRun] = None
         self._guard: Optional[ProcessGuard] = None
-        # Since the loop has begun:
+        # Set when the loop begins:
         self.worker: Optional[lib.Worker] = None
         self.facts: Optional[lib.RunFacts] = None
         self.exchange: Optional[Exchange] = None
         self.hooks: Optional[Hooks] = None
 
     def evaluate_with(self, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int = 64) -> None:
-        """Evaluates versions of the weights during the loop, as evaluate_every_epochs or _steps say, and the last.
+        """Evaluates versions of the weights during the loop, by evaluate_every_epochs or _steps, and the last one.
 
-        `function` gets a batch of at most `batch_size` test samples, as the loop gets one of training. It
+        `function` gets a batch of at most `batch_size` test samples, like the loop's training batches. It
         returns sums over them by name, as numbers or tensors of one element. Each is shown per
-        sample under its name, `loss_sum` as `loss`. The module is in eval() and no_grad. Call it before the loop.
+        sample under its name, and `loss_sum` as `loss`. The module is in eval() and no_grad. Call it before the loop.
         """
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
@@ -143,9 +143,9 @@ class Run:
 
     def loader(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
                pin_memory: bool = False) -> Iterator[Any]:
-        """Joins the run, and yields one batch for each micro-batch that this process is given.
+        """Joins the run, and yields one batch for each micro-batch of this process.
 
-        `num_workers` processes read samples ahead; 0: this one reads them when they are due. After the loop
+        `num_workers` processes read samples ahead; 0: this process reads them when needed. After the loop
         the module holds the run's final weights. Raises RunFailed with the root cause if the run has
         failed, and Stopped, which ends the script, if it was stopped or this process has left it.
         """
@@ -160,9 +160,9 @@ class Run:
         return self._loop(convert(int, "num_workers", num_workers), collate_fn, pin_memory)
 
     def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
-        """The with block of one batch of the loader: forward, backward and log.
+        """Returns the with block for one batch of the loader: forward, backward and log.
 
-        `weight`, with join(weighted=True): what the loss is a mean over, for example the number of tokens.
+        `weight`, with join(weighted=True), is the count that the loss is a mean over, for example of tokens.
         """
         if self._current is None or not self._is_waiting:
             raise PandoError("run.micro_batch() was called without a new batch: use it once for each batch of "
@@ -176,16 +176,16 @@ class Run:
         return MicroBatch(self, self._current, weight)
 
     def save(self, path: str) -> None:
-        """Writes the final weights as safetensors with PyTorch's names, buffers and frozen parameters included."""
+        """Writes the final weights as safetensors with PyTorch's names, with buffers and frozen parameters."""
         if not self._is_complete:
             raise PandoError(f"cannot save {path}: the module does not hold the final weights. Call run.save after "
                              "the loop; `pando export RUN_DIR` writes those of a run in progress")
         write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
 
     def metrics(self) -> List[Dict[str, Optional[float]]]:
-        """The rows of the run's metrics.csv so far (docs/run-folder.md), by the names of its columns.
+        """Returns the rows of the run's metrics.csv so far (docs/run-folder.md), by the names of its columns.
 
-        None where a row has no value. For pandas: `pandas.DataFrame(run.metrics())`. Raises PandoError if the
+        A missing value is None. For pandas: `pandas.DataFrame(run.metrics())`. Raises PandoError if the
         run's folder is not on this machine, or the loop has not begun.
         """
         if self.facts is None:
@@ -199,7 +199,7 @@ class Run:
             raise PandoError(f"cannot read {path} ({error.strerror}): it is on the scheduler's machine") from error
 
     def leave(self) -> None:
-        """Leaves the run in order: other workers take over, and the loop ends. A run of its only worker stops."""
+        """Leaves the run in order: other workers take over, and the loop ends. A run without other workers stops."""
         if self._own_run is not None:
             self._own_run.stop()
         elif self.worker is not None:
@@ -266,7 +266,7 @@ class Run:
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
         check_scalers()
-        is_compiling = uses_compile()  # both before the fork, which hides objects from the collector
+        is_compiling = uses_compile()  # both come before the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
@@ -317,17 +317,17 @@ class Run:
         return options
 
     def fail(self, text: str) -> None:
-        """Ends the run: `text` is the root cause. Does nothing outside of the loop."""
+        """Ends the run with the root cause `text`. Does nothing outside of the loop."""
         if self.worker is not None:
             self._is_over = True
             self.worker.fail(text)
 
     def _end(self) -> None:
-        """The run is over for this process. Raises RunFailed or Stopped, or loads the final weights."""
+        """Ends the run for this process: raises RunFailed or Stopped, or loads the final weights."""
         self._is_over = True
         ending, text = self.worker.end()
         if ending == lib.COMPLETED:
-            self._load_final(self.worker.describe().run_dir)  # another folder where the run's is not here
+            self._load_final(self.worker.describe().run_dir)  # another folder if the run's is not here
         elif ending == lib.FAILED:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
@@ -335,7 +335,7 @@ class Run:
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _follow_up(self, run_dir: str) -> None:
-        """The run ended while this script was dead: the loop has nothing to do, and the rest of the script follows."""
+        """Handles a run that ended while this script was dead: the loop is empty, the rest follows."""
         train, samples = self._sections["train"], len(self._train_set)
         steps_per_epoch = max(samples // train["global_batch"], 1) if train["last_batch"] == "drop" else \
             -(-samples // train["global_batch"])
@@ -373,7 +373,7 @@ class Run:
 
 
 def find_device(table: TensorTable) -> torch.device:
-    """The device of all tensors. Raises PandoError if they are on several, or on one of another kind."""
+    """Returns the device of all tensors. Raises PandoError for several devices, or one of another kind."""
     first = table.entries[0]
     for entry in table.entries:
         if entry.tensor.device != first.tensor.device:

@@ -1,17 +1,17 @@
-"""What a script's text says before it runs: whether it calls pando.join, or a run's loader, a second time."""
+"""Reads a script's text before it runs: whether it calls pando.join, or a run's loader, a second time."""
 import ast
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-# A part of these may not run.
+# Parts of these may not run.
 MAYBE = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXITS = {"exit", "_exit", "quit", "abort"}
 
 
 def find_second_join() -> Optional[int]:
-    """The line of a second call that certainly follows the first one; None if none certainly does.
+    """Returns the line of a second call that certainly follows the first one; None if none certainly does.
 
-    Seen are the statements that always run: of the script, and of its functions that they call. A branch or a loop
+    It sees statements that always run: the script's, and those of functions that they call. A branch or a loop
     that may end them ends the search.
     """
     tree = read_tree(getattr(sys.modules["__main__"], "__file__", None))
@@ -21,7 +21,7 @@ def find_second_join() -> Optional[int]:
 
 
 def find_loop_around(run: Any) -> Optional[int]:
-    """The line of a loop of the caller that would use this run again: it makes no other one, and has no break."""
+    """Returns the line of a caller's loop that would use this run again: it makes no other run, and has no break."""
     frame = sys._getframe(2)
     while frame is not None:
         names = {name for name, value in frame.f_locals.items() if value is run}
@@ -40,7 +40,7 @@ def find_loop_around(run: Any) -> Optional[int]:
 
 
 def read_tree(path: Any) -> ast.Module:
-    """The text's statements; none for a notebook, or what is no script."""
+    """Returns the text's statements; none for a notebook, or for a file that is not a script."""
     try:
         with open(path, encoding="utf-8") as file:
             return ast.parse(file.read())
@@ -49,7 +49,7 @@ def read_tree(path: Any) -> ast.Module:
 
 
 def names_of_join(tree: ast.Module) -> Set[str]:
-    """How the script writes join: "pando.join", or "join" after `from pando_train import join`."""
+    """Returns the script's names of join: "pando.join", or "join" after `from pando_train import join`."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -89,7 +89,7 @@ def certain_calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def exits(node: ast.AST) -> bool:
-    """Whether it may end the program."""
+    """Returns whether it may end the program."""
     return any(isinstance(child, ast.Call) and ast.unparse(child.func).split(".")[-1] in EXITS
                for child in ast.walk(node))
 

@@ -1,7 +1,7 @@
-"""The table of a module's tensors: what the servers hold, and what must not change.
+"""The table of a module's tensors: those that the servers hold, and those that must not change.
 
-Trainable parameters come in the order of named_parameters, tied ones once. The running statistics of
-batch norms stand among them as in the module's state_dict. Frozen parameters and other buffers are
+Trainable parameters have the order of named_parameters, with tied ones once. The running statistics of
+batch norms are among them, in the order of the module's state_dict. Frozen parameters and other buffers are
 constants of the run.
 """
 import hashlib
@@ -57,7 +57,7 @@ class Constant:
 
 
 class Count:
-    """num_batches_tracked of a norm: the number of steps until the layer came to eval(), if it did."""
+    """A norm's num_batches_tracked: the number of steps until the layer was set to eval(), if it was."""
 
     def __init__(self, norm: nn.Module):
         self._norm = norm
@@ -66,7 +66,7 @@ class Count:
         self._is_moving = norm.training
 
     def note(self, step: int, is_moving: bool) -> None:
-        """The layer was called in this step, in train() or not."""
+        """Notes that the layer was called in this step, in train() or not."""
         self._is_moving = is_moving
         if is_moving:
             self._steps = step + 1
@@ -134,16 +134,16 @@ class TensorTable:
 
     @property
     def parameters(self) -> Iterator[Tuple[int, Entry]]:
-        """(index in the table, entry) of the parameters."""
+        """Yields (index in the table, entry) of the parameters."""
         return ((index, entry) for index, entry in enumerate(self.entries) if entry.kind == PARAMETER)
 
     def statistics_of(self, module: nn.Module) -> List[int]:
-        """Indices of the module's running_mean and running_var; empty if it has none."""
+        """Returns the indices of the module's running_mean and running_var; empty if it has none."""
         return [index for index, entry in enumerate(self.entries)
                 if entry.owner is module and entry.kind == STATISTIC]
 
     def apply_groups(self, params: Iterable[Any], lr: float) -> None:
-        """Takes rates and decays from what torch's optimizers take as params. `lr` is the optimizer's."""
+        """Takes rates and decays from `params`, as torch's optimizers have it. `lr` is the optimizer's."""
         groups = list_groups(params)
         grouped = set()
         for number, group in enumerate(groups):
@@ -179,17 +179,17 @@ class TensorTable:
         entry.weight_decay = convert(float, f"weight_decay of parameter group {number}", decay)
 
     def start(self) -> None:
-        """At the start of the loop: what a program may change until then is read again, the rest is checked."""
+        """Runs at the start of the loop: reads again what a program may change until then, and checks the rest."""
         self._check_contents()
         for entry in self.entries:
             check_type(entry.label, entry.tensor)
-        for constant in self.constants:  # a module that is moved to another device gets new buffers
+        for constant in self.constants:  # a module on another device has new buffers
             constant.tensor = getattr(constant.owner, constant.attribute)
             constant.version = constant.tensor._version
         self._check_overlaps()
 
     def _check_overlaps(self) -> None:
-        """Raises PandoError if a tensor that is trained shares memory: the servers would update each alone."""
+        """Raises PandoError if trained tensors share memory: the servers would update each one separately."""
         spans = [measure(entry.name, entry.tensor, True) for entry in self.entries]
         spans += [measure(constant.name, constant.tensor, False) for constant in self.constants]
         widest = ("", 0, 0, "", False)
@@ -200,7 +200,7 @@ class TensorTable:
             widest = max(widest, span, key=lambda span: (span[0], span[2]))
 
     def check_unchanged(self) -> None:
-        """Raises PandoError if training has changed a constant, or what is trained."""
+        """Raises PandoError if training has changed a constant, or the set of trained tensors."""
         self._check_contents()
         for constant in self.constants:
             if constant.has_changed():
@@ -216,7 +216,7 @@ class TensorTable:
                                  "before join. A learning rate of 0 in a parameter group freezes a parameter")
 
     def _check_contents(self) -> None:
-        """Raises PandoError if the module has other parameters than at join. Layers without any may be replaced."""
+        """Raises PandoError if the parameters are not those at join. Layers without any may be replaced."""
         if all(len(known) == len(now) and all(map(is_, known, now))
                for known, now in ((known, read_contents(owner)) for owner, known in self._contents)):
             return
@@ -234,7 +234,7 @@ class TensorTable:
         self._contents = [(owner, read_contents(owner)) for owner in self.module.modules()]
 
     def describe_constants(self) -> List[str]:
-        """Name and hash of each constant, so that a worker with other ones is refused."""
+        """Returns each constant's name and hash, so that a worker with other ones is refused."""
         return [f"{constant.name} {hash_tensor(constant.tensor)}" for constant in self.constants]
 
     def set_counts(self, version: int) -> None:
@@ -244,7 +244,7 @@ class TensorTable:
 
 
 def list_groups(params: Iterable[Any]) -> List[Dict[str, Any]]:
-    """What torch's optimizers take, as groups of tensors: parameters, perhaps with their names, or groups."""
+    """Returns an optimizer's `params` as groups of tensors. It has parameters, perhaps with names, or groups."""
     if isinstance(params, (torch.Tensor, dict, str)) or not isinstance(params, Iterable):
         raise PandoError(f"params is a {type(params).__name__}: pass model.parameters(), or a list of groups")
     items = list(params)
@@ -274,7 +274,7 @@ def check_module(name: str, module: nn.Module) -> None:
 
 
 def measure(name: str, tensor: torch.Tensor, is_trained: bool) -> Tuple[str, int, int, str, bool]:
-    """Device, address, end, name, and whether it is trained. The address is 0 without memory to compare."""
+    """Returns device, address, end, name, and whether it is trained. Without memory to compare the address is 0."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
         return "", 0, 0, name, is_trained
     count = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -297,7 +297,7 @@ def check_type(name: str, tensor: torch.Tensor) -> None:
 
 
 def read_contents(owner: nn.Module) -> List[Any]:
-    """The modules and parameters that this module holds itself."""
+    """Returns the modules and parameters that this module holds itself."""
     return [*owner._modules.values(), *owner._parameters.values()]
 
 
@@ -307,7 +307,7 @@ def hash_tensor(tensor: torch.Tensor) -> str:
 
 
 def clean_name(name: str) -> str:
-    """The name without torch.compile's part, so that compiled modules and others are one model."""
+    """Returns the name without torch.compile's part, so that a compiled module is the same model."""
     return (name + ".").replace(COMPILED_PREFIX, "")[:-1]
 
 

@@ -8,9 +8,9 @@ from ._exchange import Exchange
 
 
 class Uses(TorchFunctionMode):
-    """While it is on, a function of torch waits for the parameters among its arguments.
+    """While it is on, functions of torch wait for the parameters among their arguments.
 
-    The owner's call would come too late where another module reads its parameters: tied weights, attention.
+    The owner's call would come too late if another module reads its parameters, as in tied weights or attention.
     The mode is on in every micro-batch, since torch 1.13 chooses other kernels of attention without it.
     """
 
@@ -28,7 +28,7 @@ class Uses(TorchFunctionMode):
 
     def call_unwatched(self, functions: Iterable[Callable[[], None]]) -> None:
         """Calls hooks with the mode off, since it costs up to 8 us per operation."""
-        is_on = _get_current_function_mode() is self  # not in backward, or below a mode of the program
+        is_on = _get_current_function_mode() is self  # not in backward, nor below a mode of the program
         if is_on:
             self.__exit__(None, None, None)
         try:

@@ -21,7 +21,7 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 
 def tensor_bytes(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor on the host. The tensor must outlive the view."""
+    """Returns the memory of a contiguous tensor on the host. The tensor must outlive the view."""
     count = tensor.numel() * tensor.element_size()
     return memoryview((ctypes.c_char * count).from_address(tensor.data_ptr()) if count else b"").cast("B")
 
@@ -52,7 +52,7 @@ def write_safetensors(path: str, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def read_safetensors(path: str) -> Tuple[Dict[str, torch.Tensor], Dict[str, str]]:
-    """All tensors of a file, and its metadata. Raises PandoError if it is damaged, OSError if it cannot be read."""
+    """Returns a file's tensors and metadata. Raises PandoError if it is damaged, OSError if it cannot be read."""
     with open(path, "rb") as file:
         header_bytes = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))[0]
         if header_bytes > HEADER_BYTES_MAX:

@@ -6,7 +6,7 @@ import torch
 from ._exchange import Exchange
 from ._tensors import TensorTable
 
-ALWAYS = 2  # tensors that every block checks, the smallest; and one more, each in its turn
+ALWAYS = 2  # every block checks this many tensors, the smallest, and one more in turn
 FIRST, EVERY = 3, 97  # blocks that check all tensors: the first 3, and one in 97, a prime number
 
 
@@ -14,7 +14,7 @@ class Writes:
     """Sums of the bytes of parameters and gradients, at both ends of the time in which they must not change.
 
     Parameters: from a block's end to the next one's start, and at its end, as the library holds them.
-    Gradients: from when they leave to the block's end.
+    Gradients: from the time when they are given to the block's end.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange):
@@ -23,12 +23,12 @@ class Writes:
         self._few = sorted(self._all, key=lambda index: table.entries[index].tensor.numel())[:ALWAYS]
         self._blocks = 0
         self._checked = self._all  # parameters that this block checks
-        self._left: Dict[int, torch.Tensor] = {}  # sums of the gradients that have left
+        self._left: Dict[int, torch.Tensor] = {}  # sums of the given gradients
         self._ended: Dict[int, torch.Tensor] = {}  # sums of the parameters at the last block's end
-        self._serial = 0  # of the last block
+        self._serial = 0  # the last block's
 
     def begin(self) -> Optional[int]:
-        """Before a block loads anything: the index of a parameter that was written to since the last one."""
+        """Runs before a block loads anything. Returns a parameter's index that was written to since the last block."""
         is_next = self._exchange.serial == self._serial + 1  # otherwise an evaluation has loaded another version
         changed = self._find_difference(self._ended, self._sum) if is_next else None
         self._serial = self._exchange.serial
@@ -39,17 +39,17 @@ class Writes:
         return changed
 
     def note(self, index: int, gradient: torch.Tensor) -> None:
-        """This gradient leaves."""
+        """Notes a gradient that is being given."""
         if index in self._checked:
             self._left[index] = sum_bytes(gradient)
 
     def find_gradient(self) -> Optional[int]:
-        """At the block's end: the index of a parameter whose gradient was written to after it had left."""
+        """Returns, at the block's end, the index of a parameter whose gradient was written to after it was given."""
         kept = {index: left for index, left in self._left.items() if self._tensor(index).grad is not None}
         return self._find_difference(kept, lambda index: sum_bytes(self._tensor(index).grad))
 
     def find_parameter(self) -> Optional[int]:
-        """At the block's end: the index of a parameter that was written to in it. Raises Abandoned."""
+        """Returns, at the block's end, the index of a parameter that was written to in it. Raises Abandoned."""
         self._ended = {index: self._sum(index) for index in self._checked}
         return self._find_difference(self._ended, lambda index: sum_bytes(self._exchange.read(index)))
 
@@ -61,7 +61,7 @@ class Writes:
 
     @staticmethod
     def _find_difference(sums: Dict[int, torch.Tensor], sum_now: Callable[[int], torch.Tensor]) -> Optional[int]:
-        """The first index whose sum differs. Waits for a GPU once."""
+        """Returns the first index whose sum differs. Waits for a GPU once."""
         if not sums:
             return None
         pairs = zip(sums, torch.stack(list(sums.values())).tolist(), torch.stack(list(map(sum_now, sums))).tolist())

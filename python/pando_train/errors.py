@@ -6,7 +6,7 @@ class PandoError(RuntimeError):
 
 
 class RunFailed(PandoError):
-    """The run has failed. The message is its root cause, perhaps of another process."""
+    """The run has failed. The message is the root cause, perhaps another process's."""
 
 
 class Stopped(SystemExit):
@@ -20,5 +20,5 @@ class Stopped(SystemExit):
 class Abandoned(BaseException):
     """The current work does not count any more. `Run.micro_batch` catches it, and the loader goes on.
 
-    It is no Exception, so that `except Exception` in a training loop does not catch it.
+    It is not an Exception, so that `except Exception` in a training loop does not catch it.
     """

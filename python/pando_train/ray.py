@@ -1,6 +1,6 @@
 """PandoTrainer: a run whose processes are actors of a Ray cluster (docs/clusters.md#ray).
 
-fit() runs in the driver. It starts an actor for each process of the run, and starts each one that dies again, alone.
+fit() runs in the driver. It starts an actor for each process of the run, and restarts only actors that die.
 An actor starts its process as a child, which the kernel ends with the actor.
 """
 import csv
@@ -24,7 +24,7 @@ from ._launch import end_with_parent, find_program
 from .errors import PandoError, RunFailed
 
 try:
-    import pandas  # as ray.train
+    import pandas  # as ray.train does
     import ray
     from ray.train import Checkpoint, Result, RunConfig, ScalingConfig
     from ray.util.metrics import Gauge
@@ -34,13 +34,13 @@ except ImportError as missing:
     raise ImportError(f"pando_train.ray needs Ray ({missing}): run `pip install 'ray[train]'`") from missing
 
 POLL_S = 1.0  # between looks at draining nodes and at the progress
-DEATHS_MAX = 30  # of one process within a minute
+DEATHS_MAX = 30  # per process within a minute
 CLOSE_TIMEOUT_S = 10
 START_TIMEOUT_MS = 86_400_000  # an autoscaler may need long for the first nodes
 COMPLETED, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit codes of the program pando
 GAUGES = {"step": "Completed steps", "loss": "Loss of the step", "images_per_second": "Samples per second"}
 say = functools.partial(print, "pando:", file=sys.stderr, flush=True)
-# `-c` would search the current folder first, in which others may write.
+# `-c` would first search the current folder, which others may be able to write.
 RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import pickle\n"
             "with open(int(sys.argv[1]), 'rb') as file: loop = pickle.load(file)\n"
             "loop()")
@@ -50,9 +50,9 @@ RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import pickle\n"
 class Spec:
     """How an actor starts its process."""
     role: str
-    arguments: Tuple[str, ...]  # of the program pando; none: the process runs the loop
-    first_arguments: Tuple[str, ...] = ()  # further ones at the first start
-    keys: Dict[str, bytes] = field(default_factory=dict)  # the files of its folder of keys
+    arguments: Tuple[str, ...]  # for the program pando; none: the process runs the loop
+    first_arguments: Tuple[str, ...] = ()  # more at the first start
+    keys: Dict[str, bytes] = field(default_factory=dict)  # the files of its keys folder
     endpoint: str = ""
     loop: bytes = b""  # pickled
 
@@ -73,10 +73,10 @@ class Process:
         return ray.get_runtime_context().get_node_id()
 
     def run(self, spec: Spec) -> int:
-        """Starts the process and waits for its end: its exit code, or minus the signal that ended it."""
+        """Runs the process to its end. Returns its exit code, or minus the signal that ended it."""
         self._child = None
         with tempfile.TemporaryDirectory(prefix=self._prefix) as folder, tempfile.TemporaryFile() as loop:
-            for old in Path(folder).parent.glob(f"{self._prefix}*"):  # of an actor that was killed
+            for old in Path(folder).parent.glob(f"{self._prefix}*"):  # left by an actor that was killed
                 if old != Path(folder):
                     shutil.rmtree(old, ignore_errors=True)
             for name, content in spec.keys.items():
@@ -86,7 +86,7 @@ class Process:
             loop.write(spec.loop)
             loop.seek(0)
             command = [find_program(), *spec.arguments, *spec.first_arguments]
-            if not spec.arguments:  # the loop is a file without a name
+            if not spec.arguments:  # the loop is in a file without a name
                 command = [sys.executable, "-c", RUN_LOOP, str(loop.fileno())]
             elif spec.role == "server":  # the replicas of a shard are on two nodes
                 command += ["--label", f"host={self.node()}"]
@@ -98,7 +98,7 @@ class Process:
             return self._child.wait()
 
     def send(self, number: int) -> None:
-        """Sends a signal to the process, as soon as that has started. Does nothing once it has ended."""
+        """Sends a signal to the process, as soon as it has started. Does nothing after its end."""
         while self._child is None:
             time.sleep(POLL_S / 10)
         self._child.send_signal(number)
@@ -106,7 +106,7 @@ class Process:
 
 @dataclass(eq=False)
 class Member:
-    """A process of the run, and the actor that it has now."""
+    """A process of the run, and its current actor."""
     name: str
     spec: Spec
     resources: Dict[str, float]
@@ -119,7 +119,7 @@ class Member:
     deaths: List[float] = field(default_factory=list)  # in the last minute
 
     def find_node(self) -> Optional[str]:
-        """The id of its actor's node. None: the actor has not started, or is lost."""
+        """Returns the id of its actor's node. None: the actor has not started, or is lost."""
         try:
             return ray.get(self.node) if self.end is not None and ray.wait([self.node], timeout=0)[0] else None
         except ray.exceptions.RayActorError:
@@ -138,11 +138,11 @@ class Member:
 
 
 class Run:
-    """The actors of one run, from its start to its end. Threads: the driver's alone."""
+    """The actors of one run, from its start to its end. Threads: only the driver's."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._folder_name = f"pando-{secrets.token_hex(8)}"  # its actors' folders begin so
+        self._folder_name = f"pando-{secrets.token_hex(8)}"  # the beginning of its actors' folders
         self._members: List[Member] = []  # the scheduler is the first one
         self._groups: List[Any] = []
         self._counts: Dict[str, int] = {}  # by role
@@ -207,8 +207,8 @@ class Run:
                 return
         member.node = member.actor.node.remote()
         member.end = member.actor.run.remote(member.spec)
-        if member.spec.first_arguments:  # a scheduler that died alone continues with the members that it finds
-            job = str(self._folder / "run" / "job.toml")  # has the model of a program
+        if member.spec.first_arguments:  # a scheduler that died alone continues with the remaining members
+            job = str(self._folder / "run" / "job.toml")  # it has a program's model
             member.spec = replace(member.spec, arguments=(*member.spec.arguments, job), first_arguments=())
 
     def _note_end(self, member: Member, code: Optional[int]) -> None:
@@ -227,7 +227,7 @@ class Run:
 
     def _leave_draining_nodes(self) -> None:
         """Moves the processes of nodes that Ray drains. Others take over their work first."""
-        # Ray Train asks in the same way: no public function names these nodes.
+        # Ray Train does the same, since no public function names these nodes.
         draining = ray._private.state.state.get_draining_nodes()
         for member in [member for member in self._members[1:] if draining and not member.is_leaving]:
             if member.find_node() in draining:
@@ -278,7 +278,7 @@ class PandoTrainer:
             say(f"the run continues from its last snapshot, after a failure: {cause}")
 
     def _run_once(self, folder: Path, keys: Dict[str, bytes]) -> int:
-        """The scheduler's exit code."""
+        """Runs the processes once. Returns the scheduler's exit code."""
         run = Run(folder)
         try:
             self._add_processes(run, folder, keys)
@@ -314,7 +314,7 @@ class PandoTrainer:
 
 
 def actor_options(bundle: Dict[str, float]) -> Dict[str, Any]:
-    """The options of an actor that takes the whole bundle."""
+    """Returns the options of an actor that uses the whole bundle."""
     return {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0), "memory": bundle.get("memory"),
             "resources": {key: value for key, value in bundle.items() if key not in ("CPU", "GPU", "memory")}}
 
@@ -326,7 +326,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def read_scaling(scaling: Any) -> Tuple[Dict[str, float], Tuple[int, int]]:
-    """What a worker takes, and the least and the largest number of workers."""
+    """Returns a worker's resources, and the least and the largest number of workers."""
     if not isinstance(scaling, ScalingConfig):
         raise PandoError(f"scaling_config is a {type(scaling).__name__}: pass a ray.train.ScalingConfig")
     low, high = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers,) * 2
@@ -338,7 +338,7 @@ def read_scaling(scaling: Any) -> Tuple[Dict[str, float], Tuple[int, int]]:
 
 
 def find_job(train_loop: Any, config: Any) -> Optional[Path]:
-    """The job file, or None for a function."""
+    """Returns the job file, or None for a function."""
     if callable(train_loop):
         return None
     if not isinstance(train_loop, (str, os.PathLike)) or not Path(train_loop).is_file():
@@ -378,7 +378,7 @@ def make_keys(folder: Path) -> Dict[str, bytes]:
 
 
 def choose_endpoint() -> str:
-    """An address of this node with two free ports: for the scheduler, and for the snapshots."""
+    """Returns an address of this node with two free ports: for the scheduler, and for the snapshots."""
     host = ray.util.get_node_ip_address()
     while True:
         with socket.socket() as first, socket.socket() as second:
@@ -389,7 +389,7 @@ def choose_endpoint() -> str:
 
 
 def read_last_row(path: Path) -> Dict[str, str]:
-    """The newest step in metrics.csv; nothing before the first one."""
+    """Returns the newest step's row in metrics.csv; nothing before the first step."""
     with open(path if path.exists() else os.devnull, "rb") as file:
         names = file.readline().decode()
         first = file.tell()
@@ -401,7 +401,7 @@ def read_last_row(path: Path) -> Dict[str, str]:
 
 
 def make_result(folder: Path) -> Result:
-    """Ray's Result. The checkpoint has the weights as final.safetensors."""
+    """Makes Ray's Result. The checkpoint has the weights as final.safetensors."""
     summary = json.loads((folder / "run" / "summary.json").read_text())
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir(exist_ok=True)

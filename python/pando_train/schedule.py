@@ -1,7 +1,7 @@
 """The servers' schedules of the learning rate, with the names of torch.optim.lr_scheduler.
 
-A schedule counts steps, not epochs: one step is one update of the weights. `warmup_steps` is a linear
-rise before any of them; the schedule itself runs over the steps after it.
+A schedule counts steps, not epochs: one step is one update of the weights. Any of them may begin with
+a linear rise over `warmup_steps`; the schedule itself runs over the steps after it.
 """
 from dataclasses import dataclass
 from typing import ClassVar, Tuple

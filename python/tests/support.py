@@ -1,4 +1,4 @@
-"""What the tests share: small models, data and a run with the fake library."""
+"""The things that the tests share: small models, data and a run with the fake library."""
 import os
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""What a script does around its loop, with the real library and processes: waits, errors, kills, other workers."""
+"""Tests of a script around its loop, with the real library and processes: waits, errors, kills, other workers."""
 import json
 import os
 import signal

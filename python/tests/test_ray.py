@@ -117,7 +117,7 @@ class PartsTest(RayCase):
         process.send(signal.SIGKILL)
 
     def run_spy(self, spec):
-        """What the process of an actor sees of itself: its arguments, and its keys with their modes."""
+        """Returns what an actor's process sees of itself: its arguments, and its keys with their modes."""
         spy = self.folder / "spy.py"
         spy.write_text(f"#!{sys.executable}\n" + SPY)
         spy.chmod(0o700)

@@ -1,4 +1,4 @@
-"""What a user's script does, with one of the tests' networks.
+"""Does what a user's script does, with one of the tests' networks.
 
 train_script.py NETWORK STEPS LOADER_WORKERS [FAIL_AT [thread]]
 

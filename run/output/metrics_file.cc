@@ -100,7 +100,8 @@ std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
   if (size <= 0) return std::nullopt;
   file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
   std::optional<MetricsRow> newest;
-  for (std::string line; std::getline(file, line) && !file.eof();) {  // leaves out a torn last line
+  // A torn last line is left out.
+  for (std::string line; std::getline(file, line) && !file.eof();) {
     if (const std::optional<MetricsRow> row = ParseStepRow(line)) newest = row;
   }
   return newest;

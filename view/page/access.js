@@ -11,7 +11,7 @@ export function takeToken() {
     if (given) sessionStorage.setItem(STORED, given);
     token = sessionStorage.getItem(STORED) ?? "";
   } catch {
-    token = given ?? "";  // a browser that stores nothing
+    token = given ?? "";  // for a browser that stores nothing
   }
   if (given) history.replaceState(null, "", location.pathname);
   return Boolean(given);
@@ -21,10 +21,10 @@ export function ask(path, options = {}) {
   return fetch(path, { ...options, headers: { ...options.headers, Authorization: `Bearer ${token}` } });
 }
 
-// The [kind, data] of each event (an EventSource sends no headers). It ends with the connection.
+// Yields each event's [kind, data] (an EventSource sends no headers), until the connection ends.
 export async function* readEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let [begun, kind] = [[], ""];  // the parts of a line that has no end yet
+  let [begun, kind] = [[], ""];  // the parts of an unfinished line
   try {
     while (true) {
       const { done, value } = await reader.read().catch(() => ({ done: true }));

@@ -1,4 +1,4 @@
-// Elements of the page. Text comes in as text nodes only: names and logs of a run are not trusted.
+// Elements of the page. Text becomes text nodes only, since a run's names and logs are not trusted.
 
 export const find = (id) => document.getElementById(id);
 
@@ -17,7 +17,7 @@ export function setText(element, text) {
   if (element.textContent !== own) element.textContent = own;
 }
 
-// Whether one of these values differs from those of the last call for this element.
+// Returns whether one of these values differs from those of the last call for this element.
 const seen = new WeakMap();
 export function hasChanged(element, ...values) {
   const before = seen.get(element);
@@ -25,7 +25,7 @@ export function hasChanged(element, ...values) {
   return !before || before.length !== values.length || values.some((v, i) => v !== before[i]);
 }
 
-// Makes the children of `parent` those of `items`. Children stay, with their focus, while their key does.
+// Gives `parent` one child per item. A child stays, with its focus, while its key does.
 export function keyed(parent, items, keyOf, create, update) {
   const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   const used = new Set();
@@ -42,12 +42,12 @@ export function keyed(parent, items, keyOf, create, update) {
   for (const child of old.values()) child.remove();
 }
 
-// A row whose cells are filled by fillRow. `labels` name the cells where the table is a list of cards.
+// A row whose cells fillRow fills. `labels` name the cells if the table is a list of cards.
 export function makeRow(labels, attributes = {}) {
   return make("tr", attributes, ...labels.map((label) => make("td", { "data-label": label })));
 }
 
-// Texts, or elements that take the place of the content.
+// `contents` are texts, or elements that replace a cell's content.
 export function fillRow(row, contents) {
   contents.forEach((content, i) => {
     const cell = row.cells[i];
@@ -56,7 +56,7 @@ export function fillRow(row, contents) {
   });
 }
 
-// A question before what cannot be undone. Calls `then` if the answer is yes.
+// Asks before an action that cannot be undone. Calls `then` if the answer is yes.
 export function confirmFirst(question, answer, then) {
   const dialog = find("confirm");
   setText(find("confirm-question"), question);

@@ -1,10 +1,10 @@
-// Numbers as text, with their units. A value that is missing becomes a dash.
+// Numbers as text, with their units. A missing value becomes a dash.
 
 const NONE = "–";
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
-// A finite number, else null: cells of the stream may be missing or null.
+// Returns a finite number, or else null: cells of the stream may be missing or null.
 export function finite(value) {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }

@@ -47,8 +47,8 @@ function renderProgress(run) {
   else progress.setAttribute("aria-valuenow", percent.toFixed(1));
 }
 
-// The reason reads "1 of 2 workers", "for its journal: ...", "no worker": the last of these is no thing
-// to wait for.
+// The reason reads "1 of 2 workers", "for its journal: ...", "no worker". In the last case there is
+// nothing to wait for.
 function stallText(run) {
   if (run.isEnded) return run.summary.failure ? `Failed: ${run.summary.failure}` : "";
   const reason = run.status?.waiting_for;
@@ -64,7 +64,7 @@ function renderStall(run) {
   find("stall").dataset.state = run.isEnded ? "bad" : "warn";
 }
 
-// Above all else: which process keeps each of these runs from its next step. `openLog`: (run, name).
+// Shows above all else which process delays each of these runs. `openLog` takes (run, name).
 export function renderStalls(runs, openLog) {
   const stalled = runs.filter((run) => run.stall);
   find("stalls").hidden = stalled.length === 0;

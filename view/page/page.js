@@ -1,4 +1,4 @@
-// The page of `pando view`: takes the stream of events, and shows the run that is selected, or all.
+// The page of `pando view`: takes the stream of events, and shows the selected run, or all runs.
 import { ask, readEvents, takeToken } from "./access.js";
 import { addCharts, forgetColors, makeCharts } from "./charts.js";
 import { confirmFirst, find, keyed, make, setText } from "./dom.js";
@@ -25,7 +25,7 @@ async function connect() {
   const answer = await ask("api/stream").catch(() => null);
   connection = answer?.ok ? "live" : answer?.status === 401 ? "refused" : "lost";
   renderSoon();
-  if (connection === "refused") return;  // until the page is given another token
+  if (connection === "refused") return;  // until the page gets another token
   try {
     if (answer?.ok) for await (const [kind, data] of readEvents(answer.body)) handlers[kind]?.(data);
   } finally {
@@ -93,13 +93,13 @@ function renderNow() {
   for (const chart of charts) chart.show(shown);
 }
 
-// After a change of how the charts look.
+// Redraws after a change of the charts' look.
 function redraw() {
   for (const chart of charts) chart.isDirty = true;
   renderNow();
 }
 
-// ---- what the user chooses ------------------------------------------------------------------------
+// ---- the user's choices -------------------------------------------------------------------------
 function select(run) {
   selected = run;
   view.zoom = null;

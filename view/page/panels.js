@@ -5,7 +5,7 @@ import * as format from "./format.js";
 import { logName, noticedText, recoveredText, recoveryMs, STRIP_SECONDS } from "./run.js";
 
 const ROWS_SHOWN = 200;
-const CLASSES_MAX = 100;  // of a confusion matrix
+const CLASSES_MAX = 100;  // in a confusion matrix
 const ACTIVITIES = [["computing", /comput/, "--computing"], ["waiting for samples", /sample|data/, "--samples"],
   ["waiting for parameters", /param/, "--parameters"], ["exchanging", /exchang|push|send|sync/, "--exchanging"],
   ["other", /./, "--other"]];
@@ -13,7 +13,7 @@ const NODE_LABELS = ["process", "host", "health", "activity", "step", "waiting f
   "primaries / backups / syncing", "connections", "silent", ""];
 const FAULT_LABELS = ["process", "fault", "at step", "noticed", "recovered"];
 
-// `actions`: openLog(run, name), drain(run, node). The panels stay as they are where nothing is new.
+// `actions` has openLog(run, name) and drain(run, node). The panels do not change without news.
 export function renderPanels(run, actions) {
   renderCluster(run, actions);
   renderStrips(run);
@@ -200,7 +200,7 @@ function renderConfusion(run) {
   find("confusion").replaceChildren(confusionTable(matrix, names));
 }
 
-// Shares of the label's samples, in percent: the diagonal in one color, mistakes in another.
+// Shows shares of the label's samples, in percent: the diagonal in one color, mistakes in another.
 function confusionTable(matrix, names) {
   const head = make("tr", {}, make("th", { scope: "col" }, "label \\ predicted"),
     ...names.map((name) => make("th", { scope: "col", title: name }, name)));

@@ -1,4 +1,4 @@
-// Run: what the page knows of one run, from the updates of the stream. Nothing here draws.
+// Run: the page's data about one run, from the updates of the stream. Nothing here draws.
 import { finite, milliseconds } from "./format.js";
 
 export const ROWS_MAX = 4000;
@@ -8,8 +8,8 @@ const FAULTS_MAX = 1000;
 const BUSY_PHASES = ["gathering", "training"];
 const ENDED_PHASES = ["completed", "interrupted", "failed"];
 
-// Half of `rowsMax` rows, evenly spread over the steps, if there are more than `rowsMax`. The newest
-// stays. The first cell of a row is its step.
+// Returns half of `rowsMax` rows, evenly spread over the steps, if there are more than `rowsMax`.
+// The newest row stays. The first cell of a row is its step.
 export function thin(rows, rowsMax) {
   if (rows.length <= rowsMax) return rows;
   const [first, newest] = [rows[0][0], rows.at(-1)];
@@ -24,8 +24,8 @@ export function thin(rows, rowsMax) {
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-// `known` with the changes of a merge patch (RFC 7396). Names come from other machines, so the objects
-// have no prototype.
+// Returns `known` with the changes of a merge patch (RFC 7396). Names come from other machines, so
+// the objects have no prototype.
 function patched(known, changes) {
   if (!isObject(changes)) return changes;
   const merged = Object.assign(Object.create(null), isObject(known) ? known : {});
@@ -42,10 +42,10 @@ export class Run {
     this.clear();
     this.status = null;
     this.statusError = "";
-    this.nodes = [];  // the last ones known: a scheduler that restarts does not answer
+    this.nodes = [];  // the last known ones: a restarting scheduler does not answer
     this.logs = [];
     this.isKnown = false;  // no update yet
-    this.version = 0;  // of what the charts show
+    this.version = 0;  // incremented when the charts change
   }
 
   learn(info, columns) {
@@ -56,10 +56,10 @@ export class Run {
   clear() {
     this.rows = [];
     this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss, ...means]
-    this.means = [];  // names of a program's further results
+    this.means = [];  // names of a program's other results
     this.events = [];
     this.faultsById = new Map();
-    this.strips = new Map();  // name -> [[from, to, activity], ...], in seconds of the viewer
+    this.strips = new Map();  // name -> [[from, to, activity], ...], in the viewer's seconds
     this.summary = null;
   }
 
@@ -81,7 +81,7 @@ export class Run {
     this.addFaults(update.faults ?? []);
   }
 
-  // What has changed; null: nothing answers.
+  // `changes` is a merge patch of the status; null: nothing answers.
   setStatus(changes, error) {
     this.status = patched(this.status, changes);
     this.statusError = this.status ? "" : error ?? this.statusError;
@@ -90,7 +90,7 @@ export class Run {
     if (BUSY_PHASES.includes(this.status.phase)) this.summary = null;  // `pando resume` goes on
   }
 
-  // New spans, and those that have become longer.
+  // Adds new spans, and replaces those that have become longer.
   addStrips(strips) {
     for (const [name, spans] of Object.entries(strips)) {
       const known = this.strips.get(name) ?? [];
@@ -121,7 +121,7 @@ export class Run {
     this.rows = thin(this.rows, ROWS_MAX);
   }
 
-  // Of a version that is evaluated again the last row counts.
+  // If a version is evaluated again, the last row counts.
   addEvaluations(evaluations) {
     for (const cells of evaluations) {
       const row = cells.map(finite);
@@ -137,14 +137,14 @@ export class Run {
     this.events = [...this.events, ...events.filter(Boolean)].slice(-EVENTS_MAX);
   }
 
-  // New ones, and those of which more is known.
+  // Adds new faults, and updates those of which more is known.
   addFaults(faults) {
     for (const fault of faults) this.faultsById.set(fault.id, fault);
     for (const id of [...this.faultsById.keys()].slice(0, -FAULTS_MAX)) this.faultsById.delete(id);
     if (faults.length) ++this.version;
   }
 
-  // ---- what is shown -----------------------------------------------------------------------------
+  // ---- the shown values -------------------------------------------------------------------------
   get id() { return this.info.run; }
   get name() { return String(this.info.name || this.info.folder || `run ${this.id}`); }
   get model() { return this.status?.model ?? this.summary?.model ?? this.info.model ?? ""; }
@@ -152,7 +152,7 @@ export class Run {
   get evaluatedOn() { return this.info.evaluated_on || "test"; }
   get stall() { return !this.isEnded && this.status?.stall?.text ? this.status.stall : null; }
   get faults() { return [...this.faultsById.values()]; }
-  get faultCount() {  // also of those that are not shown
+  get faultCount() {  // also counts faults that are not shown
     return Math.max(this.faultsById.size, ...[this.status, this.summary].map((each) => finite(each?.fault_count) ?? 0));
   }
   get isEnded() { return Boolean(this.summary); }
@@ -163,7 +163,7 @@ export class Run {
     return this.isKnown ? "no answer" : "connecting";
   }
 
-  // The newest value of a column of metrics.csv.
+  // Returns the newest value of a column of metrics.csv.
   newest(column) {
     return this.rows.at(-1)?.[this.columns.indexOf(column)] ?? null;
   }
@@ -184,25 +184,25 @@ export class Run {
     return Math.max(0, this.stepCount - this.step) * stepMs / 1000;
   }
 
-  // Whether a program's model reports any: other networks always do.
+  // Whether a program's model reports accuracies; other networks always do.
   get hasAccuracy() {
     const at = this.columns.indexOf("accuracy");
     return this.rows.length === 0 || this.rows.some((row) => row[at] != null) ||
       this.evaluations.some((row) => row[3] != null);
   }
 
-  // Of evaluations: the names of the results that the run has, and where they are in its rows.
+  // The evaluations' results: the names of those that the run has, and their places in its rows.
   get results() {
     return [["accuracy", 3], ["loss", 4], ...this.means.map((name, i) => [name, 5 + i])]
       .filter(([, at]) => at > 4 || this.evaluations.some((row) => row[at] != null));
   }
 }
 
-// The log's name of "server 1".
+// Returns the log's name for "server 1".
 export const logName = (process) => String(process ?? "").replaceAll(" ", "-");
 
 // ---- faults ---------------------------------------------------------------------------------------
-// From the fault until the run had recovered, from the detection if no more is known; null: not yet.
+// The time from the fault, or from its detection if no more is known, to recovery; null: not yet.
 export function recoveryMs(fault) {
   const isKnown = finite(fault.recovered_ms) !== null && finite(fault.detected_ms) !== null;
   const began = finite(fault.injected_ms) ?? fault.detected_ms;

@@ -1,6 +1,6 @@
-// How much of libjpeg-turbo's speed is left when photographs become training pictures: decoding
-// alone, beside reading, decoding, cropping and resizing to 224 (what ImageFolder does). One
-// thread.
+// Measures how much of libjpeg-turbo's speed is left when photographs become training pictures:
+// decoding alone, beside reading, decoding, cropping and resizing to 224 (as ImageFolder does). It
+// uses one thread.
 //
 //   decode_bench FOLDER_OF_JPEGS [SECONDS]
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int kRounds = 7;
 
-// Pictures per second: the best of the rounds, and the middle one.
+// Pictures per second in the best and the middle round.
 struct Rate {
   double best = 0;
   double median = 0;

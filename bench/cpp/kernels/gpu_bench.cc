@@ -1,8 +1,8 @@
-// gpu_bench [float|bfloat16|half [NETWORK]]: what the GPU at hand does with our kernels. Prints the
-// copy bandwidth and the matrix rate that it reaches here, each kernel's and layer's share of one
-// of them, and images/s of whole networks, one micro-batch at a time, compute alone; or of one
-// network alone. Exits with 77 where there is no GPU. bench/python/pytorch_gpu.py prints PyTorch's
-// images/s of the same networks.
+// gpu_bench [float|bfloat16|half [NETWORK]]: measures our kernels on this machine's GPU. Prints
+// its copy bandwidth and matrix rate, each kernel's and layer's share of one of them, and images/s
+// of whole networks, one micro-batch at a time, computing alone; or of one network only. Exits
+// with 77 if there is no GPU. bench/python/pytorch_gpu.py prints PyTorch's images/s for the same
+// networks.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -23,9 +23,9 @@ namespace pando {
 namespace {
 
 constexpr int kSkipped = 77;
-constexpr size_t kArrayBytes = size_t{256} << 20;  // of each array of the bandwidth rows
+constexpr size_t kArrayBytes = size_t{256} << 20;  // each array of the bandwidth rows
 
-// Of one call: the least of several rounds, each long enough for the clock.
+// Measures one call: the least of several rounds, each long enough for the clock.
 double MeasureSeconds(Device device, const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kRoundSeconds = 0.05;
@@ -49,7 +49,7 @@ double MeasureSeconds(Device device, const std::function<void()>& call) {
 
 uint32_t Draw(size_t i) { return Philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {1, 2})[0]; }
 
-// Of numbers from -1 to 1, all bits of their mantissas drawn.
+// Makes numbers from -1 to 1, with all bits of their mantissas drawn.
 std::vector<std::byte> RandomElements(ElementType type) {
   constexpr size_t kCount = size_t{4} << 20;
   const size_t size = ElementBytes(type);
@@ -67,7 +67,7 @@ std::vector<std::byte> RandomElements(ElementType type) {
 
 class GpuBench {
  public:
-  // `network`: of RunNetworks, to run no others and no kernels; empty: all.
+  // `network` is the only one to run, of RunNetworks, without kernels; empty: run all.
   explicit GpuBench(OpenedGpu& gpu, std::string network)
       : gpu_(gpu), network_(std::move(network)) {}
   void Run() {
@@ -82,7 +82,7 @@ class GpuBench {
   }
 
  private:
-  // Random, since a GPU moves and multiplies zeros with less power, and so with higher clocks.
+  // Random data: a GPU moves and multiplies zeros with less power, and so with higher clocks.
   void* Array(size_t count) {
     const size_t bytes = (count + kSlackElements) * ElementBytes(device_.element);
     DeviceMemory& memory = arrays_.emplace_back(device_, bytes);
@@ -110,7 +110,7 @@ class GpuBench {
     return static_cast<double>(elements * ElementBytes(device_.element));
   }
 
-  // `bytes`: read and written by one call.
+  // `bytes` are read and written by one call.
   void Bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
     const double rate = bytes / MeasureSeconds(device_, call);
     std::printf("%-34s %8.0f GB/s   %5.2f of copy\n", name.c_str(), rate / 1e9, rate / copy_rate_);
@@ -245,7 +245,7 @@ class GpuBench {
     RunConvolution("depthwise 3x3 / 2, 144 at 56", depthwise, 256);
   }
 
-  // A convolution in groups is bound by memory.
+  // A convolution with groups is bound by memory.
   void RunConvolution(const std::string& name, const Conv2dSpec& spec, uint32_t n) {
     const size_t in = spec.input.size() * n, out = spec.output().size() * n;
     void *x = Array(in), *y = Array(out), *dx = Array(in);

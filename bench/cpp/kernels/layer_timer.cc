@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kCopyBytes = 64 << 20;  // beyond every cache
+constexpr uint64_t kCopyBytes = 64 << 20;  // larger than every cache
 constexpr int kCopies = 4;
-constexpr int kPeakTurns = 20;  // of about 0.1 ms
+constexpr int kPeakTurns = 20;  // turns of about 0.1 ms
 
 double PeakGflopPerS() {
   std::vector<double> peaks;
@@ -26,7 +26,7 @@ double PeakGflopPerS() {
   return 1e-9 * peaks[kPeakTurns / 2];
 }
 
-// By the same clock as the layers: push-pull's memcpy is by the wall's.
+// Uses the same clock as the layers; push-pull's memcpy uses the wall's.
 double CopyGbPerS() {
   const FloatBuffer from(kCopyBytes / sizeof(float));
   FloatBuffer to(kCopyBytes / sizeof(float));
@@ -34,7 +34,7 @@ double CopyGbPerS() {
   const double start = ThreadSeconds();
   for (int i = 0; i < kCopies; ++i) {
     std::memcpy(to.data(), from.data(), kCopyBytes);
-    asm volatile("" ::: "memory");  // the compiler must not see that the copy is never read
+    asm volatile("" ::: "memory");  // the compiler must not notice that the copy is never read
   }
   return 2e-9 * kCopies * static_cast<double>(kCopyBytes) / (ThreadSeconds() - start);
 }

@@ -1,5 +1,5 @@
-// What `pando bench kernels` asks of this program: times of the layers of the zoo's models on one
-// core, and what the core and its memory do at most. GPUs have a separate program, gpu_bench.
+// The part of `pando bench kernels` in this program: times of the layers of the zoo's models on one
+// core, and the limits of the core and its memory. GPUs have a separate program, gpu_bench.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pando::bench {
 
-// Answers each line of standard input with a line of JSON on standard output, until it ends:
+// Answers each line of standard input with a line of JSON on standard output, until the end:
 //   work MODEL             the model's layers, and the work of each for one batch
 //   MODEL                  a pass: ms of each layer, forward, backward, and of Eigen's product
 //   fused multiply-adds    GFLOP/s
@@ -22,41 +22,41 @@ namespace pando::bench {
 Status RunLayers(const std::vector<std::string>& models, uint32_t batch);
 
 // [rows, inner] times [inner, columns], `count` times. A convolution is the product of its unfolded
-// picture with its weights, once a sample; groups are separate products.
+// picture with its weights, once per sample; groups are separate products.
 struct MatrixProduct {
   int64_t rows = 0;
   int64_t inner = 0;
   int64_t columns = 0;
-  int64_t count = 0;  // 0: the layer is no product
+  int64_t count = 0;  // 0: the layer is not a product
 };
 
-// The product by Eigen, for comparison: Pando's kernels use no Eigen. Processor time of this
-// thread. The matrices are at hand: nothing is unfolded.
+// Measures the product with Eigen, for comparison: Pando's kernels use no Eigen. It counts
+// processor time of this thread. The matrices exist already, so nothing is unfolded.
 double EigenSeconds(const MatrixProduct& product);
 
-// What a layer has to do at least, for one batch: layers that are computed in one go are one.
+// The least work of a layer for one batch. Layers that are computed together count as one.
 struct LayerWork {
   std::string names;  // "conv1 bn1 relu"
-  std::string kind;   // of the first of them: "Conv2d 3x3"
+  std::string kind;   // that of the first one: "Conv2d 3x3"
   double forward_flops = 0.0;
   double backward_flops = 0.0;
-  // Each array read or written once: activations and parameters, and in backward their gradients.
+  // Each array is read or written once: activations and parameters; in backward also gradients.
   double forward_bytes = 0.0;
   double backward_bytes = 0.0;
-  MatrixProduct product;  // of the forward pass of the first of them
+  MatrixProduct product;  // of the first layer's forward pass
 };
 struct LayerTime {
   double forward_s = 0.0;
   double backward_s = 0.0;
 };
 
-// Walks a model's network on one core, as a computing thread does, and takes each layer's time.
+// Runs a model's network on one core, as a computing thread does, and times each layer.
 class LayerTimer {
  public:
-  // A batch of noise, and the parameters of version 0. kInvalidArgument for what is no model.
+  // Uses a batch of noise, and version 0's parameters. kInvalidArgument: there is no such model.
   static Result<LayerTimer> Create(const std::string& model, uint32_t batch);
   const std::vector<LayerWork>& work() const { return work_; }
-  // One forward and one backward; processor time of this thread, by layer.
+  // Runs one forward and one backward; returns processor time of this thread, by layer.
   std::vector<LayerTime> Pass();
 
  private:

@@ -30,7 +30,7 @@ std::vector<const Layer*> FindLayers(const Graph& graph, const StagePlan& stage)
   return layers;
 }
 
-// Layers that are computed differently have different names.
+// Gives layers that are computed differently different names.
 std::string KindName(const Layer& layer) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind != LayerKind::kConv2d) return LayerKindName(spec.kind);
@@ -39,7 +39,7 @@ std::string KindName(const Layer& layer) {
                      is_depthwise ? " depthwise" : "");
 }
 
-// None for a layer that is no product; a depthwise convolution is one in name alone.
+// Returns no product for other layers; a depthwise convolution is a product only in name.
 MatrixProduct MakeProduct(const Layer& layer, uint32_t batch) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind == LayerKind::kLinear) {
@@ -74,7 +74,7 @@ LayerWork CountWork(const Graph& graph, const std::vector<StagePlan>& stages,
   const double out = static_cast<double>(stage.out.size());
   const double in_gradient = layers.front()->has_input_gradient ? in : 0.0;
   work.forward_bytes = sizeof(float) * (batch * (in + out) + parameters);
-  // dy and what entered are read, dx is written; parameters are read, their gradients written.
+  // dy and the inputs are read, dx is written; parameters are read, and their gradients written.
   work.backward_bytes = sizeof(float) * (batch * (out + in + in_gradient) + 2 * parameters);
   return work;
 }
@@ -82,7 +82,7 @@ LayerWork CountWork(const Graph& graph, const std::vector<StagePlan>& stages,
 }  // namespace
 
 double EigenSeconds(const MatrixProduct& product) {
-  // Rows are contiguous, as ours are.
+  // Rows are contiguous, like ours.
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const Matrix a = Matrix::Constant(product.rows, product.inner, 0.5f);
   const Matrix b = Matrix::Constant(product.inner, product.columns, 0.25f);
@@ -90,7 +90,7 @@ double EigenSeconds(const MatrixProduct& product) {
   const double start = ThreadSeconds();
   for (int64_t i = 0; i < product.count; ++i) {
     c.noalias() = a * b;
-    asm volatile("" ::: "memory");  // the compiler must not see that each product is the same
+    asm volatile("" ::: "memory");  // the compiler must not notice that all products are equal
   }
   return ThreadSeconds() - start;
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kEndlessSteps = uint64_t{1} << 40;
 
-// The last shard ends with the metric tensor, as every model does.
+// The last shard ends with the metric tensor, as in every model.
 TensorLayout MakeLayout(const Load& load) {
   const uint64_t shard_floats = load.shard_bytes / sizeof(float);
   PANDO_CHECK(shard_floats % TensorLayout::kAlignFloats == 0 &&

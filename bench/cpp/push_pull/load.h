@@ -1,4 +1,4 @@
-// Load: what is pushed and pulled, and by how many; and the plan that a job of that shape has.
+// Load: how much is pushed and pulled, and by how many processes; and the plan of such a job.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ struct Load {
   uint32_t servers = 1;
   uint32_t workers = 1;
   bool has_momentum = false;
-  bool has_barrier = false;    // P4, as a training worker; else each shard goes on by itself
-  bool shares_memory = false;  // payloads are read where they lie (P42)
+  bool has_barrier = false;    // P4, as a training worker; otherwise each shard goes on separately
+  bool shares_memory = false;  // payloads are read in place (P42)
   bool copies = false;         // parameters are copied out of the received frames, as a worker does
 };
 
-// What a step adds to each parameter where there is no momentum: every worker pushes ones, the
-// update takes their mean away.
+// The amount that a step adds to each parameter without momentum: every worker pushes ones, and the
+// update subtracts their mean.
 inline constexpr float kAddedPerStep = -1.0f;
 
-// Shards of exactly shard_bytes; one micro-batch and sample for each worker; SGD. It has no end
-// that could be reached, no evaluation and no snapshot before it.
+// Makes shards of exactly shard_bytes, one micro-batch and sample per worker, and SGD. The job has
+// no end that could be reached, no evaluation, and no snapshot before it.
 JobPlan MakePlan(const Load& load);
 
 }  // namespace pando::bench

@@ -1,8 +1,8 @@
-// LoadGenerator is a worker's protocol without the training: it pushes a gradient for every shard
-// of every server, and for the parameters that come back the next step's. As worker/session it
-// speaks under a view, names what it pushes (shard, step, node), gathers small shards for one lane
-// into a message, and repeats what is not answered.
-// Threads: its loop's.
+// LoadGenerator is a worker's protocol without training: it pushes a gradient for every
+// shard of every server, and when parameters return, it pushes the next step's. Like
+// worker/session it sends under a view, names each push (shard, step, node), gathers
+// small shards for one lane into a message, and repeats unanswered pushes. Threads: its
+// loop's.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ namespace pando::bench {
 
 class LoadGenerator : public ProtocolCore {
  public:
-  // `rank`: which micro-batch is ours; `buffers`: of gradients. All but `load`, `identity` and
-  // `buffers` outlive it.
+  // `rank` says which micro-batch is ours; `buffers` gives the memory of gradients. All arguments
+  // except `load`, `identity` and `buffers` outlive it.
   LoadGenerator(const Load& load, const ViewMember::Identity& identity, uint32_t rank,
                 const JobPlan& plan, CounterSlot& counters, Outbox& outbox,
                 const BufferSource& buffers = {});
@@ -37,7 +37,7 @@ class LoadGenerator : public ProtocolCore {
     Step step;          // pushed, or to be pushed
     bool is_ready = true;
     Clock::time_point sent_at;
-    Micros ask_at = kNever;  // when it is pushed again
+    Micros ask_at = kNever;  // when to push it again
   };
 
   void OnParams(const Params& params);

@@ -1,6 +1,6 @@
 // A server and a worker as in the product, without a real scheduler, model and data set: the plan
-// is that of the load. With keys (PANDO_KEYS) connections are secured as in the product; with
-// PANDO_BENCH_CLEAR as run.encrypt = "control" has it.
+// is the load's. With keys (PANDO_KEYS) connections are secured as in the product;
+// PANDO_BENCH_CLEAR stands for run.encrypt = "control".
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -27,12 +27,12 @@ Keys KeysOfBench(KeyRole purpose) {
 
 namespace {
 
-// What a server and a worker have in common: a connection to the scheduler and a seat in its view.
+// The common part of a server and a worker: a connection to the scheduler and a place in its view.
 class Peer {
  public:
   Peer(const PeerArgs& args, Role role) : args_(args), role_(role) {}
 
-  // Registers until the scheduler answers, without a limit: the parent process watches the time.
+  // Registers until the scheduler answers, without a limit; the parent process has one.
   Status Join() {
     Register registration{.role = role_,
                           .host = "localhost",
@@ -55,7 +55,7 @@ class Peer {
     return args_.load.shares_memory ? ShareMemory() : Status();
   }
 
-  // Until `is_finished`, or until a peer cannot be dialed.
+  // Runs until `is_finished`, or until a peer cannot be dialed.
   template <class Core>
   Status Run(Core& core, const std::function<bool()>& is_finished) {
     Status dialed;
@@ -72,7 +72,7 @@ class Peer {
   const ViewMember::Identity& identity() const { return identity_; }
   Outbox& outbox() { return outbox_; }
   const Status& sharing_failure() const { return transport_.sharing_failure(); }
-  // Where what travels is made.
+  // The source of payloads' memory.
   const BufferSource& buffers() const { return buffers_; }
 
  private:

@@ -1,5 +1,5 @@
-// Counters that the processes of a measurement count in, and that the benchmark reads while they
-// run: memory that they share, one slot for each process.
+// Counters of the processes of a measurement, which the benchmark reads while they run. They are in
+// shared memory, with one slot for each process.
 // Threads: a slot has one writer; any may read.
 #pragma once
 
@@ -16,25 +16,25 @@
 
 namespace pando::bench {
 
-// The newest latencies are kept, this many.
+// The number of newest latencies that are kept.
 inline constexpr size_t kLatenciesMax = 1 << 15;
 
 struct alignas(64) CounterSlot {
   std::atomic<uint64_t> payload_bytes;  // pushed and answered: each reply counts for both
   std::atomic<uint64_t> message_count;  // sent and received
-  std::atomic<uint64_t> latency_count;  // counted last, of an answer
-  std::atomic<uint32_t> port;           // where the process listens; 0: not yet
+  std::atomic<uint64_t> latency_count;  // latencies of answers; counted last
+  std::atomic<uint32_t> port;           // where the process listens; 0: it does not yet
   std::array<std::atomic<uint32_t>, kLatenciesMax> latency_ns;
 
-  // A reply of as many bytes as the push.
+  // Notes a reply that has as many bytes as the push.
   void NoteReply(uint64_t bytes, std::chrono::nanoseconds latency);
   uint32_t WaitForPort() const;
 };
 
 class SharedCounters {
  public:
-  static Result<SharedCounters> Create(size_t slot_count);  // zeros
-  // Of a descriptor that this process inherited.
+  static Result<SharedCounters> Create(size_t slot_count);  // all zeros
+  // Opens those behind a descriptor that this process inherited.
   static Result<SharedCounters> Open(int fd);
 
   int fd() const { return fd_.get(); }
@@ -53,7 +53,7 @@ class SharedCounters {
   std::unique_ptr<CounterSlot[], Unmap> slots_;
 };
 
-// Those noted from the `first`-th on, as far as they are still there, in microseconds.
+// Returns the latencies from the `first`-th on that are still kept, in microseconds.
 std::vector<double> LatenciesSince(const CounterSlot& slot, uint64_t first);
 
 }  // namespace pando::bench

@@ -74,7 +74,7 @@ void StandInScheduler::OnReady(Incarnation from) {
   if (ready_count == load_.servers + load_.workers && view_.id.number == 0) MakeView();
 }
 
-// Shards to servers in runs, micro-batch m to worker m.
+// Gives shards to servers in runs, and micro-batch m to worker m.
 void StandInScheduler::MakeView() {
   view_.id = {1, 1};
   view_.generation = 1;

@@ -1,5 +1,5 @@
-// StandInScheduler is the least that servers and workers need of a scheduler: it welcomes them,
-// publishes one view once all are there, and hands out scalars. No process dies in a measurement.
+// StandInScheduler does the least that servers and workers need from a scheduler: it welcomes them,
+// publishes one view when all have joined, and hands out scalars. No process dies in a measurement.
 // Threads: its loop's.
 #pragma once
 

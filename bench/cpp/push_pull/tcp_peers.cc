@@ -1,4 +1,4 @@
-// Raw TCP on loopback: requests and replies of the payload's size, nothing around them.
+// Raw TCP on loopback: requests and replies of the payload's size, and nothing else.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -54,7 +54,7 @@ bool ReceiveAll(int fd, std::vector<char>* bytes) {
   return recv(fd, bytes->data(), bytes->size(), MSG_WAITALL) == static_cast<ssize_t>(bytes->size());
 }
 
-// Requests that may be sent: a receiver that takes a reply makes room for the next.
+// Counts the requests that may be sent: a receiver that takes a reply makes room for the next.
 class Window {
  public:
   explicit Window(size_t size) : free_(size) {}
@@ -64,7 +64,7 @@ class Window {
     --free_;
     sent_at_.push_back(Clock::now());
   }
-  Clock::duration Leave() {  // the receiver: how long the oldest has been in it
+  Clock::duration Leave() {  // by the receiver; returns the time of the oldest one
     const std::lock_guard lock(mutex_);
     ++free_;
     const Clock::duration latency = Clock::now() - sent_at_.front();
@@ -74,7 +74,7 @@ class Window {
   }
 
  private:
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   size_t free_;
   std::deque<Clock::time_point> sent_at_;
@@ -119,7 +119,7 @@ Status RunTcpClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
     counters.message_count.fetch_add(2, std::memory_order_relaxed);
     counters.NoteReply(args.load.shard_bytes, window.Leave());
   }
-  _exit(1);  // the server has gone: the sender may wait for ever
+  _exit(1);  // the server has gone, and the sender may wait for ever
 }
 
 }  // namespace pando::bench

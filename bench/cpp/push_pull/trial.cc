@@ -29,7 +29,7 @@ constexpr auto kAnswerMax = std::chrono::seconds(30);
 constexpr double kLookIntervalS = 0.002;
 constexpr double kGiga = 1e9;
 
-// The stand-in's loop on a separate thread.
+// Runs the stand-in's loop on a separate thread.
 class SchedulerThread {
  public:
   SchedulerThread(const Load& load, std::string endpoint)
@@ -58,7 +58,7 @@ class SchedulerThread {
   std::thread thread_;
 };
 
-// Processor time of a child that has not been reaped, in seconds.
+// Returns the processor time, in seconds, of a child that has not been reaped.
 double ReadCpuSeconds(pid_t pid) {
   clockid_t clock;
   timespec time{};
@@ -87,10 +87,10 @@ std::vector<std::string> With(std::vector<std::string> words,
 struct PeerSpec {
   std::string name;
   std::vector<std::string> args;  // after the slot
-  bool counts = false;            // its slot has payload and latencies
+  bool counts = false;            // its slot counts payload and latencies
 };
 
-// The processes of one trial and what they have counted.
+// The processes of one trial and their counters.
 class Peers {
  public:
   struct Reading {
@@ -98,13 +98,13 @@ class Peers {
     uint64_t payload_bytes = 0;
     uint64_t message_count = 0;
     double cpu_s = 0.0;
-    std::vector<uint64_t> latency_counts;  // of those that count
+    std::vector<uint64_t> latency_counts;  // of the processes that count
   };
 
   Peers(SharedCounters counters, ShutdownSignal& shutdown)
       : counters_(std::move(counters)), shutdown_(shutdown) {}
 
-  // Its slot is the next one.
+  // Starts a process, which gets the next slot.
   Status Start(const PeerSpec& spec, const std::string& folder) {
     const std::string log = fmt::format("{}/{}.log", folder, spec.name);
     std::error_code ignored;
@@ -121,8 +121,8 @@ class Peers {
                          .inherited_fd = counters_.fd()});
   }
 
-  // Until everybody that counts has had an answer since then: a machine that is busy with other
-  // work may take longer than the window of a measurement.
+  // Waits until every process that counts has had an answer since then: a machine that is busy with
+  // other work may take longer than the window of a measurement.
   Status WaitForAnswers(const Reading& since) {
     const auto deadline = Clock::now() + kAnswerMax;
     while (true) {
@@ -136,7 +136,7 @@ class Peers {
     }
   }
 
-  // Children that end meanwhile, and signals, are errors.
+  // An exit of a child meanwhile, or a signal, is an error.
   Status Sleep(double seconds) {
     const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(seconds));
@@ -264,7 +264,7 @@ Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdo
                      MemoryGbPerS(operation, options.load, options.window_s));
 }
 
-// Looks at the clock once for each turn over all buffers.
+// Looks at the clock once per turn over all buffers.
 double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds) {
   const size_t count = load.shard_bytes / sizeof(float);
   std::vector<FloatBuffer> a, b;
@@ -283,7 +283,7 @@ double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds)
         AddSpans(a[i].data(), a[i].span(), b[i].span());
       }
     }
-    asm volatile("" ::: "memory");  // the compiler must not see that it is not read
+    asm volatile("" ::: "memory");  // the compiler must not notice that it is not read
     operations += load.shards_per_server;
     elapsed = std::chrono::duration<double>(Clock::now() - start).count();
   } while (elapsed < seconds);

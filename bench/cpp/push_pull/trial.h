@@ -19,19 +19,19 @@ struct TrialOptions {
   double window_s = 0.5;
 };
 
-// JSON on one line, by the names of the figures: gb_per_s (pushed and pulled payload),
+// Returns JSON on one line, by the names of the figures: gb_per_s (pushed and pulled payload),
 // messages_per_s, latency_p50_us and latency_p99_us (push to reply), cpu_s_per_gb (of all processes
-// of the trial); of memory gb_per_s alone. A signal ends a trial (kInterrupted). No process
+// of the trial); for memory only gb_per_s. A signal ends a trial (kInterrupted). No process
 // outlives the call. `shutdown` outlives it.
 Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdown);
 
-// What one core's memory allows at most: memcpy, or a += b of floats. GB/s, one thread, over as
-// many buffers as shards are in flight. Counted as push-pull counts: the bytes that come (b, the
-// source) and those that are there afterwards (a, the copy), 2 × shard_bytes an operation.
+// Measures the limit of one core's memory: memcpy, or a += b of floats. GB/s, one thread, over as
+// many buffers as shards are in flight. It counts as push-pull does: the bytes that arrive (b, the
+// source) and the bytes that result (a, the copy), 2 × shard_bytes per operation.
 enum class MemoryOperation : uint8_t { kCopy, kAdd };
 double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds);
 
-// `share` of the values, ascending, are at or below it: linear between two of them.
+// Returns the value that `share` of the values, ascending, do not exceed, interpolated linearly.
 // REQUIRES: `ascending` is not empty.
 double Quantile(const std::vector<double>& ascending, double share);
 

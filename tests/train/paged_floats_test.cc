@@ -1,4 +1,4 @@
-#include "common/paged_floats.h"
+#include "train/paged_floats.h"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
