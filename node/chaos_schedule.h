@@ -8,7 +8,7 @@
 //   target   = ("worker" | "server") [N] | "scheduler" | "workers" | "servers" | "all"
 //   duration = "2s", "250ms", "1.5s", "3m"
 //
-// ParseChaos reads it, ChaosSchedule says when a fault is due, node/local_run injects it.
+// ParseChaos reads it, ChaosSchedule says when a fault is due, node/fleet/local_run injects it.
 #pragma once
 
 #include <array>

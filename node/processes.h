@@ -54,45 +54,50 @@ struct Labels {
 };
 Result<Labels> ParseLabels(const std::vector<std::string>& labels);
 
-struct ServerArgs {
+// The part of a server's and a worker's arguments that is alike.
+struct MemberArgs {
   std::string join;  // the scheduler's endpoint
+  uint32_t wanted_rank = kAnyRank;
+  Keys keys = {};
+  uint32_t start_timeout_ms = 60000;  // without an answer it ends (kExitUnreached)
+  bool is_verbose = false;
+};
+
+struct ServerArgs : MemberArgs {
   // Or "ipc://PREFIX": lane i binds PREFIX-i. Empty: a free port of this machine's address on the
   // way to the scheduler.
   std::string bind;
   uint32_t lanes = 0;  // 0: by cores
   std::vector<std::string> labels;
-  uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
-  Keys keys = {};
-  uint32_t start_timeout_ms = 60000;  // without an answer it ends (kExitUnreached)
-  bool is_verbose = false;
 };
 int RunServer(const ServerArgs& args);
 
-struct WorkerArgs {
-  std::string join;
-  uint32_t threads = 0;  // 0: as the job says
-  uint32_t wanted_rank = kAnyRank;
+struct WorkerArgs : MemberArgs {
+  uint32_t threads = 0;         // 0: as the job says
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   std::string data_path;        // this machine's data; empty: as the job says
   std::string data_cache;       // its cache of decoded photographs; empty: as the job says
-  Keys keys = {};
-  uint32_t start_timeout_ms = 60000;
-  bool is_verbose = false;
 };
 int RunWorker(const WorkerArgs& args);
 
+// Processes of this machine that are kept running (node/fleet/fleet).
+struct FleetArgs {
+  WorkerProgram worker;  // the workers' program; without a command they are `pando worker`
+  std::string program = "/proc/self/exe";  // the program of scheduler, server and worker
+  std::string log_dir;                     // a log for each process; empty: standard error
+  uint32_t restarts_max = kRestartsMaxDefault;
+  uint32_t start_timeout_ms = 60000;
+  bool is_verbose = false;
+};
+
 // `pando train` without --serial, and `pando resume`: scheduler, servers and workers as processes
 // of this machine, which are kept running until the run ends.
-struct LocalRunArgs {
+struct LocalRunArgs : FleetArgs {
   Job job;                  // resolved and valid; job.run_dir is its run folder
   bool is_resumed = false;  // the folder holds a run to continue
   ChaosPlan chaos;
-  uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t group_restarts = 0;  // with allreduce: restarts from the last snapshot after a death
-  bool is_verbose = false;
-  std::string program = "/proc/self/exe";    // the program of scheduler, server and worker
-  WorkerProgram worker;                      // for an external model
   ShownLogs shown_logs = ShownLogs::kFirst;  // of the run's workers
   std::string keys_folder;                   // the user's; empty: the run makes keys in its folder
   // If set, workers start by themselves. The endpoint and the keys' folder, if the run has keys,
@@ -106,7 +111,7 @@ int RunLocal(const LocalRunArgs& args);
 
 // `pando node`: the servers and workers of one machine of a cluster, which are kept running until
 // the run ends or the machine is asked to release them.
-struct NodeArgs {
+struct NodeArgs : FleetArgs {
   std::string join;  // the scheduler's endpoint
   std::string bind;  // as in ServerArgs; with "ipc://PREFIX" server i gets PREFIX-i
   bool insecure = false;
@@ -119,12 +124,7 @@ struct NodeArgs {
   std::vector<std::string> labels;       // of the servers
   std::string data_path;                 // this machine's data; empty: as the job says
   std::string data_cache;                // its cache of decoded photographs; empty: as the job says
-  std::string log_dir;                   // a log for each process; empty: standard error
-  WorkerProgram worker;                  // the workers' program; without one `pando worker`
-  uint32_t restarts_max = kRestartsMaxDefault;
-  uint32_t start_timeout_ms = 60000;
-  bool is_verbose = false;
-  ServiceManager manager = {};  // gets notices once the processes are started
+  ServiceManager manager = {};           // gets notices once the processes are started
 };
 
 // The number of workers, and the threads of each.

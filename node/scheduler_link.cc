@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/exit_codes.h"
 #include "scheduler/run_status.h"
 
 namespace pando {
@@ -78,8 +77,8 @@ void SchedulerLink::HearStatus(const std::string& json) {
 
 // The known step may be older than the death, so one more death must follow.
 void RepeatedDeaths::OnExit(const ProcessExit& exit, SchedulerLink& link) {
-  const bool is_waiting = exit.signal == 0 && exit.exit_code == kExitUnreached;
-  if (exit.is_clean() || is_waiting || (exit.signal != 0 && !exit.is_out_of_memory)) return;
+  const bool may_pass = exit.kind() == ExitKind::kLeft || exit.kind() == ExitKind::kUnreached;
+  if (may_pass || (exit.signal != 0 && !exit.is_out_of_memory)) return;
   link.PollEach(kAskAfterDeath);
   const std::string kind = exit.is_out_of_memory ? "memory" : std::to_string(exit.exit_code);
   const Step step = link.progress().step;

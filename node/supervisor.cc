@@ -101,6 +101,15 @@ uint64_t CountMicros(ProcessGroup::TimePoint time) {
 
 }  // namespace
 
+ExitKind ProcessExit::kind() const {
+  if (is_clean() || stop) return ExitKind::kLeft;
+  if (is_injected) return ExitKind::kInjected;
+  if (signal != 0) return signal == SIGKILL ? ExitKind::kKilled : ExitKind::kSignal;
+  if (exit_code == kExitFailed) return ExitKind::kFailed;
+  if (exit_code == kExitUnreached) return ExitKind::kUnreached;
+  return exit_code == kExitMemberLost ? ExitKind::kMemberLost : ExitKind::kOther;
+}
+
 bool OomKills::Take(uint64_t count) {
   constexpr std::chrono::seconds kMemory{1};
   const auto now = Clock::now();
@@ -300,11 +309,12 @@ std::string RootCauseText(const ProcessExit& exit) {
   return text + rule + "\n";
 }
 
-std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, Death death) {
-  const auto life = death == Death::kUnreached ? TimePoint::duration::zero() : now - started_at_;
+std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, ExitKind kind) {
+  const bool is_unreached = kind == ExitKind::kUnreached;
+  const auto life = is_unreached ? TimePoint::duration::zero() : now - started_at_;
   if (life >= kCalmLife) pause_ = kPauseMin;
   if (life >= kGoodLife) death_count_ = 0;
-  if (death == Death::kOurDoing) return now + kPauseMin;
+  if (kind == ExitKind::kInjected) return now + kPauseMin;
   if (death_count_ >= restarts_max_) return std::nullopt;
   if (death_count_++ == 0) first_death_at_ = now;
   return now + std::exchange(pause_, std::min(2 * pause_, kPauseMax));
@@ -383,30 +393,25 @@ void Supervisor::OnExit(ProcessExit exit) {
   if (preload_ && preload_->OnExit(exit)) return;
   notices_.Take();
   exit.stop = notices_.Find(exit.key);
-  if (options_.on_exit) options_.on_exit(exit);
   const auto it = kept_.find(exit.spec.name);
   PANDO_CHECK(it != kept_.end());
-  if (is_retired_ || exit.is_clean() || exit.stop ||
-      (options_.has_left && options_.has_left(exit))) {
+  exit.is_injected = it->second.killed_us != 0 && exit.signal == SIGKILL;
+  const AfterExit next = options_.on_exit(exit);
+  if (is_retired_ || next == AfterExit::kIgnore) {
     kept_.erase(it);
     return;
   }
   TellDeath(it->second, exit);
-  Bury(std::move(exit));
+  Bury(std::move(exit), next);
 }
 
-// Decides what follows a death.
-void Supervisor::Bury(ProcessExit exit) {
+void Supervisor::Bury(ProcessExit exit, AfterExit next) {
   Kept& kept = kept_.at(exit.spec.name);
-  const bool is_ours = std::exchange(kept.killed_us, 0) != 0 && exit.signal == SIGKILL;
+  kept.killed_us = 0;
   kept.resume_at.reset();
-  const bool may_restart = is_ours || !options_.may_restart || options_.may_restart(exit);
-  const bool is_unreached = exit.signal == 0 && exit.exit_code == kExitUnreached;
-  const auto death = is_ours        ? RestartPolicy::Death::kOurDoing
-                     : is_unreached ? RestartPolicy::Death::kUnreached
-                                    : RestartPolicy::Death::kOfItsOwn;
   const TimePoint now = Clock::now();
-  if (may_restart) kept.restart_at = kept.policy.OnDeath(now, death);
+  const bool may_restart = next == AfterExit::kRestart;
+  if (may_restart) kept.restart_at = kept.policy.OnDeath(now, exit.kind());
   if (kept.restart_at) {
     if (options_.on_restart) options_.on_restart(exit);
     return;

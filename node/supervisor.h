@@ -19,6 +19,7 @@
 #include "common/cgroup.h"
 #include "common/status.h"
 #include "node/chaos_schedule.h"
+#include "node/fleet/exit_table.h"
 #include "node/leave_notices.h"
 #include "node/shutdown_signal.h"
 #include "proto/messages.h"
@@ -45,11 +46,13 @@ struct ProcessExit {
   int exit_code = 0;              // set if signal is 0
   int signal = 0;                 // that ended it
   bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
+  bool is_injected = false;       // chaos killed it
   uint32_t restart_count = 0;     // before it, if it has died too often; within this time:
   std::chrono::seconds restarts_within{0};
   std::optional<Stop> stop;  // how the run had ended for it before; none: it was a member
   std::chrono::system_clock::time_point time;
   bool is_clean() const { return signal == 0 && exit_code == 0; }
+  ExitKind kind() const;
   // A program's own work after the run has failed.
   bool is_late_failure() const {
     return !is_clean() && stop && stop->reason == StopReason::kCompleted;
@@ -143,13 +146,9 @@ class RestartPolicy {
 
   explicit RestartPolicy(uint32_t restarts_max) : restarts_max_(restarts_max) {}
   void OnStart(TimePoint now) { started_at_ = now; }
-  enum class Death : uint8_t {
-    kOfItsOwn,
-    kOurDoing,   // does not count
-    kUnreached,  // it never reached the scheduler: its lifetime resets nothing
-  };
-  // Returns when to restart it; none if it has died too often.
-  std::optional<TimePoint> OnDeath(TimePoint now, Death death);
+  // Returns when to restart it; none if it has died too often. kInjected does not count. The life
+  // of kUnreached resets nothing, since it never reached the scheduler.
+  std::optional<TimePoint> OnDeath(TimePoint now, ExitKind kind);
   uint32_t restart_count() const { return death_count_; }  // without a good life in between
   TimePoint first_death_at() const { return first_death_at_; }
 
@@ -172,13 +171,9 @@ class Supervisor {
         kRestartsMaxDefault;  // of one process, each within one minute of its start
     // Takes reports for the scheduler: deaths and injected faults. Numbers the notes.
     std::function<void(FaultNote)> on_fault;
-    // Sees every exit, before the decision about a restart.
-    std::function<void(const ProcessExit&)> on_exit;
-    // Whether an unclean end counts as a clean one. Null: never.
-    std::function<bool(const ProcessExit&)> has_left;
-    // Whether a restart could help. Called at each unclean end.
-    std::function<bool(const ProcessExit&)> may_restart;
-    // Called for each death that is followed by a restart.
+    // Sees every exit, and decides what follows.
+    std::function<AfterExit(const ProcessExit&)> on_exit;
+    // Called for each death that is followed by a restart. May be null.
     std::function<void(const ProcessExit&)> on_restart;
   };
   explicit Supervisor(Options options);
@@ -187,8 +182,7 @@ class Supervisor {
   // Workers with is_forked are forked from the process of this program
   // (node/programs/program_process.h).
   Status StartPreloaded(const ProcessSpec& spec);
-  // Starts the process. A process that exits with 0 is not restarted, nor one for which the run has
-  // ended (ProcessExit::stop). Any other one is, unless Retire was called.
+  // Starts the process, and keeps it running while on_exit says so.
   Status Start(const ProcessSpec& spec, Role role);
   // Sets how its later lives are started. REQUIRES: spec.name is kept.
   void SetSpec(const ProcessSpec& spec);
@@ -202,6 +196,7 @@ class Supervisor {
   void Inject(const ChaosAct& act);
   // From here on no process restarts, no exit is a failure, and stopped processes continue.
   void Retire();
+  bool is_retired() const { return is_retired_; }
 
   // The first exit that was not followed by a restart.
   const std::optional<ProcessExit>& root_cause() const { return root_cause_; }
@@ -229,7 +224,7 @@ class Supervisor {
   Status StartLife(const ProcessSpec& spec);
   void NoteStart(Status status);
   void OnExit(ProcessExit exit);
-  void Bury(ProcessExit exit);
+  void Bury(ProcessExit exit, AfterExit next);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
   FaultNote MakeNote(const Kept& kept, pid_t pid, uint64_t key) const;
   void RunDue(TimePoint now);

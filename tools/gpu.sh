@@ -6,15 +6,15 @@
 #   tools/gpu.sh speed     300 s at most: ResNet-50 in bf16 at batch 256, in gpu_bench and PyTorch, with two servers and in
 #                          one process
 # More, in less than ten minutes each:
-#   tools/gpu.sh runs      does it run: doctor, kernels, networks, trainer
+#   tools/gpu.sh runs      checks that it runs: doctor, kernels, networks, trainer
 #   tools/gpu.sh compute   gpu_bench on random data, and PyTorch in the same precisions, alone and with optimizer and upload
 #   tools/gpu.sh exchange  training: ResNet-50 in one process, with a worker and two servers, with --codec bf16; MNIST CNN.
 #                          Stalls for data and exposed exchange are printed
 #   tools/gpu.sh safety    processes killed on a GPU; memcheck and racecheck of our kernels
 #   tools/gpu.sh accuracy  trains to the accuracies of the papers' networks (bench/python/accuracy.py --gpu) on real data: 10
-#                          minutes and more; behind it what bench/python/accuracy.py takes, as --only
+#                          minutes and more; the words after it go to bench/python/accuracy.py, for example --only
 #   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
-#                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
+#                          carried there; then `tools/gpu.sh keep` moves it to the place where `accuracy` looks
 #   tools/gpu.sh bundle    on a machine with CUDA's toolkit and no GPU: packs the programs and the libraries that they need
 #                          into .gpu.tar.gz, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
 # On a machine with a GPU the programs are built first, unless .gpu.tar.gz or .gpu/ is there. The exit status is 1 where
@@ -36,8 +36,8 @@ build_programs() {
   compile build-gpu "${programs[@]}"
 }
 
-# C's own libraries are every machine's; of the others the ones that the programs name. ICU's data, half of the bundle,
-# are for libarchive's readers of XML, which nothing here calls: their symbol is enough.
+# Every machine has C's own libraries, so only the others that the programs name are packed. ICU's data, half of the
+# bundle, serve libarchive's readers of XML, which nothing here calls: an empty symbol is enough.
 make_bundle() {
   local program library
   build_programs
@@ -67,7 +67,7 @@ unpack_bundle() {
   touch "$bundle/root"  # newer than its archive
 }
 
-# Whether the loader finds all that the programs name; NVIDIA's are loaded later.
+# Checks that the loader finds all libraries that the programs name; NVIDIA's are loaded later.
 check_libraries() {
   local program missing
   missing=$(for program in "${programs[@]}"; do
@@ -80,11 +80,11 @@ check_libraries() {
 
 results=()
 failed=no
-seconds_per_call=560  # what a call may take in all
+seconds_per_call=560  # the limit of a whole call
 store=${OUT:-$root/.gpu-results}
 
-# row NAME SECONDS COMMAND...: runs it, within what is left of the call, and notes how it ended. Each line is in the file
-# as soon as it is printed.
+# row NAME SECONDS COMMAND...: runs the command, within the call's remaining time, and notes how it ended. Each line is
+# in the file as soon as it is printed.
 row() {
   local name=$1 limit=$2 left=$((seconds_per_call - SECONDS)) status=0
   shift 2
@@ -102,11 +102,11 @@ row() {
   esac
 }
 
-# With the libraries that pando needs. Python has its own, and what the machine's LD_LIBRARY_PATH adds.
+# native has the libraries that pando needs. Python has its own, and those of the machine's LD_LIBRARY_PATH.
 native() { row "$1" "$2" env LD_LIBRARY_PATH="$libraries" "${@:3}"; }
 python() { row "$1" "$2" python3 "${@:3}"; }
 
-# train NAME SECONDS MODEL DATASET BATCH STEPS FLAG...: images a second, and the shares of time that no computing hides.
+# train NAME SECONDS MODEL DATASET BATCH STEPS FLAG...: prints images/s and the waiting time that no computing hides.
 train() {
   local folder
   folder=$(mktemp -d)
@@ -127,7 +127,7 @@ END
   rm -rf "$folder"
 }
 
-# Cuts what is not in this repository into pieces that may travel with it.
+# Copies one part of the data, which are not in this repository, so that it can travel with it.
 make_part() {
   local number=$1 source=${PANDO_DATA:-$root/../shared/data} file
   [[ $number =~ ^[1-4]$ ]] || die "expected 'part N', N being 1 to 4; got '$number'"
@@ -231,7 +231,7 @@ call_safety() {
   check_memory racecheck 140 "$small"
 }
 
-# check_memory TOOL SECONDS TEST_CASES: of the kernels, by compute-sanitizer.
+# check_memory TOOL SECONDS TEST_CASES: checks the kernels with compute-sanitizer.
 check_memory() {
   local sanitizer
   if ! has_gpu; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Links a source's objects into one whose only global symbols are its tables, so that code for one CPU level
-# (common/cpu/cpu_level.h) cannot become that of the whole program: two copies of an inline function would
+# (common/cpu/cpu_level.h) cannot become the code of the whole program: two copies of an inline function would
 # otherwise meet in the linker, which keeps any.
 #   isolate.sh LINKER OBJCOPY OUTPUT LEVEL OBJECT...
 set -eu

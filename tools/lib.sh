@@ -1,4 +1,4 @@
-# What the scripts of this folder share. Sourced, never run.
+# The settings and functions that the scripts of this folder share. Sourced, never run.
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export LC_ALL=C.UTF-8  # always there; Meson wants UTF-8
@@ -40,7 +40,7 @@ configure() {
   rm -f "$log"
 }
 
-# compile FOLDER [TARGET...]: all targets where none is named.
+# compile FOLDER [TARGET...]: compiles these targets, or all if none is named.
 compile() {
   local folder=$1 jobs quiet=()
   shift

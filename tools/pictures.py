@@ -55,7 +55,7 @@ MARGIN = 6  # CSS pixels, around the part of the page that is shown
 PIXELS_PER_CSS_PIXEL = 2
 COLOURS_OF_A_PNG = 256
 
-BARS_MAX = 9  # of the table with the most systems
+BARS_MAX = 9  # as in the table with the most systems
 PEERS_NOTE = """MNIST CNN, 128 samples a worker, two workers,
 two cores of an AMD EPYC, one round each.
 Left: each system's own engine, one kill of a worker.
@@ -79,10 +79,10 @@ class Data:
 
 @dataclass
 class Run:
-    """What is drawn and compared of a run's folder. The keys are steps."""
+    """The parts of a run's folder that are drawn and compared. The keys are steps."""
 
     summary: Dict[str, Any]
-    losses: Dict[int, Tuple[str, ...]]  # of training: loss and accuracy
+    losses: Dict[int, Tuple[str, ...]]  # training: loss and accuracy
     tests: Dict[int, Tuple[str, ...]]  # accuracy and loss
     seconds: Dict[int, float]
     rollbacks: List[int]  # the versions from which the run went on
@@ -111,7 +111,7 @@ def find_data(given: Optional[Path]) -> Data:
 
 
 def processor_seconds() -> Tuple[float, float]:
-    """That all processes of this machine have used, and of those the ended children of this one."""
+    """Returns the seconds of all this machine's processes, and of them those of this one's ended children."""
     user, nice, system = (int(ticks) for ticks in Path("/proc/stat").read_text().split()[1:4])
     own = os.times()
     return (user + nice + system) / os.sysconf("SC_CLK_TCK"), own.children_user + own.children_system
@@ -153,7 +153,7 @@ def read_run(run_dir: Path) -> Run:
 
 
 def check_equal(calm: Run, chaos: Run) -> None:
-    """The claim of the picture."""
+    """Checks the picture's claim: both runs have equal values."""
     hashes = [run.summary["weights_hash"] for run in (calm, chaos)]
     print(f"weights: {hashes[0]} without faults, {hashes[1]} under kill -9")
     for step, values in calm.tests.items():
@@ -189,7 +189,7 @@ def prepare(pyplot) -> None:
 
 
 def save(figure, pyplot, path: Path) -> None:
-    """With the colours of both schemes, and the reader's fonts."""
+    """Saves the figure with the colours of both schemes, and the reader's fonts."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={key: None for key in ("Creator", "Date", "Format", "Type")})
     pyplot.close(figure)
@@ -226,7 +226,7 @@ def draw_accuracy(axes, calm: Run, chaos: Run, data: Data) -> None:
 
 
 def draw_progress(axes, calm: Run, chaos: Run) -> None:
-    """What the kills cost: time."""
+    """Draws the time that the kills cost."""
     axes.set_title(f"Completed steps: the kills cost {chaos.end()[0] - calm.end()[0]:.1f} s")
     for run, color, width in ((calm, CALM, CALM_WIDTH), (chaos, CHAOS, 1.5)):
         steps = [step for step in run.seconds if step % 5 == 0 or step == run.end()[1]]  # a smaller file
@@ -273,7 +273,7 @@ def make_accuracy(program: Path, data: Data, out: Path) -> None:
 
 
 def read_table(text: str, column: str) -> List[Tuple[str, str]]:
-    """The names and one column of the table in bench/RESULTS.md that has the column."""
+    """Returns the names and one column of the table in bench/RESULTS.md that has the column."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
             for line in text.splitlines()]
     starts = [i for i, cells in enumerate(rows) if column in cells]
@@ -289,7 +289,7 @@ def read_table(text: str, column: str) -> List[Tuple[str, str]]:
 
 
 def draw_bars(axes, rows: List[Tuple[str, str]], unit: str) -> None:
-    """Pando's first. A value is a number or, of several runs, 'LOWEST to HIGHEST'."""
+    """Draws Pando's bar first. A value is a number or, for several runs, 'LOWEST to HIGHEST'."""
     bars = [(not name.startswith("Pando"), [float(each) for each in text.split(" to ")], name, text)
             for name, text in rows]
     bars.sort(key=lambda bar: (bar[0], bar[1][-1]))
@@ -327,7 +327,7 @@ def make_peers(out: Path) -> None:
 
 
 def take(watcher: Watcher, scheme: str, size: Tuple[int, int], top: str, path: Path) -> None:
-    """A picture of the viewport, in few colours. `top`: what the reader has scrolled to."""
+    """Takes a picture of the viewport, in few colours. `top`: the place to which the reader has scrolled."""
     from PIL import Image  # comes with matplotlib
     page = watcher.page
     page.set_color_scheme(scheme)

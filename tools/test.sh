@@ -26,7 +26,7 @@ for flag in "$@"; do
     *) die "unknown flag '$flag': see tools/test.sh --help" ;;
   esac
 done
-runner=()   # a command that runs the tests, where they need one
+runner=()   # a command that runs the tests, if they need one
 reports=()  # what each round of tests left behind, for the summary
 spent=()    # "set-up=12": the seconds of each part
 commit=$(git -C "$root" rev-parse --quiet --verify HEAD 2>/dev/null || echo 0)
@@ -48,7 +48,7 @@ test_targets() {
     python3 "$root/tools/test_report.py" targets "$root/$folder" "$@"
 }
 
-# run_tests FOLDER LOG [ARGUMENT OF "meson test"...]: failures are left to the summary.
+# run_tests FOLDER LOG [ARGUMENT OF "meson test"...]: runs tests; the summary counts failures.
 run_tests() {
   local folder=$1 log=$2
   shift 2
@@ -57,7 +57,7 @@ run_tests() {
   "${runner[@]}" meson test -C "$root/$folder" --no-rebuild --logbase "$log" "$@" || true
 }
 
-# run_suites FOLDER [SUITE...]: all suites where none is named.
+# run_suites FOLDER [SUITE...]: runs these suites, or all if none is named.
 run_suites() {
   local folder=$1 suite arguments=()
   shift
@@ -68,7 +68,7 @@ run_suites() {
   timed test run_tests "$folder" testlog "${arguments[@]}"
 }
 
-# One test of the suite "thorough", which the commit's hash selects.
+# Runs one test of the suite "thorough", which the commit's hash selects.
 run_slice() {
   local name
   name=$(meson introspect "$root/build" --tests | python3 "$root/tools/test_report.py" slice "$commit") || return
@@ -76,8 +76,8 @@ run_slice() {
   timed test run_tests build slicelog "$name"
 }
 
-# Warnings are errors here alone: sanitizers add some that are false. -Wmaybe-uninitialized is one
-# that g++ 12 gives for its own AVX-512 header (GCC bug 105593).
+# Warnings are errors only here, because sanitizers add false ones. g++ 12 gives
+# -Wmaybe-uninitialized for its own AVX-512 header (GCC bug 105593).
 # CUDA kernels are compiled for one architecture, which saves minutes: newer GPUs compile them when they
 # start.
 test_release() {
@@ -112,8 +112,8 @@ build_sanitized() {
   compile "$folder" $targets
 }
 
-# What carries the payloads of the fault tests changes with the commits: tcp, ipc or shared memory,
-# by the commit's hash, which a shallow clone has too. PANDO_TEST_TRANSPORT chooses one.
+# The commit's hash, which a shallow clone has too, chooses the transport of the fault tests' payloads:
+# tcp, ipc or shared memory. PANDO_TEST_TRANSPORT overrides it.
 if [ -z "${PANDO_TEST_TRANSPORT:-}" ]; then
   transports=(tcp ipc shm)
   export PANDO_TEST_TRANSPORT=${transports[16#${commit:0:7} % 3]}
@@ -123,8 +123,8 @@ fi
 round() { "$@" || reports+=("broken:$*"); }
 
 [ "$setup" = no ] || timed set-up "$root/tools/setup.sh"
-# Where the tests keep their files: what a killed test leaves is removed too. A short name, for the paths of
-# sockets.
+# The tests' files are here, so that those of a killed test are removed too. The name is short, because the
+# paths of sockets must be.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/pt.XXXX")
 export TMPDIR CCACHE_STATSLOG=$TMPDIR/ccache-stats
 trap 'rm -rf "$TMPDIR"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tools/test.sh asks of Meson's files.
+"""Answers questions of tools/test.sh about Meson's files.
 
   test_report.py targets FOLDER SUITE...   the build targets that the suites' tests need, one per
                                            line; reads `meson introspect --tests --targets` on stdin
@@ -16,7 +16,7 @@ import re
 import sys
 from collections import Counter
 
-LOG_LINES_MAX = 300  # of each failed test: its last ones
+LOG_LINES_MAX = 300  # the last ones of each failed test
 SLOWEST_SHOWN = 10
 MINUTES_MAX = 25  # a longer run prints a warning
 THOROUGH = "pando:thorough"
@@ -52,7 +52,7 @@ def choose_slice(commit, introspection):
 
 
 def read_log(path):
-    """One JSON object per test and line; None where the run left no log."""
+    """Yields one JSON object per test and line; None if the run left no log."""
     try:
         with open(path, encoding="utf-8", errors="replace") as log:
             return [json.loads(line) for line in log if line.strip()]
@@ -61,7 +61,7 @@ def read_log(path):
 
 
 def count(test):
-    """(passed, failed, skipped): test cases of a doctest or unittest program, else the program."""
+    """Returns (passed, failed, skipped): test cases of a doctest or unittest program, else the program."""
     if test["result"] in SKIPPED:
         return 0, 0, 1
     ok = test["result"] in PASSED
@@ -95,7 +95,7 @@ def print_failure(folder, test):
 
 
 def count_log(path):
-    """(tests, failures outside tests). Prints the reason of the latter."""
+    """Returns (tests, failures outside tests). Prints the reason of the latter."""
     if path.startswith("broken:"):
         print(f"\n---- could not build or run: {path.removeprefix('broken:')} ----")
         return [], 1
@@ -107,7 +107,7 @@ def count_log(path):
 
 
 def print_times(times, tests):
-    """Where the time went. `times`: "PART=SECONDS" or "ccache=HITS/CALLS"."""
+    """Prints the time that each part took. `times`: "PART=SECONDS" or "ccache=HITS/CALLS"."""
     seconds = Counter()
     rates = []
     for part, _, value in (time.partition("=") for time in times):

@@ -49,14 +49,14 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def read_project():
-    """The table `project` of pyproject.toml, with the version of meson.build."""
+    """Returns the table `project` of pyproject.toml, with the version of meson.build."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     build = (ROOT / "meson.build").read_text(encoding="utf-8")
     return {**project, "version": re.search(r"^  version: '(.+)'", build, re.MULTILINE).group(1)}
 
 
 def compile_targets():
-    """Paths of the program and the library."""
+    """Returns the paths of the program and the library."""
     folder = os.environ.get("PANDO_BUILD_DIR")
     if folder is None:
         folder = ROOT / "build-wheel"
@@ -93,7 +93,7 @@ def pack(folder, program, library):
 
 
 def metadata(project, notices=()):
-    """The text of METADATA and PKG-INFO."""
+    """Returns the text of METADATA and PKG-INFO."""
     return "".join(f"{field}: {value}\n" for field, value in [
         ("Metadata-Version", "2.4"), ("Name", project["name"]), ("Version", project["version"]),
         ("Summary", project["description"]), ("License-Expression", project["license"]),
@@ -102,12 +102,12 @@ def metadata(project, notices=()):
 
 
 def digest(content):
-    """SHA-256 as RECORD has it."""
+    """Returns the SHA-256, in RECORD's form."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def find_notices(*paths):
-    """The copyright files of the Debian packages whose libraries these files link, by name in the wheel."""
+    """Returns the copyright files of the Debian packages whose libraries these files link, by name in the wheel."""
     linked = subprocess.run(["ldd", *paths], stdout=subprocess.PIPE, text=True, check=True).stdout
     libraries = {Path(path).resolve() for path in re.findall(r"=> (/\S+)", linked)}
     names = [name for path in sorted(libraries) for name in (path, str(path).removeprefix("/usr"))]  # dpkg has either

@@ -52,7 +52,7 @@ GPU_RUNS = {"cifar-resnet18": (0.94, "cifar-10-batches-bin", ["--model", "resnet
 
 
 def training_pictures_twice(folder, data):
-    """An image folder whose validation pictures are its training pictures."""
+    """Makes an image folder whose validation pictures are its training pictures."""
     for split in ("train", "val"):
         pathlib.Path(folder, split).symlink_to(data / "imagefolder-mini" / "train")
     return folder

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """codecs.py [--epochs N] [--seeds N] [--data FOLDER] [--pando PROGRAM]
 
-What each codec costs in accuracy and saves in bytes: the MNIST CNN on real MNIST, two workers, two micro-batches (each
-worker pushes one gradient a step with every codec), one server. Prints the test accuracy of each seed's run, its mean
-less that of floats, whether that is within the codec's bound, and the bytes that workers pushed and pulled, as shares
-of those of floats.
+Measures each codec's cost in accuracy and saving in bytes: the MNIST CNN on real MNIST, two workers, two micro-batches
+(each worker pushes one gradient a step with every codec), one server. Prints the test accuracy of each seed's run, the
+mean less the mean of floats, whether that is within the codec's bound, and the bytes that workers pushed and pulled, as
+shares of those of floats.
 """
 import json
 import re
@@ -33,7 +33,7 @@ TRAFFIC = re.compile(r"pushed (\d+) bytes.*pulled (\d+) bytes")
 
 
 def train(args, words, seed):
-    """Accuracy, and bytes pushed and pulled by all workers."""
+    """Returns the accuracy, and the bytes pushed and pulled by all workers."""
     with tempfile.TemporaryDirectory() as folder:
         command = [args.pando, "train", "--json", "--data", args.data, "--run-dir", folder + "/run", "--workers", "2",
                    "--servers", "1", "--micro-batches", "2", "--epochs", str(args.epochs), "--optimizer", "adam",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """memory.py [--model NAME] [--batch N] [--steps N] [--rounds N] [--data FOLDER] [--pando PROGRAM]
 
-What activation checkpointing saves and costs: peak resident memory and training images/s of a model with and without
-it, interleaved, one thread, and whether the weights are the same. Images/s need an idle machine.
+Measures what activation checkpointing saves and costs: peak resident memory and training images/s of a model with and
+without it, interleaved, one thread, and whether the weights are the same. Images/s need an idle machine.
 """
 import json
 import os
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def planned(args, words):
-    """What the plan of one computing thread allocates for activations, as `pando model` says it."""
+    """Returns the bytes that one computing thread's plan has for activations, from `pando model`."""
     done = subprocess.run([args.pando, "model", args.model, "--batch", str(args.batch), *words], check=True,
                           capture_output=True, text=True)
     return " ".join(re.search(r"^ *activations +(\S+) (\S+)", done.stdout, re.MULTILINE).groups())

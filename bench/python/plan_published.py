@@ -5,13 +5,13 @@ Scaling efficiencies that Horovod published beside what `pando plan` predicts fo
 a host, 25 Gbit/s (RoCE) between hosts, batch 64 per GPU (docs/benchmarks.rst of horovod/horovod, and its earlier
 edition for 128 GPUs; Sergeev and Del Balso, arXiv:1802.05799).
 
-Assumed, since it was not published: what one GPU does alone. Images/s of a P100 in tf_cnn_benchmarks, the program that
+One GPU's own speed was not published, so it is assumed. Images/s of a P100 in tf_cnn_benchmarks, the program that
 Horovod measured, batch 64, synthetic data, are TensorFlow's (tensorflow/docs_src/performance/benchmarks.md, May 2017):
 Inception V3 142, VGG-16 154, ResNet-50 219, ResNet-152 91.8. ResNet-101 stands half-way between the last two in
 FLOPs, and so in time per image: 129. Tensor fusion is 64 MiB, Horovod's default. Nothing is fitted.
 
-The last column is the bandwidth at which the prediction would be what was published: what a host's 25 Gbit/s came to,
-if nothing else cost anything.
+The last column is the bandwidth at which the prediction would equal the published value: the part of a host's 25
+Gbit/s that was used, if nothing else cost anything.
 """
 import json
 import subprocess
@@ -42,7 +42,7 @@ def plan(args, point, gbit):
 
 
 def gbit_that_explains(args, point):
-    """The bandwidth whose prediction for allreduce is what was published."""
+    """Returns the bandwidth whose prediction for allreduce equals the published value."""
     low, high = 0.1, LINE_GBIT
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

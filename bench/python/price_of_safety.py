@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """price_of_safety.py [safety|keys|travel] [--rounds N] [--steps N] [--mlp-steps N] [--data FOLDER] [--pando PROGRAM]
 
-What safety costs in images/s, for the MNIST CNN and for an MLP of 25 million parameters:
+Measures the cost of safety in images/s, for the MNIST CNN and for an MLP of 25 million parameters:
   safety  replicas 2 beside 1, snapshots every 50 steps beside none
-  keys    over TCP run.encrypt = "control" and "all" beside "none", and with shared memory, as runs on one machine have
-          it, "all" beside "none" (docs/security.md)
+  keys    over TCP run.encrypt = "control" and "all" beside "none", and with shared memory, as in runs on one
+          machine, "all" beside "none" (docs/security.md)
   travel  snapshots every 50 steps that travel to the scheduler (snapshot.store = "scheduler", P45) beside servers that
           write into a shared folder (with Adam's state a snapshot of the MLP has 300 MB)
 Two workers, two servers. Every round runs each variant once, and every other round goes backwards. Prints min, p50,

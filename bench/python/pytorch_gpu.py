@@ -112,7 +112,7 @@ def run(name, batch, args):
         try:
             rate = images_per_second(make_step(), batch, args.seconds)
             print(f"{name:14} {way:9} {rate:10.0f} images/s, {batch} a step", flush=True)
-        except Exception as error:  # what one way cannot do, the others may
+        except Exception as error:  # other ways may still work
             print(f"{name:14} {way:9} failed: {str(error).splitlines()[0]}", flush=True)
 
 

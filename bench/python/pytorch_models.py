@@ -119,7 +119,7 @@ def train_plainly(args):
     print((args.steps - WARMUP_STEPS) * args.batch / (time.perf_counter() - begin))
 
 
-# ---- what starts them ----
+# ---- in the process that starts them ----
 
 def command(args, run_dir, flags, loader_workers=0):
     own = ["--network", args.network, "--steps", args.steps, "--batch", args.batch,
@@ -129,13 +129,13 @@ def command(args, run_dir, flags, loader_workers=0):
 
 
 def find_children(pid):
-    """(process, role) of the processes of a run."""
+    """Returns (process, role) of the processes of a run."""
     words = {child: processes.arguments(child) for child, parent in processes.parents().items() if parent == pid}
     return [(child, "worker" if __file__ in each else each[1]) for child, each in words.items() if len(each) > 1]
 
 
 def kill_at_random(process, metrics, kills, draws):
-    """Kills the run's processes, one at a time, from its first step on. Returns what was killed."""
+    """Kills the run's processes, one at a time, from its first step on. Returns the killed ones."""
     killed = []
     while process.poll() is None and len(killed) < kills:
         if not metrics.exists() or metrics.read_text().count("\n") < 2:

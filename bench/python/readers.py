@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """readers.py [--pando PROGRAM] [--data FOLDER] [--rounds 3] [--steps 12]
 
-What reading threads bring to a job that photographs hold back: one computing thread, a small network, no cache.
-Images/s and the share of time without samples for 1 and 2 reading threads in turn, and how long the first micro-batch
+Measures reading threads in a job that waits for photographs: one computing thread, a small network, no cache. Prints
+images/s and the share of time without samples for 1 and 2 reading threads in turn, and how long the first micro-batch
 takes. The weights of 1, 2 and 4 are compared. FOLDER has JPEG files of photographs (../shared/data/imagenet-fullsize).
 """
 import pathlib
@@ -17,7 +17,7 @@ BATCH = 64
 
 
 def make_pictures(source, folder):
-    """Two classes of copies: 640 training pictures and 20 test pictures."""
+    """Makes two classes of copies: 640 training pictures and 20 test pictures."""
     photographs = sorted(path for path in source.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     if not photographs:
         sys.exit(f"{source} has no .jpg or .jpeg files")
@@ -29,7 +29,7 @@ def make_pictures(source, folder):
 
 
 def run(args, pictures, readers, steps):
-    """The run's summary."""
+    """Returns the run's summary."""
     return train(args.pando, [
         "--serial", "--model", "mlp", "--set", "model.hidden=8", "--set", "data.resize=64", "--dataset", "imagefolder",
         "--data", pictures, "--augment", "crop,flip", "--global-batch", BATCH, "--micro-batches", "1", "--threads", "1",

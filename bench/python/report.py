@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: flags, the machine, the commit, how both sides run, one line per figure."""
+"""The common part of the benchmarks: flags, the machine, the commit, runs of both sides, one line per figure."""
 import argparse
 import json
 import os
@@ -17,7 +17,7 @@ NAME_WIDTH = 44
 
 
 def make_parser(description, **defaults):
-    """A parser with a flag for each default, of its type; False: a switch."""
+    """Makes a parser with a flag for each default, of its type; False: a switch."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in defaults.items():
         kind = {"action": "store_true"} if value is False else {"type": type(value), "default": value}
@@ -36,7 +36,7 @@ def torch_environment(threads, blas_threads):
 
 
 def train(pando, words):
-    """The summary of `pando train` with these flags, in a separate folder. A run that fails ends the benchmark."""
+    """Returns the summary of `pando train` with these flags, in a separate folder. A failed run ends the benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         command = [pando, "train", *map(str, words), "--run-dir", folder + "/run", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -46,8 +46,8 @@ def train(pando, words):
 
 
 def in_turns(names, rounds, measure):
-    """The samples by name: `measure` makes one of each name a round, and every other round goes backwards, so that a
-    machine whose speed drifts is fair to all."""
+    """Returns the samples by name: `measure` makes one of each name a round, and every other round goes backwards, so
+    that a machine whose speed drifts is fair to all."""
     samples = {name: [] for name in names}
     for done in range(rounds):
         for name in list(names)[::-1 if done % 2 else 1]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """shaped_links.py exchange|plan|hosts [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
 
-Training over links of a known speed: each process on a separate host (a network namespace and a host name), with a
-link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything made is
-taken away at the end.
+Measures training over links of a known speed: each process has a separate host (a network namespace and a host name),
+with a link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything
+made is taken away at the end.
 
   exchange  VGG-16's parameters (553 MB) pushed, summed and pulled until every worker holds version t + 1: 4 workers and
             4 servers (fp32; bf16 both ways) beside gloo's ring among 4 workers, in turns. The pictures have 32 x 32
-            pixels, so that computing takes little; what it takes (--strategy single, alone, before all) is taken off.
+            pixels, so that computing takes little; its time (--strategy single, alone, first of all) is subtracted.
   plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
             strategies. A worker's computing is measured in the same turns, as many at once as compute at once.
   hosts     the same 553 MB among 4 workers on 2 hosts and 2 servers on others: gradients summed on each host first
@@ -35,11 +35,11 @@ SWITCH = "pando-switch"
 WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
 PROCESSES_MAX = 16
-PAYLOAD_SHARE = 1448 / 1514  # of an Ethernet frame of TCP, as tc counts it
-BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
-NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
+PAYLOAD_SHARE = 1448 / 1514  # of a TCP frame of Ethernet, as tc counts it
+BUCKET_BYTES = 128 * 1024  # a shaped link lets these through at once
+NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # except at the end
 EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
-# Models whose exchange takes longer than their computing, and one where the two are alike.
+# Models whose exchange takes longer than their computing, and one for which both take equally long.
 PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, servers
     ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 2, 2),
     ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 4, 2),
@@ -54,11 +54,11 @@ def run(*command):
 
 
 class Network:
-    """Namespaces around a switch. Names: of the namespaces, one each."""
+    """Namespaces around a switch. `names`: one for each namespace."""
 
     def __init__(self, names, rate):
         self.names = names
-        self.close()  # what a killed run has left
+        self.close()  # removes what a killed run has left
         try:
             run("ip", "link", "add", SWITCH, "type", "bridge")
             run("ip", "link", "set", SWITCH, "up")
@@ -90,12 +90,12 @@ class Network:
         for space in spaces:
             if space.startswith("pando-"):
                 subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
-        for link in (SWITCH, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's own goes some time after it
+        for link in (SWITCH, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's link goes some time after it
             subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 
 class Job:
-    """One run over a network: its processes, and what its steps took."""
+    """One run over a network: its processes, and the time of its steps."""
 
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder, self.processes = args, network, folder, []
@@ -109,7 +109,7 @@ class Job:
         return self.processes[-1]
 
     def train(self, flags, workers, servers, workers_per_host=1):
-        """The milliseconds of each step after the first ones."""
+        """Returns the milliseconds of each step after the first ones."""
         endpoint = f"tcp://{self.network.address('scheduler')}:7070"
         run_dir = f"{self.folder}/run"
         leads = self.start(
@@ -127,7 +127,7 @@ class Job:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
             for process in self.processes:
-                with contextlib.suppress(subprocess.TimeoutExpired):  # the run's figures are there all the same
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the run's figures exist anyway
                     process.wait(timeout=10)
         finally:
             self.stop()
@@ -163,8 +163,8 @@ def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1):
 
 
 def alone(args, flags, at_once):
-    """The median milliseconds of a step, and of its update alone, of `at_once` trainings of one micro-batch a step,
-    side by side, without any exchange."""
+    """Returns the median milliseconds of a step, and of only its update, for `at_once` trainings side by side, with one
+    micro-batch a step and without any exchange."""
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for i in range(at_once):
@@ -184,7 +184,7 @@ def alone(args, flags, at_once):
 
 
 def update_times(trace):
-    """The computing thread of a single process waits while the update is made."""
+    """Returns the times that a single process's computing thread waits for the update."""
     with open(trace, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     waits = {}
@@ -205,7 +205,7 @@ def heading(args):
 
 
 def times_of(args, kinds, measure_kind):
-    """The milliseconds of each kind's steps."""
+    """Returns the milliseconds of each kind's steps."""
     return {kind: sum(rounds, []) for kind, rounds in in_turns(kinds, args.rounds, measure_kind).items()}
 
 
@@ -243,7 +243,7 @@ class PlannedJob:
     def __init__(self, model, data, samples, rate, workers, servers):
         self.model, self.samples, self.rate, self.workers, self.servers = model, samples, rate, workers, servers
         self.flags = ["--model", model, *data]
-        self.alone = []  # (step, update) of each round, milliseconds
+        self.alone = []  # milliseconds of (step, update) in each round
         self.steps = {"ps": [], "allreduce": []}
 
     def measure(self, args, part):
@@ -293,7 +293,7 @@ def hosts(args):
 
 
 def leave(*_):
-    """Removes on exit what was made, and ignores further signals."""
+    """Exits, which removes the network, and ignores further signals."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 

@@ -3,20 +3,20 @@
         [--log-disk] [--clients N] [--pando PROGRAM] [--data FOLDER] [--hash HASH] [--script "SCRIPT ARGUMENTS"]
 
 Trains on MNIST under `--chaos random` for as long as the epochs take and watches the processes of the run:
-resident memory, open files, orphans, what is left in its folder for temporary files and in /dev/shm. Two idle cores
+resident memory, open files, orphans, files left in its folder for temporary files and in /dev/shm. Two idle cores
 take 2 s for an epoch of the CNN: half an hour is some 900. The surroundings can be made worse:
 
-  --files N    the limit of open files of every process, which --clients and restarts come near to
+  --files N    the limit of open files of every process; --clients and restarts come near it
   --log-disk   the processes' logs and the terminal are on a disk of 1 MiB, which is full for 30 s of each minute (root)
   --clients N  N processes ask for the status and are stopped before they have read the answer
 
-With --script the workers are processes of this PyTorch script, which says what is trained. The hash is then that of a
+With --script the workers are processes of this PyTorch script, which defines the job. The hash is then that of a
 run of one worker and one server.
 
 Fails
 
   - when the run fails, or its hash is not the serial run's (--hash; without it the serial run is made afterwards);
-  - when a process has more memory or files than at the age of 30 s (lives of a minute and more; all that there are);
+  - when a process has more memory or files than at the age of 30 s (all lives of a minute and more);
   - when processes of a role have more of them at the age of 30 s in the last third of the run than in the first;
   - when either could not be judged for `train`, `scheduler`, `server` or `worker`: the run was too short;
   - when a process or a file is left behind.
@@ -37,20 +37,20 @@ from pathlib import Path
 
 from report import MNIST, PANDO, make_parser
 
-MARK = "PANDO_SOAK"  # in the environment of all processes of the run
+MARK = "PANDO_SOAK"  # is in the environment of all processes of the run
 SAMPLE_SECONDS = 1.0
 AGE_SECONDS = 30.0  # by then a process has filled its pools
-LIFE_SECONDS = 60.0  # lives as long as this say whether a process grows
+LIFE_SECONDS = 60.0  # a life of this length shows whether a process grows
 LOG_DISK_BYTES = 1 << 20
-FULL_SECONDS = 30.0  # of the log disk, and as long with space
-CLIENT_SECONDS = 20.0  # that a client hangs
-MEDIAN_OF = 5  # samples: one of them may see a shard on its way to a new backup
+FULL_SECONDS = 30.0  # the log disk is full, and then has space as long
+CLIENT_SECONDS = 20.0  # a client hangs so long
+MEDIAN_OF = 5  # samples, because one may see a shard on its way to a new backup
 KIB, FILES = 1, 2  # columns of a sample
-# Measured: 0.8 MiB of allocator's noise, 3 files (peers that were down). One 88 KB record lost a step is 20 MB a
+# Measured: 0.8 MiB of the allocator's noise, 3 files (of dead peers). A leak of one 88 KB record a step is 20 MB a
 # second.
 MAX = {KIB: 8 * 1024, FILES: 8}
 NAMES = {KIB: "KiB", FILES: "files"}
-FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` has the one
+FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` has one
 
 
 def job(args):
@@ -69,7 +69,7 @@ def serial_hash(args, folder):
 
 
 class Life:
-    """Of one process: (seconds of the run, KiB, open files) once a second."""
+    """A process's samples: (seconds of the run, KiB, open files) once a second."""
 
     def __init__(self, role):
         self.role, self.samples = role, []
@@ -81,19 +81,19 @@ class Life:
         return self.samples[-1][0] - self.born()
 
     def at_age(self, column):
-        """Median of the first samples of the age; None if it did not live so long."""
+        """Returns the median of the first samples at that age; None if it did not live so long."""
         aged = [s[column] for s in self.samples if s[0] - self.born() >= AGE_SECONDS][:MEDIAN_OF]
         return statistics.median(aged) if len(aged) == MEDIAN_OF else None
 
     def growth(self, column):
-        """From that age to its end; None if it did not live long enough."""
+        """Returns the growth from that age to its end; None if it did not live long enough."""
         if self.seconds() < LIFE_SECONDS:
             return None
         return statistics.median(s[column] for s in self.samples[-MEDIAN_OF:]) - self.at_age(column)
 
 
 def marked(folder):
-    """(pid, start) of the run's processes that live; the start tells processes of the same id apart."""
+    """Returns (pid, start) of the run's living processes; the start tells processes with one id apart."""
     mark = f"{MARK}={folder}".encode()
     for entry in Path("/proc").iterdir():
         try:
@@ -140,7 +140,7 @@ def judge_growth(role, lives, column):
 
 
 def judge_generations(role, lives, column, seconds):
-    """Lives that reached the age in the first third of the run beside those of the last third."""
+    """Compares lives that reached the age in the first third of the run with those of the last third."""
     aged = [(life.born() + AGE_SECONDS, life.at_age(column)) for life in lives if life.at_age(column) is not None]
     first = [value for at, value in aged if at < seconds / 3]
     last = [value for at, value in aged if at >= 2 * seconds / 3]
@@ -179,7 +179,7 @@ def report(lives, faults, seconds):
 
 @contextlib.contextmanager
 def worse_surroundings(args, folder):
-    """The log disk and the clients, each on a thread, until the block is left."""
+    """Runs the log disk and the clients, each on a thread, until the end of the block."""
     done, threads = threading.Event(), []
     logs = Path(folder, "run/logs")
     try:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """timeline_cost.py [--rounds N] [--steps N] [--data FOLDER] [--dataset NAME] [--pando PROGRAM]
 
-What --timeline costs in images/s and CPU-seconds: a run with it beside one without, and a second one without, which
-says how far two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially: its layers are so short
-that it pays most. Every round runs each variant once, and every other round goes backwards. Prints min, p50, p99, max,
-and the ratios of the rounds. Images/s need an idle machine; on a busy one look at the CPU-seconds. --data "" is for a
+Measures the cost of --timeline in images/s and CPU-seconds: a run with it beside one without, and a second one without,
+which shows how far two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially: its layers are so
+short that it pays most. Every round runs each variant once, and every other round goes backwards. Prints min, p50, p99,
+max, and the ratios of the rounds. Images/s need an idle machine; on a busy one look at the CPU-seconds. --data "" is for a
 data set that has no folder.
 """
 import json
@@ -21,7 +21,7 @@ MODES = {"2 workers, 2 servers": ["--workers", "2", "--servers", "2"], "serial":
 
 
 def run(command):
-    """Its standard output, and the CPU-seconds of it and all its processes."""
+    """Returns its standard output, and the CPU-seconds of it and all its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -29,7 +29,7 @@ def run(command):
 
 
 def measure(args, mode, name):
-    """Images/s, and CPU-seconds without those of making the trace at the end."""
+    """Returns images/s, and CPU-seconds without those of making the trace at the end."""
     with tempfile.TemporaryDirectory() as folder:
         data = ["--data", args.data] if args.data else []
         timeline = ["--timeline", folder + "/trace.json"] if name == ON else []

@@ -44,7 +44,7 @@ install_slurm() {
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/pando-slurm-XXXXXX")
 export PANDO_TRY=$dir  # marks all that is started here
-# Processes whose environment has all these settings.
+# Prints the processes whose environment has all these settings.
 with_variables() {
   local files=(/proc/[0-9]*/environ) setting
   for setting in "$@"; do
@@ -52,7 +52,7 @@ with_variables() {
   done
   printf '%s\n' "${files[@]}" | cut -d/ -f3
 }
-# Processes that write this log: a daemon, and the slurmstepds that it has started.
+# Prints the processes that write this log: a daemon, and the slurmstepds that it has started.
 writers_of() { find /proc/[0-9]*/fd -lname "$1" 2>/dev/null | cut -d/ -f3 | sort -u; }
 kill_all() { [ $# = 0 ] || kill -KILL "$@" 2>/dev/null || true; }
 clean_up() {
@@ -152,7 +152,7 @@ start_munge
 write_config
 await "munge answers" test -S "$dir/munge/socket"
 slurmctld -D -i 2>"$dir/slurm/slurmctld.err" &
-disown  # its end is no news
+disown  # so that bash does not print its end
 start_slurmd try-a
 start_slurmd try-b
 await "two nodes are idle" both_are_idle

@@ -118,7 +118,7 @@ bool Preload::OnExit(const ProcessExit& exit) {
   line_ = UniqueFd();
   if (is_retired_) return true;
   const auto now = std::chrono::steady_clock::now();
-  start_at_ = policy_.OnDeath(now, RestartPolicy::Death::kOfItsOwn).value_or(TimePoint::max());
+  start_at_ = policy_.OnDeath(now, ExitKind::kOther).value_or(TimePoint::max());
   Say("pando: --preload: the preloaded process ended with {}; workers are started without it{}{}\n",
       ExitText(exit), start_at_ == TimePoint::max() ? "" : " until it is back",
       spec_.log_path.empty() ? "" : "; its log is " + spec_.log_path);

@@ -1,5 +1,5 @@
 // Scripts: the users' programs of a local run. After their training loop they test, save and plot.
-// node/local_run uses it.
+// node/fleet/local_run uses it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@ class Scripts {
   void Show(ShownLogs shown, uint32_t count);
   Status Start(const ProcessSpec& spec);
 
-  bool Contains(const std::string& name) const { return scripts_.contains(name); }
   // Whether there are scripts, and all have ended by themselves.
   bool HaveAllEnded() const;
   // Call it for the exit of any process. `is_completed` means that the run is over and its weights

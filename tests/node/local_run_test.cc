@@ -32,7 +32,11 @@ Outcome Run(const char* fake, const std::string& transport = "tcp") {
   setenv("PANDO_FAKE", fake, 1);
   sigset_t before;
   sigprocmask(SIG_SETMASK, nullptr, &before);
-  const int exit_code = RunLocal({.job = job, .restarts_max = 1, .program = program});
+  LocalRunArgs args;
+  args.job = job;
+  args.restarts_max = 1;
+  args.program = program;
+  const int exit_code = RunLocal(args);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   Result<Summary> summary = folder->ReadSummary();
   REQUIRE(summary.ok() == (exit_code != kExitFenced));

@@ -15,7 +15,6 @@ namespace pando {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Death = RestartPolicy::Death;
 using namespace std::chrono_literals;
 
 // Children are shells that do as `script` says.
@@ -23,8 +22,11 @@ struct Household {
   explicit Household(uint32_t restarts_max = kRestartsMaxDefault)
       : supervisor({.restarts_max = restarts_max,
                     .on_fault = [this](FaultNote note) { notes.push_back(std::move(note)); },
-                    .on_exit = [this](const ProcessExit& exit) { exits.push_back(exit); },
-                    .may_restart = [this](const ProcessExit&) { return may_restart; }}) {}
+                    .on_exit =
+                        [this](const ProcessExit& exit) {
+                          exits.push_back(exit);
+                          return Follow(role, exit.kind(), phase);
+                        }}) {}
   ProcessSpec ShellSpec(const std::string& name, const std::string& script) {
     return {.name = name,
             .title = name,
@@ -51,7 +53,8 @@ struct Household {
   pid_t ReadPid(const std::string& name) { return std::atoi(ReadLog(name).c_str()); }
 
   TempFolder temp;
-  bool may_restart = true;
+  ExitRole role = ExitRole::kMember;
+  RunPhase phase = RunPhase::kBegun;
   std::vector<ProcessExit> exits;
   std::vector<FaultNote> notes;
   Supervisor supervisor;
@@ -64,16 +67,16 @@ TEST_CASE("pauses double up to five seconds, and a life of ten seconds resets th
   std::vector<std::chrono::milliseconds> pauses;
   for (int i = 0; i < 7; ++i) {
     pauses.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
-        *policy.OnDeath(start, Death::kOfItsOwn) - start));
+        *policy.OnDeath(start, ExitKind::kFailed) - start));
   }
   CHECK(pauses ==
         std::vector<std::chrono::milliseconds>{100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 5000ms});
-  CHECK(*policy.OnDeath(start + 10s, Death::kUnreached) == start + 15s);
-  CHECK(*policy.OnDeath(start + 10s, Death::kOfItsOwn) == start + 10s + 100ms);
+  CHECK(*policy.OnDeath(start + 10s, ExitKind::kUnreached) == start + 15s);
+  CHECK(*policy.OnDeath(start + 10s, ExitKind::kFailed) == start + 10s + 100ms);
   policy.OnStart(start + 11s);
-  CHECK(*policy.OnDeath(start + 12s, Death::kOfItsOwn) == start + 12s + 200ms);
-  CHECK_FALSE(policy.OnDeath(start + 70s, Death::kUnreached).has_value());  // the eleventh
-  CHECK(policy.OnDeath(start + 71s, Death::kOfItsOwn).has_value());
+  CHECK(*policy.OnDeath(start + 12s, ExitKind::kFailed) == start + 12s + 200ms);
+  CHECK_FALSE(policy.OnDeath(start + 70s, ExitKind::kUnreached).has_value());  // the eleventh
+  CHECK(policy.OnDeath(start + 71s, ExitKind::kFailed).has_value());
 }
 
 TEST_CASE("a minute of waiting for a scheduler is no good life") {
@@ -82,21 +85,21 @@ TEST_CASE("a minute of waiting for a scheduler is no good life") {
   for (int i = 0; i < 2; ++i) {
     policy.OnStart(now);
     now += 61s;
-    CHECK(policy.OnDeath(now, Death::kUnreached).has_value());
+    CHECK(policy.OnDeath(now, ExitKind::kUnreached).has_value());
   }
   policy.OnStart(now);
-  CHECK_FALSE(policy.OnDeath(now + 61s, Death::kUnreached).has_value());
+  CHECK_FALSE(policy.OnDeath(now + 61s, ExitKind::kUnreached).has_value());
 }
 
 TEST_CASE("after the last restart there is none, and what does not count is not counted") {
   RestartPolicy policy(2);
   const RestartPolicy::TimePoint start{};
   policy.OnStart(start);
-  for (int i = 0; i < 5; ++i) CHECK(*policy.OnDeath(start, Death::kOurDoing) == start + 100ms);
-  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
-  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
-  CHECK_FALSE(policy.OnDeath(start, Death::kOfItsOwn).has_value());
-  CHECK_FALSE(RestartPolicy(0).OnDeath(start, Death::kOfItsOwn).has_value());
+  for (int i = 0; i < 5; ++i) CHECK(*policy.OnDeath(start, ExitKind::kInjected) == start + 100ms);
+  CHECK(policy.OnDeath(start, ExitKind::kFailed).has_value());
+  CHECK(policy.OnDeath(start, ExitKind::kFailed).has_value());
+  CHECK_FALSE(policy.OnDeath(start, ExitKind::kFailed).has_value());
+  CHECK_FALSE(RestartPolicy(0).OnDeath(start, ExitKind::kFailed).has_value());
 }
 
 TEST_CASE("a killed process is reported at once and started again with current arguments") {
@@ -128,16 +131,13 @@ TEST_CASE("a process that has done its work is not started again") {
 }
 
 TEST_CASE("an end that is as good as a clean one is no root cause and is not told") {
-  std::vector<FaultNote> notes;
   Household household;
-  Supervisor supervisor({.on_fault = [&](FaultNote note) { notes.push_back(std::move(note)); },
-                         .has_left = [](const ProcessExit& exit) { return exit.exit_code == 3; }});
-  REQUIRE(supervisor.Start(household.ShellSpec("worker-0", "exit 3"), Role::kWorker).ok());
-  const auto deadline = Clock::now() + kEventDeadline;
-  while (supervisor.kept_count() > 0 && Clock::now() < deadline) supervisor.Wait(deadline);
-  CHECK(supervisor.kept_count() == 0);
-  CHECK_FALSE(supervisor.root_cause().has_value());
-  CHECK(notes.empty());
+  household.role = ExitRole::kNodeMember;
+  household.phase = RunPhase::kLeft;
+  household.Start("worker-0", "exit 3");
+  household.Await([&] { return household.supervisor.kept_count() == 0; });
+  CHECK_FALSE(household.supervisor.root_cause().has_value());
+  CHECK(household.notes.empty());
 }
 
 TEST_CASE("a process that keeps dying is the root cause, and so is one that may not start again") {
@@ -152,7 +152,6 @@ TEST_CASE("a process that keeps dying is the root cause, and so is one that may 
   CHECK(text.ends_with("or raise --max-restarts"));
   CHECK(household.supervisor.kept_count() == 0);
   Household strict;
-  strict.may_restart = false;
   strict.Start("worker-0", "exit 2");
   strict.Await([&] { return strict.supervisor.root_cause().has_value(); });
   CHECK(strict.exits.size() == 1);
@@ -161,7 +160,6 @@ TEST_CASE("a process that keeps dying is the root cause, and so is one that may 
 
 TEST_CASE("an injected kill is reported with its time, and may happen more often than restarts") {
   Household household(0);
-  household.may_restart = false;
   household.Start("worker-0", "echo $$; exec sleep 600");
   for (size_t life = 1; life <= 2; ++life) {
     household.Await([&] { return household.supervisor.Running().contains("worker-0"); });

@@ -1,7 +1,7 @@
 """Finds the classes and functions of a C++ file, and the members of each class.
 
-No compiler: it follows the braces, and reads what stands in front of each. That is enough for code
-that clang-format has formatted, and needs no build folder.
+It is no compiler: it follows the braces, and reads the tokens in front of each. That is enough for
+code that clang-format has formatted, and needs no build folder.
 """
 import re
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Token:
 
 
 class Shapes:
-    """`classes` and `functions` of one file. `balanced` is false where its braces do not match."""
+    """The `classes` and `functions` of one file. `balanced` is false if its braces do not match."""
 
     def __init__(self, source):
         self.classes = []
@@ -56,7 +56,7 @@ class Shapes:
             self._read_scope(0, len(self._tokens), None, "")
 
     def _find_pairs(self):
-        """The index of the closing bracket of each opening one."""
+        """Finds the index of the closing bracket for each opening one."""
         self._closing = {}
         open_indices = []
         for index, token in enumerate(self._tokens):
@@ -99,7 +99,7 @@ class Shapes:
                 if kind == "class":
                     self._read_class(head, name, index, closing, outer)
                     index = closing + 1
-                    # `struct A {...} a;`: what follows declares a member.
+                    # `struct A {...} a;`: the next tokens declare a member.
                     head = [Token("struct", token.line), Token(name, token.line)]
                     if self._text(index) == ";":
                         return index + 1
@@ -147,7 +147,7 @@ def tokenize(code):
 
 
 def classify(head):
-    """What a brace after `head` opens: (namespace | class | function | other, name)."""
+    """Returns what a brace after `head` opens: (namespace | class | function | other, name)."""
     texts = [token.text for token in without_angles(head)]
     if not texts:
         return "namespace", ""  # a stray block
@@ -200,7 +200,7 @@ def function_name(texts):
 
 
 def without_angles(head):
-    """`head` without template arguments. A `<` after `operator` is a name."""
+    """Returns `head` without template arguments. A `<` after `operator` is a name."""
     depth = 0
     kept = []
     for index, token in enumerate(head):

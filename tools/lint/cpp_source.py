@@ -18,7 +18,7 @@ NOT_NEWLINE = re.compile(r"[^\n]")
 
 @dataclass(frozen=True)
 class Prose:
-    """Text for people. `line` is that of its first character; newlines are kept."""
+    """Text for people. `line` is the line of its first character; newlines are kept."""
     line: int
     text: str
 
@@ -59,7 +59,7 @@ class CppSource:
         return bisect_right(self._line_starts, position)
 
     def includes(self):
-        """(line, path) of each #include "path"."""
+        """Returns (line, path) of each #include "path"."""
         found = re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', self.text, re.MULTILINE)
         return [(self.line_at(match.start()), match.group(1)) for match in found]
 
@@ -68,7 +68,7 @@ class CppSource:
         return {match.span(1) for match in found}
 
     def _join(self, spans, plain):
-        """Neighbours with only white space between them are one text."""
+        """Joins neighbours with only white space between them into one text."""
         joined = []
         previous_end = None
         for start, end in spans:
@@ -82,7 +82,7 @@ class CppSource:
         return joined
 
     def _count_lines(self, comments):
-        """(lines with a comment alone, lines with code)"""
+        """Counts (lines with only a comment, lines with code)."""
         has_comment = set()
         uncommented = []
         position = 0
@@ -101,12 +101,12 @@ def blank(text):
 
 
 def comment_text(text):
-    """The words of a comment, in the layout of the original."""
+    """Returns the words of a comment, in the layout of the original."""
     return re.sub(r"^([ \t]*)(//+|/\*+|\*+/|\*(?= ))", r"\1", text, flags=re.MULTILINE).removesuffix("*/")
 
 
 def string_text(text):
-    """The words of a literal. Escapes are blanked, so that the layout stays."""
+    """Returns the words of a literal. Escapes are blanked, so that the layout stays."""
     if re.match(r'(?:u8|[uUL])?R"', text):
         return text[text.index("(") + 1:text.rindex(")")]
     return re.sub(r"\\.", "  ", text[1:-1])

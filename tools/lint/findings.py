@@ -71,7 +71,7 @@ class Exceptions:
         return remaining
 
     def shrunk(self, checks, findings):
-        """The text of the list after unneeded entries are dropped and the others lowered."""
+        """Returns the text of the list after unneeded entries are dropped and the others lowered."""
         sums = sum_sizes(findings)
         by_line = {entry.line: entry for entry in self.entries}
         kept = []
@@ -85,7 +85,7 @@ class Exceptions:
         return "\n".join(kept) + "\n"
 
     def grown(self, findings, reason):
-        """The text of the list with entries that hide all `findings`."""
+        """Returns the text of the list with entries that hide all `findings`."""
         listed = {(entry.check, entry.where) for entry in self.entries}
         by_line = {entry.line: entry for entry in self.entries}
         sums = sum_sizes(findings)

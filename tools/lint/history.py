@@ -49,7 +49,7 @@ def names_raise(message, folder, growth):
 
 
 def find_raised(project, commit):
-    """The limits that are higher after the commit, or new exceptions, and by how much."""
+    """Returns the limits that are higher after the commit, or new exceptions, and by how much."""
     before, after = (read_limits(project, revision) for revision in (f"{commit}^", commit))
     if not any(name.startswith("budget ") for name in before):  # the first budget raises nothing
         after = {name: limit for name, limit in after.items() if not name.startswith("budget ")}

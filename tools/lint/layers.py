@@ -29,7 +29,7 @@ LAYERS = [
     ("examples",),
     ("tests",),
 ]
-# Mutation points are in sources alone: the simulator is linked with cores that have them and is itself
+# Mutation points are only in sources: the simulator is linked with cores that have them and is itself
 # compiled without them, so a function of a header would have two definitions.
 MUTATIONS = "common/mutation.h"
 # Folders of one row that do not include each other.
@@ -71,7 +71,7 @@ def find_problem(path, rank, included):
 
 
 def find_rank(path):
-    """The row of LAYERS that `path` is in; None where it is in none."""
+    """Returns the row of LAYERS for `path`; None if it is in no row."""
     best = None
     length = -1
     for rank, folders in enumerate(LAYERS):

@@ -50,7 +50,7 @@ def is_plain(found):
 
 
 def find_sharers(classes):
-    """struct name -> the classes that hold a mutable reference or pointer to one."""
+    """Returns struct name -> the classes that hold a mutable reference or pointer to one."""
     sharers = defaultdict(set)
     for _, found in classes:
         for types in found.member_types:
@@ -117,13 +117,13 @@ def budget_of(project):
 
 
 def read_budget(text):
-    """The lines and the lines of code that each folder may have."""
+    """Returns the lines and the lines of code that each folder may have."""
     rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return {folder: (int(lines), int(code)) for folder, lines, code in rows}
 
 
 def shrunk_budget(project):
-    """The budget's text, each figure lowered to what the folder has."""
+    """Returns the budget's text, with each figure lowered to the folder's own."""
     text = project.text(BUDGET)
     folders = folder_lines(project)
     rows = [line for line in text.splitlines(keepends=True) if not line.strip() or line.startswith("#")]
@@ -135,7 +135,7 @@ def shrunk_budget(project):
 
 
 def folder_lines(project):
-    """The figures of each top folder with product C++."""
+    """Returns the figures of each top folder with product C++."""
     paths = {}
     for path in project.product_cpp_files:
         paths.setdefault(path.split("/")[0], []).append(path)
@@ -181,5 +181,5 @@ def readme_lines(project):
 
 
 def readme_columns(project):
-    """The columns of each line."""
+    """Returns the columns of each line."""
     return [len(line) for line in project.text("README.md").splitlines()] if "README.md" in project.files else []

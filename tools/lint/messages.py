@@ -12,18 +12,18 @@ DEFAULTS = {"handlers": "", "generation": "any", "about": "itself", "size": "sma
 HANDLERS = {"scheduler": "scheduler", "lane": "lane", "worker": "worker", "group": "worker",
             "joiner": "node", "client": "client", "files": "store", "fileClient": "node"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
-# The document's word for a sender, and its roles in a view; all others of the view are of both.
+# The document's word for a sender, and its roles in a view; the roles of other senders are both.
 ROLES = {"lane": {"servers"}, "worker": {"workers"}, "relay": {"workers"}, "scheduler": set()}
 BOTH_ROLES = {"servers", "workers"}
 JOINS = {"Register", "Declaration"}  # a node is a newcomer until it has sent these
-FOR_READERS = {"StatusRequest"}  # all else that a client asks takes the admin key
+FOR_READERS = {"StatusRequest"}  # a client's other requests need the admin key
 ABOUT = {"itself": "", "primary": "primary", "replica": "replica", "holder": "holder", "slice": "slice",
          "microBatch": "micro-batches"}
 UNHANDLED = "HeartbeatAck"
 
 
 def check_messages(project):
-    """The messages of proto/pando.capnp are those of docs/protocol.md, between the same parties."""
+    """The messages of proto/pando.capnp and docs/protocol.md are equal, between the same parties."""
     if SCHEMA not in project.files:
         return []
     rows, described = find_messages(project.text(SCHEMA)), {}
@@ -48,7 +48,7 @@ def check_messages(project):
 
 
 def find_messages(schema):
-    """The line and the facts of each message, by its name."""
+    """Returns the line and the facts of each message, by its name."""
     rows = {}
     for found in MESSAGE.finditer(schema):
         facts = re.findall(r"(\w+) = (\[[^]]*\]|\w+)", found["facts"])
@@ -58,19 +58,19 @@ def find_messages(schema):
 
 
 def is_for_nodes(row):
-    """Whether lanes or sessions handle it."""
+    """Returns whether lanes or sessions handle it."""
     return bool(re.search(r"\b(lane|worker|group)\b", row["handlers"]))
 
 
 def find_crossing(project):
-    """The messages that P21 has a node accept in another generation."""
+    """Returns the messages that a node accepts in another generation (P21)."""
     rule = re.search(r"messages of another generation \(`ViewMember::Admit`\):(.*?)`Stop`",
                      project.text(DOCUMENT), re.S)
     return set(re.findall(r"`(\w+)`", rule[1])) | {"Stop"} if rule else set()
 
 
 def find_problem(row, parties, about):
-    """How `parties`, "sender → receiver; sender → receiver", and what it is about differ from the row."""
+    """Returns how `parties`, "sender → receiver; sender → receiver", and `about` differ from the row."""
     if ABOUT.get(row["about"]) != about:
         return f"is about something else ({row['about']} instead of {about or 'its sender'})"
     senders = {part.split("→")[0].strip() for part in parties.split(";")}
@@ -88,7 +88,7 @@ def find_problem(row, parties, about):
 
 
 def find_sender(name, senders):
-    """The code's word for these senders of the document: "worker, lane 0", "primary's lane"."""
+    """Returns the code's word for these senders of the document: "worker, lane 0", "primary's lane"."""
     if "client" in senders:
         return "reader" if name in FOR_READERS else "admin"
     if "supervisor" in senders or name in JOINS:

@@ -18,7 +18,7 @@ LINE = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?:\d+:)? (?P<what>.*)$")
 
 
 class Skipped(Exception):
-    """A check that cannot run here; says why, and what to do."""
+    """A check that cannot run here; its text says why, and what to do."""
 
 
 def find_program(name):
@@ -97,7 +97,7 @@ def check_tidy(project, build_folder, say, scope=None):
 
 
 def read_database(project, database):
-    """path in the repository -> its entry in the database. A unit of tests is an entry per included file."""
+    """Returns path in the repository -> its entry in the database. Each file that a unit includes has one."""
     compiled = {}
     for entry in json.loads(database.read_text(encoding="utf-8")):
         path = Path(entry["directory"], entry["file"]).resolve()
@@ -111,16 +111,16 @@ def read_database(project, database):
 
 
 def included_sources(project, unit):
-    """The source files that tests/make_units.py joined."""
+    """Returns the source files that tests/make_units.py joined."""
     text = unit.read_text(encoding="utf-8")
     return [project.root / name for name in re.findall(r'#include "([^"]+)"', text)]
 
 
 def changed_files(project, commits):
-    """The files that are not committed, then those of the last commits, last changed first."""
+    """Returns the files that are not committed, then those of the last commits, last changed first."""
     try:
         shallow = Path(project.root, project.git("rev-parse", "--git-path", "shallow").strip())
-        # The oldest commit of a shallow clone lists all files as its own.
+        # In a shallow clone the oldest commit lists all files as its own.
         cut = set(shallow.read_text(encoding="utf-8").split()) if shallow.is_file() else set()
         log = project.git("log", f"-{commits}", "--no-merges", "--name-only", "--format=commit %H")
         new = project.git("diff", "--name-only", "HEAD") + project.git("ls-files", "--others", "--exclude-standard")
@@ -137,13 +137,13 @@ def changed_files(project, commits):
 
 
 def choose_sources(changed):
-    """A header is checked through the source file with its name."""
+    """Chooses the sources to check: for a header, the source file with its name."""
     sources = {str(Path(path).with_suffix(".cc")): None for path in changed if path.endswith((".cc", ".h"))}
     return list(sources)
 
 
 def run_tidy(project, tidy, path, build_folder, deadline):
-    """What clang-tidy prints; None where there was no time for it."""
+    """Returns clang-tidy's output; None if there was no time for it."""
     left = deadline - time.monotonic()
     if left <= 0:
         return None

@@ -17,7 +17,7 @@ class Project:
 
     @cached_property
     def files(self):
-        """Tracked files and new ones that git does not ignore. Without git: all files."""
+        """Returns tracked files and new ones that git does not ignore. Without git: all files."""
         try:
             listed = self.git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
         except (OSError, subprocess.CalledProcessError):

@@ -47,7 +47,7 @@ def print_row(label, value, limit=""):
 
 
 def print_largest(label, limit, sized, shown=5):
-    """The largest of `sized`, a list of (size, words...), and how many exceed the limit."""
+    """Prints the largest of `sized`, a list of (size, words...), and how many exceed the limit."""
     largest = sorted(sized, reverse=True)
     over = sum(size > limit for size, *_ in largest)
     print_row(f"{label}: largest", largest[0][0] if largest else 0, limit)

@@ -1,5 +1,5 @@
-"""No fixed name below a folder that all users of the machine share: another user can create it first, and read and
-exchange what is in it."""
+"""Finds fixed names below a folder that all users of the machine share: another user can create such a name first,
+and read and exchange its content."""
 import re
 
 from findings import Finding
@@ -21,7 +21,7 @@ def check_temporary(project):
         text = project.text(path)
         if path.startswith(("tests/", "python/tests/", "tools/lint/")):
             continue
-        if "TMPDIR=$(mktemp -d" in text:  # from there on it is the script's own
+        if "TMPDIR=$(mktemp -d" in text:  # from here on the folder is private
             text = re.sub(r"\$\{?TMPDIR\b(?!:)", "", text)
         for number, line in enumerate(text.splitlines(), 1):
             line = COMMENT.sub("", line)

@@ -1,4 +1,4 @@
-"""`pando bench`: measures Pando beside what this machine can do at most. The program pando starts it; by hand:
+"""`pando bench`: measures Pando beside the most that this machine can do. The program pando starts it; by hand:
 python3 bench/python/pando_bench --pando build/cli/pando step --quick"""
 
 import argparse
@@ -23,7 +23,7 @@ BUILT_PANDO = Path(__file__).resolve().parents[3] / "build/cli/pando"
 
 
 def interrupted(*_) -> None:
-    """The first signal ends the measurement; later ones do not disturb the end of its processes."""
+    """Ends the measurement at the first signal. Later ones do not disturb the end of its processes."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -45,7 +45,7 @@ class Flags:
 
     def __init__(self, parser: argparse.ArgumentParser):
         self.parser = parser
-        self.defaults: Dict[str, Tuple[Any, Any]] = {}  # by destination: the default, and that of --quick
+        self.defaults: Dict[str, Tuple[Any, Any]] = {}  # by destination: the default, and --quick's
 
     def add(self, flag: str, default: Any, text: str, parse: Parse = str, quick: Any = None, metavar: str = "") -> None:
         destination = flag.strip("-").replace("-", "_")
@@ -54,7 +54,7 @@ class Flags:
         self.defaults[destination] = (default, default if quick is None else quick)
 
     def add_end(self) -> None:
-        """The flags that all benchmarks have."""
+        """Adds the flags that all benchmarks have."""
         self.parser.add_argument("--quick", action="store_true",
                                  help="a few seconds in all: whether it works, not how fast")
         self.add("--out", Path("bench-results"), "folder of the JSON and Markdown files; made if it is missing", Path,

@@ -1,4 +1,4 @@
-"""`pando bench kernels`: each layer of the zoo's models on one core, beside what the core and its memory do at most.
+"""`pando bench kernels`: each layer of the zoo's models on one core, beside the most that core and memory do.
 `pando-bench layers` measures; it makes one pass over a model for each line that it reads."""
 
 import json
@@ -28,10 +28,10 @@ def add_flags(flags: Flags) -> None:
 
 @dataclass
 class Work:
-    """What some layers have to do at least, for one batch: layers that are computed in one go are one."""
+    """The least work of some layers for one batch. Layers that are computed in one go are one."""
 
     names: str  # "conv1 bn1 relu"
-    kind: str  # of the first of them: "Conv2d 3x3"
+    kind: str  # the first one's: "Conv2d 3x3"
     forward_flops: float = 0.0
     backward_flops: float = 0.0
     forward_bytes: float = 0.0  # each array once
@@ -67,7 +67,7 @@ def rate_variant(layers: Layers, name: str, unit: str) -> Variant:
 
 
 def model_variant(layers: Layers, model: str, points: List[Point]) -> Variant:
-    """A pass over a model: its time, and that of each layer."""
+    """Returns a pass over a model: its time, and the time of each layer."""
 
     def measure(whole: Point) -> None:
         answer = layers.ask(model)
@@ -105,7 +105,7 @@ class Ceilings:
     bytes_per_s: float
 
     def share(self, work: Pass) -> Tuple[float, str]:
-        """Of what bounds it: the ceiling that would take longer for this work. It must have taken time."""
+        """Returns the share of its bound: the ceiling that takes longer for this work, which must have taken time."""
         of_peak = work.flops / work.seconds / self.flops_per_s
         of_memory = work.bytes / work.seconds / self.bytes_per_s
         return (of_memory, "memory") if of_memory > of_peak else (of_peak, "FMA")
@@ -133,7 +133,7 @@ def eigen_text(ms: float) -> str:
 
 
 def add_summaries(models: Dict[str, List[Work]], results: ResultSet) -> None:
-    """A table of each model's layers, one of kinds of layers over all of them, and its plot, from the points."""
+    """Adds a table of each model's layers, one of kinds of layers over all of them, and its plot, from the points."""
     peak, copy = results.find(PEAK), results.find(COPY)
     ceilings = Ceilings(1e9 * peak.median(RATE), 1e9 * copy.median(RATE))
     kinds: Dict[str, Tuple[Pass, Pass]] = {}
@@ -166,7 +166,7 @@ def add_summaries(models: Dict[str, List[Work]], results: ResultSet) -> None:
 
 
 def kinds_plot(kinds: Dict[str, Tuple[Pass, Pass]], ceilings: Ceilings) -> Plot:
-    """Two bars for each kind."""
+    """Makes two bars for each kind."""
     plot = Plot("kernels-kinds", "Kinds of layers, over all models",
                 "share of what bounds the work: multiply-adds or memory", "none")
     for kind, passes in sorted(kinds.items()):

@@ -1,4 +1,4 @@
-"""How benchmarks measure: variants in turns, child processes that end with this one, programs that are looked for."""
+"""Measures: variants in turns, child processes that end with this one, a search for the programs."""
 
 import ctypes
 import os
@@ -46,7 +46,7 @@ def measure_in_turns(variants: List[Variant], rounds: int, on_progress=progress_
 
 
 def busy_share(seconds: float) -> float:
-    """The part of this machine's processor time that programs use while this one waits."""
+    """Returns the part of this machine's processor time that programs use while this one waits."""
 
     def ticks():
         values = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
@@ -73,7 +73,7 @@ def die_with_parent() -> None:
 
 
 def start(words: List[str], **options) -> subprocess.Popen:
-    """In a separate session: Ctrl-C reaches this process alone, which then stops the children in order."""
+    """Starts it in a separate session: Ctrl-C reaches only this process, which then stops the children in order."""
     return subprocess.Popen(words, start_new_session=True, preexec_fn=die_with_parent,
                             stdin=options.pop("stdin", subprocess.DEVNULL), **options)
 
@@ -92,7 +92,7 @@ def stop(processes: List[subprocess.Popen]) -> None:
 
 @contextmanager
 def running(words: List[str], **options) -> Iterator[subprocess.Popen]:
-    """A process that is stopped at the end of the block."""
+    """Starts a process that is stopped at the end of the block."""
     process = start(words, **options)
     try:
         yield process
@@ -100,7 +100,7 @@ def running(words: List[str], **options) -> Iterator[subprocess.Popen]:
         stop([process])
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
-                with suppress(BrokenPipeError):  # what an ended process has not read; the stream is closed all the same
+                with suppress(BrokenPipeError):  # an ended process reads no more; the stream is closed anyway
                     stream.close()
 
 
@@ -119,17 +119,17 @@ def log_tail(path: Path) -> str:
 
 
 class Programs:
-    """pando, which starts the benchmarks, and pando-bench, which measures what needs C++."""
+    """pando, which starts the benchmarks, and pando-bench, which makes the measurements in C++."""
 
     def __init__(self, pando: Path):
         self.pando = pando
         folder = pando.parent
-        # Beside pando; in the build folder; where these scripts are installed.
+        # Beside pando; in the build folder; in the folder of the installed scripts.
         self.bench_places = [folder / "pando-bench", folder.parent / "bench/cpp/pando-bench",
                              Path(__file__).resolve().parents[1] / "pando-bench"]
 
     def measured(self, given: str) -> str:
-        """The program pando whose training is measured."""
+        """Returns the program pando whose training is measured."""
         path = Path(given) if given else self.pando
         if path.is_file() and os.access(path, os.X_OK):
             return str(path.absolute())
@@ -146,12 +146,12 @@ class Programs:
                          "build it with: ninja -C BUILD_FOLDER bench/cpp/pando-bench")
 
     def commit(self) -> str:
-        """Of the sources when pando-bench was built; "" without the program."""
+        """Returns the sources' commit when pando-bench was built; "" without the program."""
         done = subprocess.run([self.bench(), "--version"], capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
     def ask_bench(self, words: List[str]) -> str:
-        """What pando-bench prints. Its own error is the result's."""
+        """Returns pando-bench's output. Its error becomes the BenchError's text."""
         with running([self.bench(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             out, error = process.communicate()
         if process.returncode == 0:

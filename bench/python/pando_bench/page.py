@@ -77,7 +77,7 @@ def draw_bars(axes, plot: Plot) -> None:
 
 
 def svg_of(plot: Plot, pyplot) -> str:
-    """The <svg> element alone, which a page can hold."""
+    """Returns only the <svg> element, which a page can hold."""
     is_bars = plot.x_axis == "none"
     height = 1.2 + 0.3 * len(plot.series) if is_bars else max(4.2, 0.25 * len(plot.series))
     figure, axes = pyplot.subplots(figsize=(8.6, height))
@@ -114,7 +114,7 @@ def set_html(results: ResultSet, svgs: List[str]) -> str:
 
 
 def read_results(folder: Path) -> List[ResultSet]:
-    """All results of a folder, by the names of their files. A file that is no result is an error that names it."""
+    """Reads all results of a folder, by the names of their files. For a file that is no result the error names it."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except OSError as error:
@@ -127,7 +127,7 @@ def read_results(folder: Path) -> List[ResultSet]:
 
 
 def write_report(folder: Path) -> Path:
-    """FOLDER/report.html, and an SVG file for each plot."""
+    """Writes FOLDER/report.html, and an SVG file for each plot."""
     sets = read_results(folder)
     pyplot = load_matplotlib()
     html = (

@@ -15,14 +15,14 @@ HELP = ("GB/s, messages/s, latency and processor time of pushes and their replie
         "separate processes, beside memcpy, a += b, raw TCP and raw ZeroMQ")
 KIB, MIB = 1 << 10, 1 << 20
 SHARD_BYTES_MIN, SHARD_BYTES_MAX, LINE_BYTES = 128, 64 * MIB, 64
-MEMORY_SECONDS_MAX = 0.2  # a ceiling of memory is soon known
-REFERENCE_BYTES = MIB  # of the raw ZeroMQ that shares refer to
+MEMORY_SECONDS_MAX = 0.2  # a memory ceiling needs little time
+REFERENCE_BYTES = MIB  # shares refer to raw ZeroMQ of this size
 THROUGHPUT, MEMCPY, ADD, RAW_TCP = "throughput", "memcpy", "a += b", "raw TCP"
 FIGURES = {"gb_per_s": (THROUGHPUT, "GB/s"), "messages_per_s": ("messages", "1/s"),
            "latency_p50_us": ("latency p50", "us"), "latency_p99_us": ("latency p99", "us"),
            "cpu_s_per_gb": ("processor time", "s/GB")}
-# What Pando aims at: over TCP a share of raw ZeroMQ at 1 MiB, over ipc one at the same size, in shared memory of a +=
-# b.
+# The shares at which Pando aims: over TCP of raw ZeroMQ at 1 MiB, over ipc of raw ZeroMQ at the same size, in shared
+# memory of a += b.
 TCP_AIMS = {4 * KIB: 0.16, 64 * KIB: 0.48, 256 * KIB: 0.65, MIB: 0.75, 4 * MIB: 0.75}
 IPC_AIM, IPC_AIM_FROM_BYTES = 0.75, 256 * KIB
 SHM_AIM, SHM_AIM_FROM_BYTES = 0.5, MIB
@@ -122,7 +122,7 @@ class VariantMaker:
 
 
 def gb_per_s(results: ResultSet, named: Point) -> float:
-    """The median; 0 if it was not measured."""
+    """Returns the median; 0 if it was not measured."""
     point = results.find(named.name)
     return point.median(THROUGHPUT) if point else 0.0
 
@@ -136,7 +136,7 @@ def figure(value: float) -> str:
 
 
 def best_of(args, results: ResultSet, size: int, transport: str, optimizer: str):
-    """(GB/s, shape) of as many servers as workers: the aims are about those."""
+    """Returns the best (GB/s, shape) with as many servers as workers, to which the aims apply."""
     found = [(gb_per_s(results, pando_point(size, transport, n, n, optimizer)), f"{n}x{n}")
              for n in args.servers if n in args.workers]
     speed, shape = max(found, default=(0.0, ""), key=lambda each: each[0])
@@ -201,7 +201,7 @@ def shared_memory_table(args, results: ResultSet) -> Table:
 
 
 def figures_table(results: ResultSet) -> Table:
-    """Every figure of each way to move a shard."""
+    """Returns every figure of each way to move a shard."""
     note = ("Medians over the rounds. * more active processes than cores. Messages are those of a worker, sent and "
             "received; small shards share one.")
     rows = [[point.marked_name(), *(number_text(point.median(metric)) for metric, _ in FIGURES.values())]
@@ -228,7 +228,7 @@ def throughput_plot(args, results: ResultSet, transport: str) -> Plot:
 
 
 def add_summaries(args, results: ResultSet) -> None:
-    """Reads the points alone."""
+    """Adds tables and plots from the points only."""
     for transport in args.transport:
         is_shared = transport == "shm"
         results.tables.append(shared_memory_table(args, results) if is_shared

@@ -1,4 +1,4 @@
-"""`pando bench recovery`: what a dead process costs a run, with servers and by allreduce."""
+"""`pando bench recovery`: the cost of a dead process to a run, with servers and by allreduce."""
 
 import datetime
 import json
@@ -21,7 +21,7 @@ HELP = ("how long a run waits for its next step when a process is killed or stop
 TO_GOAL, NEXT_COMMIT, LOST = "time to the goal", "next commit", "lost"
 LOST_OF_OWN_PACE, NOTICED, RECOVERED = "lost, of own pace", "noticed", "recovered"
 VICTIM_RANK = 1  # rank 0 writes the log that is read
-LOOK_SECONDS = 0.001  # the time of the fault
+LOOK_SECONDS = 0.001  # the resolution of the fault's time
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def goal(args) -> int:
     return args.at_step + args.steps_after
 
 
-# ---- what a run shows from outside ----------------------------------------------------------------------------------
+# ---- a run as seen from outside --------------------------------------------------------------------------------------
 
 COMMIT_LINE = re.compile(r" version (\d+) committed, at (\d+) us")
 
@@ -69,7 +69,7 @@ class Commits:
         self.all: List[Tuple[int, float]] = []  # (version, time), ascending
 
     def add(self, line: str) -> None:
-        """A line of a worker's log (pando worker -v); others are ignored."""
+        """Reads a line of a worker's log (pando worker -v); others are ignored."""
         found = COMMIT_LINE.search(line)
         if found and int(found[1]) > self.newest():
             self.all.append((int(found[1]), 1e-6 * int(found[2])))
@@ -78,17 +78,17 @@ class Commits:
         return self.all[-1][0] if self.all else 0
 
     def reached(self, version: int) -> Optional[float]:
-        """When this version or a later one was committed."""
+        """Returns when this version or a later one was committed."""
         return next((at for known, at in self.all if known >= version), None)
 
     def longest_wait(self, since: float) -> Optional[float]:
-        """The longest time without a commit from `since` on. None without a commit after it."""
+        """Returns the longest time without a commit from `since` on. None without a commit after it."""
         times = [since] + [at for _, at in self.all if at > since]
         return max((later - earlier for earlier, later in zip(times, times[1:])), default=None)
 
 
 def find_child(parent: int, role: str, rank: int) -> Optional[int]:
-    """A process that `parent` has started: "worker" and its rank, "server" and its rank, "scheduler"."""
+    """Finds a process that `parent` has started: "worker" and its rank, "server" and its rank, "scheduler"."""
     for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -100,8 +100,8 @@ def find_child(parent: int, role: str, rank: int) -> Optional[int]:
 
 
 def read_fault(events: Path, injected_at: float) -> Dict[str, float]:
-    """When the run wrote that it had noticed a fault, and that it had recovered from it, in ms after `injected_at` (a
-    UTC time in seconds). The run writes a fault again whenever it knows more of it."""
+    """Returns when the run wrote that it had noticed a fault, and that it had recovered, in ms after `injected_at` (a
+    UTC time in seconds). The run writes a fault again when it has more information."""
     said: Dict[str, float] = {}
     for line in events.read_text().splitlines() if events.exists() else []:
         try:
@@ -145,7 +145,7 @@ def recovery_points(args, workload: Workload, cores: int) -> List[RecoveryPoint]
 
 
 def add_figures(args, commits: Commits, fault_at: Optional[float], point: Point) -> None:
-    """What the commits of one run say; `fault_at` is None without a fault."""
+    """Adds the figures from one run's commits; `fault_at` is None without a fault."""
     start, fault_step, end = (commits.reached(version) for version in (args.warm_up, args.at_step, goal(args)))
     if start is None or fault_step is None or end is None:
         raise BenchError(f"worker 0 never reported step {goal(args)}", EXIT_FAILED)
@@ -160,7 +160,7 @@ def add_figures(args, commits: Commits, fault_at: Optional[float], point: Point)
 
 
 def run_once(args, asked: RecoveryPoint, point: Point) -> None:
-    """One run, from its start to the goal."""
+    """Makes one run, from its start to the goal."""
     commits, fault_at, injected_at = Commits(), None, 0.0
     with training_runs(args.program) as runs:
         run_dir = runs.start(asked.plan, ("--group-restarts", "1") if asked.plan.strategy == "allreduce" else ())
@@ -189,7 +189,7 @@ def run_once(args, asked: RecoveryPoint, point: Point) -> None:
 
 
 def add_lost(asked: List[RecoveryPoint]) -> None:
-    """The time to the goal over that of the same round's undisturbed run."""
+    """Adds the time to the goal less that of the same round's undisturbed run."""
     by_name = {each.point.name: each.point for each in asked}
     for each in asked:
         if each.undisturbed:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as common/exit_codes.h has them
+EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as in common/exit_codes.h
 
 
 class BenchError(Exception):
@@ -27,7 +27,7 @@ class BenchError(Exception):
 
 
 def figures(values: Sequence[float]) -> dict:
-    """Count, least, median, 99 % and largest; zeros without values."""
+    """Returns count, least, median, 99 % and largest; zeros without values."""
     known = list(values) or [0.0]
     percents = statistics.quantiles(known if len(known) > 1 else 2 * known, n=100, method="inclusive")
     return {"count": len(values), "min": min(known), "p50": statistics.median(known), "p99": percents[98],
@@ -35,7 +35,7 @@ def figures(values: Sequence[float]) -> dict:
 
 
 def number_text(value: float) -> str:
-    """Three significant digits, or all of a larger number's: "3.21", "0.0450", "120,431"."""
+    """Returns three significant digits, or all digits of a larger number: "3.21", "0.0450", "120,431"."""
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
@@ -43,12 +43,12 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def bytes_text(size: int) -> str:
-    """In the largest unit that divides it."""
+    """Returns the size in the largest unit that divides it."""
     return next((f"{size // unit} {name}" for name, unit in UNITS if size >= unit and size % unit == 0), "0 B")
 
 
 def parse_bytes(text: str, bytes_max: int = (1 << 64) - 1) -> int:
-    """A number above 0, followed by B, KiB, MiB, GiB or nothing."""
+    """Reads a number above 0, followed by B, KiB, MiB, GiB or nothing."""
     digits = text.rstrip("BGKMi")
     factor = dict(UNITS, **{"": 1}).get(text[len(digits):])
     if factor is None or not (digits.isascii() and digits.isdigit()) or int(digits) == 0:
@@ -63,7 +63,7 @@ def parse_bytes(text: str, bytes_max: int = (1 << 64) - 1) -> int:
 
 @dataclass
 class Point:
-    """One of the things compared: samples by (metric, unit)."""
+    """One of the compared variants: its samples by (metric, unit)."""
 
     name: str
     parameters: Dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Point:
         self.samples.setdefault((metric, unit), []).append(sample)
 
     def of(self, metric: str) -> List[float]:
-        """The samples of a metric; none if it was not measured."""
+        """Returns the samples of a metric; none if it was not measured."""
         return next((values for (name, _), values in self.samples.items() if name == metric), [])
 
     def median(self, metric: str) -> float:
@@ -118,14 +118,14 @@ class Plot:
     """Lines over a logarithmic axis of bytes or counts. Without an axis ("none") a bar for each series: the median, and
     a line from the smallest to the largest sample."""
 
-    name: str  # of its file
+    name: str  # its file's
     title: str
     y_label: str
     x_axis: str = "bytes"  # "count", "none"
     series: List[Tuple[str, List[Tuple[float, float]]]] = field(default_factory=list)  # (name, points)
 
     def line(self, name: str) -> List[Tuple[float, float]]:
-        """The points of the series of this name, which is added if it is missing."""
+        """Returns the points of the series of this name, which is added if it is missing."""
         for known, points in self.series:
             if known == name:
                 return points
@@ -138,12 +138,12 @@ class Plot:
 
 
 def bar(values: Sequence[float]) -> List[Tuple[float, float]]:
-    """The samples by round, for a series of a plot without an axis."""
+    """Returns the samples by round, for a series of a plot without an axis."""
     return [(float(i), value) for i, value in enumerate(values)]
 
 
 def bars(name: str, title: str, metric: Tuple[str, str], points: List[Tuple[str, Point]]) -> Plot:
-    """A bar for each point with samples of the metric; points by the name of their bar."""
+    """Makes a bar for each point with samples of the metric; points by the name of their bar."""
     series = [(label, bar(point.samples[metric])) for label, point in points if point.samples.get(metric)]
     return Plot(name, title, f"{metric[1]}, median and extremes", "none", series)
 
@@ -193,7 +193,7 @@ class ResultSet:
         return next((point for point in self.points if point.name == name), None)
 
     def head(self) -> List[str]:
-        """Two lines that say where, when and how the figures were measured."""
+        """Returns two lines about the place, the time and the way of the measurement."""
         m = self.machine
         return [f"Commit {self.commit}, {self.date}; {m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2 ** 30:.0f} "
                 f"GiB, {m['kernel']}; load before {m['load']:.2f}.",
@@ -225,7 +225,7 @@ class ResultSet:
         return json.dumps(content, indent=1) + "\n"
 
     def write(self, folder: Path) -> None:
-        """BENCHMARK.json and BENCHMARK.md. A result of the same benchmark is replaced."""
+        """Writes BENCHMARK.json and BENCHMARK.md. A result of the same benchmark is replaced."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -237,14 +237,14 @@ class ResultSet:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one."""
+    """Writes the file so that a reader sees the old one or the new one."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8", errors="replace")
     part.replace(path)
 
 
 def parse_result(text: str, place: str) -> ResultSet:
-    """`place` names the text in errors."""
+    """Reads a result's JSON. `place` names the text in errors."""
     try:
         content = json.loads(text)
         points = [Point(p["name"], dict(p["parameters"]), p["oversubscribed"],

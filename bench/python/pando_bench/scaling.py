@@ -56,7 +56,7 @@ def scaling_points(args, workloads: List[Workload], cores: int) -> List[ScalingP
 
 
 def add_efficiency(asked: List[ScalingPoint]) -> None:
-    """Images/s of a worker over those of a worker of the curve's first point, of the same round."""
+    """Adds images/s of a worker over those of a worker of the curve's first point, of the same round."""
     by_name = {each.point.name: each for each in asked}
     for each in asked:
         first = by_name[each.first]
@@ -72,7 +72,7 @@ def row_of(each: ScalingPoint) -> List[str]:
 
 
 def add_summaries(asked: List[ScalingPoint], results: ResultSet) -> None:
-    """A table; a plot for each model, with a line for each curve."""
+    """Adds a table, and a plot for each model, with a line for each curve."""
     note = (
         "Efficiency: images/s of a worker over those of a worker where there are fewest, of the same round; medians, "
         "and the extremes of the rounds. weak: each worker has the same batch; strong: they share it. * more active "

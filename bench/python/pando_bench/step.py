@@ -36,20 +36,20 @@ def add_flags(flags: Flags) -> None:
 @dataclass
 class StepPoint:
     point: Point
-    plans: List[TrainPlan]  # of the runs that train at the same time
+    plans: List[TrainPlan]  # for the runs that train at the same time
     baseline: str = ""  # the point whose workers exchange nothing; "": this is one, or SERIAL
 
 
 def local_point(workload: Workload, workers: int) -> StepPoint:
-    """As many processes as there are workers, at the same time: the trainer, the batch and the threads of a worker,
-    with the update made where the gradient is. Each has its own data."""
+    """Returns a point with as many processes as workers, at the same time: each has a worker's trainer, batch and
+    threads, makes the update itself, and has its own data."""
     plans = [TrainPlan(workload, "single", global_batch=workload.worker_batch, seed=rank + 1)
              for rank in range(workers)]
     return StepPoint(replace(plans[0].point(workers), name=f"{workload.model}, {workers} workers, {LOCAL}"), plans)
 
 
 def serial_point(workload: Workload, workers: int) -> StepPoint:
-    """The same job in one process with one thread."""
+    """Returns a point with the same job in one process with one thread."""
     plan = TrainPlan(workload, "single", workers, global_batch=workers * workload.worker_batch)
     return StepPoint(replace(plan.point(1), name=f"{workload.model}, {workers} workers' batch, {SERIAL}"), [plan])
 
@@ -76,7 +76,7 @@ def step_points(args, workloads: List[Workload], cores: int) -> List[StepPoint]:
 
 
 def add_exposed(asked: List[StepPoint]) -> None:
-    """1 - images/s over the baseline's of the same round, in percent, for each point with a baseline."""
+    """Adds 1 - images/s over the baseline's of the same round, in percent, to each point with a baseline."""
     by_name = {each.point.name: each.point for each in asked}
     for each in asked:
         if each.baseline:
@@ -100,7 +100,7 @@ def row_of(asked: StepPoint) -> List[str]:
 
 
 def exposed_plot(model: str, asked: List[StepPoint]) -> Plot:
-    """Over the number of workers, a line for each way."""
+    """Plots the exposed time over the number of workers, with a line for each way."""
     plot = Plot(f"step-{model}", f"Exposed synchronisation, {model}", "% of the step", "count")
     for each in asked:
         plan = each.plans[0]

@@ -1,5 +1,5 @@
-"""What step, scaling and recovery share: workloads, command lines of `pando train`, and runs that are watched from
-outside through their folders."""
+"""The common part of step, scaling and recovery: workloads, command lines of `pando train`, and runs that are watched
+from outside through their folders."""
 
 import os
 import re
@@ -57,7 +57,7 @@ class Workload:
     data_set: str
     data_path: str = ""  # "": the set is drawn
     resize: int = 0
-    worker_batch: int = 0  # samples of a worker's share of a step
+    worker_batch: int = 0  # a worker's samples in a step
 
     def data_text(self) -> str:
         return self.data_set if self.data_path else self.data_set + " (drawn)"
@@ -69,7 +69,7 @@ class Workload:
 
 
 def zoo(pando: str) -> Dict[str, Tuple[int, int]]:
-    """(height, channels) of the pictures of each model, as `pando models` lists them."""
+    """Returns (height, channels) of each model's pictures, from `pando models`."""
     text = subprocess.run([pando, "models"], capture_output=True, text=True, check=False).stdout
     rows = re.findall(r"^(\S+)\s+[\d,]+\s+(\d+) x \d+ x (\d+)\s", text, re.MULTILINE)
     return {name: (int(height), int(channels)) for name, height, channels in rows}
@@ -81,7 +81,7 @@ CIFAR_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
 
 def holds_mnist(folder: Path) -> bool:
-    """The four IDX files, packed or not, with either of their usual names."""
+    """Looks for the four IDX files, packed or not, with either of their usual names."""
     return all(any((folder / f"{name}{joint}{kind}-ubyte{end}").is_file() for joint in ".-" for end in ("", ".gz"))
                for name, kind in MNIST_FILES)
 
@@ -91,13 +91,13 @@ def holds_cifar10(folder: Path) -> bool:
     return any(all((place / name).is_file() for name in CIFAR_FILES) for place in places)
 
 
-# By the folder's names: the set, and whether a folder holds it.
+# By the folder's name: the data set, and a function that tells whether a folder holds it.
 DATA_FOLDERS = {"mnist": ("mnist", holds_mnist), "cifar10": ("cifar10", holds_cifar10),
                 "cifar-10-batches-bin": ("cifar10", holds_cifar10)}
 
 
 def find_workload(model: str, models: Dict[str, Tuple[int, int]], worker_batch: int, folders: List[str]) -> Workload:
-    """With the files of the model's data set in one of the folders of data sets; without them, pictures of the same
+    """Finds the files of the model's data set in one of the folders of data sets; without them, pictures of the same
     size are drawn. `worker_batch` 0: 128 of MNIST's pictures, else 32."""
     if model not in models:
         raise BenchError(f"--model: '{model}' is none of the zoo's; pando models lists them")
@@ -115,7 +115,7 @@ def find_workload(model: str, models: Dict[str, Tuple[int, int]], worker_batch: 
 
 
 def resolve(args, programs: Programs) -> List[Workload]:
-    """Sets args.program; the models with their data."""
+    """Sets args.program. Returns the models with their data."""
     args.program = programs.measured(args.program)
     models = zoo(args.program)
     folders = ([args.data] if args.data else []) + ["data", "../shared/data"]
@@ -141,7 +141,7 @@ class TrainPlan:
     is_verbose: bool = False  # workers log when they learn of a commit
 
     def process_count(self) -> int:
-        """Those that compute or sum; the scheduler has little to do."""
+        """Counts the processes that compute or sum; the scheduler has little to do."""
         if self.strategy == "single":
             return 1
         return self.workers + (self.servers if self.strategy == "ps" else 0)
@@ -152,7 +152,7 @@ class TrainPlan:
         return f"ps {self.transport}, {count(self.servers, 'server')}, {count(self.replicas, 'replica')}"
 
     def words(self, run_dir: Path) -> List[str]:
-        """A run that never ends by itself: as long as batches are full, every step is like every other."""
+        """Returns the flags of a run that never ends by itself: with full batches all steps are alike."""
         words = ["train", *self.workload.flags(), "--strategy", self.strategy, "--steps", str(ENDLESS_STEPS),
                  "--global-batch", str(self.global_batch), "--micro-batches", str(self.workers), "--seed",
                  str(self.seed), "--device", "cpu", "--threads", "1", "--snapshot-every", str(self.snapshot_every),
@@ -185,11 +185,11 @@ class LineTail:
         self.path, self.read_bytes = path, 0
 
     def take(self) -> List[str]:
-        """The whole lines since the last call. None while there is no file."""
+        """Returns the whole lines since the last call. No lines while there is no file."""
         try:
             with open(self.path, "rb") as file:
                 if file.seek(0, os.SEEK_END) < self.read_bytes:
-                    self.read_bytes = 0  # written again
+                    self.read_bytes = 0  # it is a new file
                 file.seek(self.read_bytes)
                 whole, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
@@ -215,13 +215,13 @@ class StepRows:
         self.rows: List[StepRow] = []
 
     def add(self, line: str) -> None:
-        """The next line of the file; the first one is the heading."""
+        """Takes the next line of the file; the first one is the heading."""
         fields = line.split(",")
         if not self.heading:
             self.heading = fields
             return
         if "loss" in self.heading and len(fields) == len(self.heading) and not fields[self.heading.index("loss")]:
-            return  # of an evaluation
+            return  # an evaluation's row
         try:
             step, *times = [kind(fields[self.heading.index(name)]) for name, kind in self.COLUMNS.items()]
             if step < 0:
@@ -234,8 +234,8 @@ class StepRows:
         self.rows.append(StepRow(step, *times))
 
     def pace(self, first: int, last: int) -> Tuple[float, float]:
-        """Steps/s, and ms of waiting in a step, between two rows; `first` is left out. The scheduler learns of several
-        steps at once, whose rows have one time: a pace is between the ends of such batches."""
+        """Returns steps/s, and ms of waiting in a step, between two rows; `first` is left out. The scheduler gets reports
+        of several steps at once, whose rows have one time: a pace is between the ends of such batches."""
         rows = self.rows[first:last + 1]
         waits = [row.exposed_sync_ms for row in rows[1:]]
         return (rows[-1].step - rows[0].step) / (rows[-1].elapsed_s - rows[0].elapsed_s), sum(waits) / len(waits)
@@ -257,7 +257,7 @@ class TrainingRuns:
         return run_dir
 
     def wait_for(self, is_met: Callable[[], bool], interval_s: float) -> None:
-        """Asks every `interval_s` until the condition holds. A run that ends by itself is an error."""
+        """Checks every `interval_s` until the condition holds. A run that ends by itself is an error."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_met():
             for i, (strategy, process) in enumerate(self.runs):
@@ -275,7 +275,7 @@ class TrainingRuns:
 
 @contextmanager
 def training_runs(program: str) -> Iterator[TrainingRuns]:
-    """In a folder that is removed at the end, as the processes are."""
+    """Makes a folder for runs. At the end it is removed, and the processes are ended."""
     with tempfile.TemporaryDirectory(prefix="pando-bench-") as folder:
         runs = TrainingRuns(program, Path(folder))
         try:
@@ -284,7 +284,7 @@ def training_runs(program: str) -> Iterator[TrainingRuns]:
             runs.stop()
 
 
-LOOK_SECONDS = 0.02  # a look costs some microseconds; what is measured lasts seconds
+LOOK_SECONDS = 0.02  # a look costs some microseconds; the measured times are seconds
 
 
 @dataclass
@@ -303,7 +303,7 @@ class Reader:
 
 
 def measure_throughput(args, plans: List[TrainPlan], point: Point) -> None:
-    """Images/s of runs at the same time. Each warms up; then their metrics are read over the same stretch of time."""
+    """Measures images/s of runs at the same time. Each warms up; then their metrics are read over the same time."""
     with training_runs(args.program) as runs:
         readers = [Reader(LineTail(runs.start(plan) / "metrics.csv")) for plan in plans]
 

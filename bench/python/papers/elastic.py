@@ -1,4 +1,4 @@
-"""How a worker joins a run under way, and leaves it again, in each system that bears it."""
+"""Lets a worker join and leave a run in progress, in each system that supports it."""
 import signal
 import subprocess
 import sys
@@ -16,7 +16,7 @@ JOINED = "worker-1"  # the first one that joins a run of one worker
 
 
 def endpoint_of(watch: Watch) -> Optional[str]:
-    """Where the scheduler of this run listens, from its workers' command lines."""
+    """Returns the endpoint of this run's scheduler, from its workers' command lines."""
     for pid in watch.system.worker_pids(watch.run).values():
         words = processes.arguments(pid)
         if "--join" in words:
@@ -63,7 +63,7 @@ def torchft_leaves(watch: Watch) -> bool:
 
 
 def end(child: subprocess.Popen) -> None:
-    """The launcher ends its worker."""
+    """Ends a launcher, which ends its worker."""
     child.send_signal(signal.SIGTERM)
 
 

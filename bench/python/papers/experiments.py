@@ -1,4 +1,4 @@
-"""The papers' experiments, scaled to this machine: workloads, numbers of workers, and what is scaled by how much."""
+"""The papers' experiments, scaled to this machine: workloads, numbers of workers, and the scale of each."""
 from dataclasses import dataclass, replace
 from pathlib import Path
 import sys
@@ -17,7 +17,7 @@ class Experiment:
     name: str
     title: str
     scaled: str
-    cases: List[Tuple[Workload, int]]  # and the number of workers
+    cases: List[Tuple[Workload, int]]  # workload and number of workers
 
 
 MNIST_RESNET50 = Workload(name="mnist-resnet50", title="MNIST, ResNet-50", model="resnet50-cifar", dataset="mnist",
@@ -66,7 +66,7 @@ QUICK_STEPS = {"mnist-resnet50": 5, "fashion-mobilenet": 8, "vgg16": 4, "mnist-c
 
 
 def write_hundred_classes(cifar10: Path, folder: Path) -> Path:
-    """CIFAR-10's pictures in CIFAR-100's files."""
+    """Writes CIFAR-10's pictures in CIFAR-100's files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, parts in (("train.bin", [f"data_batch_{i}.bin" for i in range(1, 6)]), ("test.bin", ["test_batch.bin"])):
         content = b"".join((cifar10 / part).read_bytes() for part in parts)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py EXPERIMENT [--quick] [--out FOLDER] [--venvs FOLDER] [--systems A,B] [--rounds N] [--steps N] ...
 
-The experiments of the papers, Pando beside the peers that install (bench/python/peers/run.py setup), each scaled
-down by what it says where two cores demand it:
+The experiments of the papers, Pando beside the peers that install (bench/python/peers/run.py setup). Each is scaled
+down where two cores demand it, and says by how much:
 
   small-pictures   MNIST + ResNet-50 and Fashion-MNIST + MobileNetV2, batch 32 per worker, 1 and 2 workers
   vgg16            VGG-16 with 100 classes, Adam, 64 per worker, weak scaling
@@ -23,14 +23,14 @@ from typing import Dict, Iterator, List
 
 import elastic
 from experiments import EXPERIMENTS, QUICK_STEPS, Experiment, write_hundred_classes
-import session as s  # bench/python/peers, whose place the modules above make known
+import session as s  # bench/python/peers; the modules above add its path
 from launch import Event, Outcome
 from results import Plot, Point, ResultSet, Table, bars
 from session import Row
 from systems import SYSTEMS, System
 from workloads import TRAIN_SAMPLES, Workload
 
-# Of the usual ones: bench/python/peers compares them.
+# Systems that are not compared here, because bench/python/peers compares them.
 LEFT_OUT = ("ddp-compiled", "ddp-nccl", "pando-torch", "pando-torch1", "torch")
 ELASTIC_EPOCHS = 30
 RUN_TIME = ("whole run", "s")
@@ -39,7 +39,7 @@ KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 
 
 def compare(session: s.Session, experiment: Experiment, rows: List[Row], rounds: int) -> Iterator[List[Table]]:
-    """Speed, memory, and of several numbers of workers the efficiency of weak scaling; after each round."""
+    """Yields after each round: speed, memory, and for several numbers of workers the efficiency of weak scaling."""
     def measure(row: Row) -> None:
         outcome = session.run(row.system, row.workload, row.workers)
         row.reason = outcome.reason
@@ -61,8 +61,8 @@ def note_kinds(session: s.Session, row: Row, outcome: Outcome) -> None:
 
 
 def planned_memory(pando: str, workload: Workload) -> Dict[str, int]:
-    """What Pando's plan of one step allocates: bytes, the most of each kind at any time of the step; kept_bytes is what
-    batch norms keep for backward."""
+    """Returns the bytes that Pando's plan of one step allocates: the most of each kind at any time of the step;
+    kept_bytes are the bytes that batch norms keep for backward."""
     with tempfile.TemporaryDirectory() as folder:
         command = [pando, "model", workload.model, "--batch", str(workload.batch), "--classes", str(workload.classes),
                    "--optimizer", workload.optimizer, "--momentum", str(workload.momentum), "--set",
@@ -81,7 +81,7 @@ def planned_memory(pando: str, workload: Workload) -> Dict[str, int]:
 
 
 def efficiency(row: Row, rows: List[Row]) -> float:
-    """Images/s by those of one worker times the workers."""
+    """Returns images/s over those of one worker times the workers."""
     alone = next((r for r in rows if r.system is row.system and r.workload is row.workload and r.workers == 1), None)
     one, all_of = (r.point.median(s.IMAGES[0]) if r else 0.0 for r in (alone, row))
     return one and all_of / one / row.workers
@@ -109,13 +109,13 @@ def kinds_table(rows: List[Row]) -> Table:
 
 
 def moving_row(row: Row) -> Row:
-    """The same with a worker that comes and goes."""
+    """Returns the same row with a worker that comes and goes."""
     return replace(row, point=replace(row.point, name=row.point.name + ", elastic", samples={}),
                    reason=row.reason or elastic.WHY_NOT.get(row.system.key, ""), weights=set())
 
 
 def compare_elastic(session: s.Session, experiment: Experiment, rows: List[Row], rounds: int) -> Iterator[List[Table]]:
-    """Each system with a fixed number of workers, and with one that comes and goes, in turns; after each round."""
+    """Measures each system with a fixed number of workers and with one that comes and goes, in turns."""
     fixed, moving = rows[:len(rows) // 2], rows[len(rows) // 2:]
 
     def measure(row: Row) -> None:
@@ -140,7 +140,7 @@ def elastic_table(experiment: Experiment, fixed: List[Row], moving: List[Row]) -
 
 
 def weights_said(rows: List[Row]) -> str:
-    """Of the runs with servers, which must not differ."""
+    """Describes the weights of the runs with servers, which must not differ."""
     found = sorted(set().union(*(row.weights for row in rows if row.system.key in ("pando-ps", "pando-ps1"))))
     if not found:
         return "."
@@ -165,7 +165,7 @@ def measure_elastic(session: s.Session, row: Row, events: List[Event]) -> None:
 
 
 def plots_of(experiment: Experiment, points: List[Point]) -> List[Plot]:
-    """A plot for each workload; of the elastic runs one of their times."""
+    """Returns a plot for each workload; for elastic runs one plot of their times."""
     metric = RUN_TIME if experiment.name == "elastic" else s.IMAGES
     return [bars(f"papers-{experiment.name}-{workload.name}", f"{workload.title}: {metric[0]}", metric,
                  [(point.name.removeprefix(f"{workload.title}, "), point) for point in points
@@ -174,7 +174,7 @@ def plots_of(experiment: Experiment, points: List[Point]) -> List[Plot]:
 
 
 def sized(workload: Workload, args, session: s.Session) -> Workload:
-    """With the steps that were asked for, and data that are there."""
+    """Returns the workload with the steps of the flags, and with available data."""
     if workload.name == "mnist-cnn-elastic":
         workload = replace(workload, steps=round(ELASTIC_EPOCHS * TRAIN_SAMPLES["mnist"] / 128))
     if args.steps:
@@ -189,7 +189,7 @@ def sized(workload: Workload, args, session: s.Session) -> Workload:
 
 
 def run_experiment(experiment: Experiment, args) -> bool:
-    """Whether anything was measured."""
+    """Runs the experiment. Returns whether anything was measured."""
     session = s.Session.of(args, [system for system in SYSTEMS if system.key not in LEFT_OUT])
     s.check_data(session.place, [replace(w, dataset="cifar10") if w.dataset == "cifar100" else w
                                  for w, _ in experiment.cases])

@@ -1,4 +1,4 @@
-"""Runs one system on one workload: watches its progress and memory, and does to it what is due on the way."""
+"""Runs one system on one workload: watches its progress and memory, and runs the events that are due."""
 import math
 import os
 import signal
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.02
 MEMORY_SECONDS = 0.5
 KILL_RETRY_SECONDS = 0.5
 MIB = 1 << 20
-# Steps are reported a little after they were made: those reported within this time after a kill may be older.
+# Steps are reported a little after they were made: a step that is reported within this time after a kill may be older.
 IN_FLIGHT_SECONDS = 0.25
 
 
@@ -29,7 +29,7 @@ class Outcome:
     correct: int = 0
     tested: int = 0
     kinds: Dict[str, int] = field(default_factory=dict)  # bytes
-    weights: str = ""  # of a run of Pando's
+    weights: str = ""  # only of Pando's runs
     batches_begun: Optional[int] = None
     reason: str = ""  # why there are no figures
 
@@ -44,19 +44,19 @@ class Outcome:
         return self.correct / self.tested if self.tested else 0.0
 
     def seconds_to_step(self, killed: float) -> Optional[float]:
-        """From a kill to the next step: the end of the longest pause that begins within IN_FLIGHT_SECONDS."""
+        """Returns from a kill to the next step: to the end of the longest pause that begins in IN_FLIGHT_SECONDS."""
         steps = [seconds for seconds in self.progress.seconds if seconds > killed]
         pauses = [(end - start, end) for start, end in zip([killed, *steps], steps)
                   if start <= killed + IN_FLIGHT_SECONDS]
         return max(pauses)[1] - killed if pauses else None
 
     def seconds_between(self, first: int, last: int) -> Optional[float]:
-        """From the first number of samples to the last; None: one was not reached."""
+        """Returns the time from the first number of samples to the last; None: one was not reached."""
         start, end = self.progress.reached(first), self.progress.reached(last)
         return None if start is None or end is None else end - start
 
     def seconds_lost(self, undisturbed: "Outcome") -> Optional[float]:
-        """Delay at the last samples that both runs reach, beside a run without a death."""
+        """Returns the delay behind a run without a death, at the last samples that both runs reach."""
         if not self.kills:
             return None
         killed, target = self.progress.at(self.kills[0]), min(self.progress.last(), undisturbed.progress.last())
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass
 class Event:
-    """Done once, when the run has come so far. The action returns False if it is too early."""
+    """An action that is done once, at a point of the run. The action returns False if it is too early."""
     samples: int
     act: Callable[["Watch"], bool]
     is_done: bool = False
@@ -97,8 +97,8 @@ class Watch:
     def __init__(self, system: System, run: Run, place: Place, events: List[Event]):
         self.system, self.run, self.place, self.events = system, run, place, events
         self.log, self.outcome, self.memory_at = system.log(run), Outcome(), 0.0
-        self.children: List[subprocess.Popen] = []  # whose end is the run's
-        self.is_over = False  # all that is wanted is known, and what still runs may be killed
+        self.children: List[subprocess.Popen] = []  # the run ends with them
+        self.is_over = False  # all results are known, and running processes may be killed
 
     def start(self, command: Command) -> subprocess.Popen:
         with open(self.run.folder / "output.log", "ab") as out:
@@ -109,7 +109,7 @@ class Watch:
         return child
 
     def follow(self, time_limit_seconds: float) -> None:
-        """Until all have ended, or it is over."""
+        """Follows the run until all have ended, or it is over."""
         deadline = time.monotonic() + time_limit_seconds
         while not self.is_over and any(child.poll() is None for child in self.children):
             self.log.poll(self.outcome.progress)
@@ -143,7 +143,7 @@ def kill_a_worker(watch: Watch) -> bool:
 
 
 def execute(system: System, run: Run, place: Place, time_limit_seconds: float, events: List[Event]) -> Outcome:
-    """What the run measured; `reason` where it failed. Nothing it started is left."""
+    """Returns the run's outcome, with a `reason` if it failed. Leaves no process behind."""
     watch = Watch(system, run, place, events)
     try:
         for command in system.commands(run, place):

@@ -1,4 +1,4 @@
-"""The processes that a run starts: which they are, what memory they take, and their end."""
+"""The processes that a run starts: their numbers, their memory and their end."""
 import ctypes
 import os
 import signal
@@ -12,8 +12,8 @@ KILL_SECONDS = 10
 
 
 def adopt_orphans() -> None:
-    """Descendants of this process stay its descendants, even if their parent dies, so that none is left running.
-    SIGTERM is then an exception like Ctrl-C, after which end_all() is called."""
+    """Keeps descendants of this process its descendants if their parent dies, so that none is left running. SIGTERM is
+    then an exception like Ctrl-C, after which end_all() is called."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
@@ -33,7 +33,7 @@ def parents() -> Dict[int, int]:
 
 
 def below(root: int) -> Set[int]:
-    """All living processes under `root`, without it."""
+    """Returns all living processes under `root`, without it."""
     children: Dict[int, List[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
@@ -64,7 +64,7 @@ def field_bytes(path: str, name: str) -> int:
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:
-    """Pages that several share are counted once, in parts."""
+    """Sums the processes' memory. A page that several share is divided among them."""
     return sum(field_bytes(f"/proc/{pid}/smaps_rollup", "Pss:") for pid in pids)
 
 
@@ -73,7 +73,7 @@ def peak_resident_bytes(pid: int) -> int:
 
 
 def reap() -> None:
-    """Takes the exit codes of adopted orphans. Only while no child of subprocess is waited for."""
+    """Takes the exit codes of adopted orphans. Call it only while no child of subprocess is awaited."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] > 0:
             pass
@@ -82,7 +82,7 @@ def reap() -> None:
 
 
 def end_all() -> None:
-    """Kills what is left under this process, and waits until it is gone."""
+    """Kills the processes under this one, and waits until they are gone."""
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
         left = below(os.getpid())

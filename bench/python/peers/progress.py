@@ -1,4 +1,4 @@
-"""How far a run has come, and when: (samples, seconds) from the logs that its processes write while it runs."""
+"""A run's progress over time: (samples, seconds) from the logs that its processes write while it runs."""
 import bisect
 import sys
 import time
@@ -10,7 +10,7 @@ from training import LineTail  # noqa: E402
 
 
 class Progress:
-    """Samples that the run as a whole has learnt from, as first reached; going back to a checkpoint is no progress."""
+    """The samples from which the whole run has learnt, and when it first did. A return to a checkpoint is none."""
 
     def __init__(self) -> None:
         self.samples: List[int] = []
@@ -25,18 +25,18 @@ class Progress:
         return self.samples[-1] if self.samples else 0
 
     def at(self, seconds: float) -> int:
-        """Samples by then."""
+        """Returns the samples until this time."""
         count = bisect.bisect_right(self.seconds, seconds)
         return self.samples[count - 1] if count else 0
 
     def reached(self, samples: int) -> Optional[float]:
-        """When the run had come so far; None: never."""
+        """Returns when the run reached this number; None: never."""
         at = bisect.bisect_left(self.samples, samples)
         return self.seconds[at] if at < len(self.samples) else None
 
 
 class PeerLogs:
-    """The steps-RANK-PID.csv of trainers/common.py."""
+    """Reads the files steps-RANK-PID.csv of trainers/common.py."""
 
     def __init__(self, folder: Path):
         self.folder, self.tails = folder, {}  # type: Path, Dict[Path, LineTail]
@@ -49,7 +49,7 @@ class PeerLogs:
             progress.add(samples, seconds)
 
     def workers(self) -> Dict[int, int]:
-        """Process by rank; of ranks that were started again, the last."""
+        """Returns the processes by rank: the last one of a rank that was started again."""
         found: Dict[int, Tuple[float, int]] = {}
         for path in self.folder.glob("steps-*.csv"):
             _, rank, pid = path.stem.split("-")
@@ -58,7 +58,7 @@ class PeerLogs:
 
 
 class PandoLog:
-    """metrics.csv, seen as it grows: one clock for servers, workers and generations."""
+    """Reads metrics.csv while it grows: one clock for servers, workers and generations."""
 
     def __init__(self, run_dir: Path, global_batch: int):
         self.tail, self.global_batch = LineTail(run_dir / "metrics.csv"), global_batch

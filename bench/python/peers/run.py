@@ -4,8 +4,8 @@
 Pando beside the systems that people train with: the same model, batch and data through PyTorch DDP, torchft, Ray
 Train, DeepSpeed (ZeRO 1, 2, 3) and Horovod, two workers of one thread each. `setup` makes their virtual environments
 (PyPI; some 10 GB, and half an hour, of which Horovod's build takes ten minutes). `run` measures, in turns: images/s,
-seconds per epoch, accuracy, memory, and what a worker killed with -9 costs. With --kill-every it measures instead what
-one kill after the other costs: each system trains for --minutes, and then as many steps again under kills.
+seconds per epoch, accuracy, memory, and what a worker killed with -9 costs. With --kill-every it measures instead the
+cost of repeated kills: each system trains for --minutes, and then as many steps again under kills.
 
 Leaves peers.json or kills.json, the same as .md, and plots (python3-matplotlib). A system that does not install or run
 is in the table, with the reason. Images/s and seconds need an idle machine.
@@ -26,7 +26,7 @@ from workloads import MNIST_CNN, RESNET18, TRAIN_SAMPLES, Workload
 
 WORKLOADS = {w.name: w for w in (MNIST_CNN, RESNET18)}
 QUICK_STEPS = {"mnist-cnn": 80, "resnet18": 12}
-STEPS_MAX = 10**6  # of a run that ends by the clock
+STEPS_MAX = 10**6  # for a run that ends by the clock
 NEXT_STEP = ("Next step: the end of the longest pause that begins within 0.25 s of the kill; steps that are computed "
              "again do not count.")
 

@@ -1,4 +1,4 @@
-"""What bench/python/peers and bench/python/papers share: the command line, runs in turns, their samples and tables."""
+"""The common part of bench/python/peers and bench/python/papers: command line, runs in turns, samples and tables."""
 import argparse
 import os
 import shutil
@@ -66,7 +66,7 @@ def check_data(place: Place, workloads: List[Workload]) -> None:
 
 
 def gpu_count() -> int:
-    """One computing GPU per worker is what NCCL needs."""
+    """Returns the number of computing GPUs: NCCL needs one per worker."""
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -85,10 +85,10 @@ class Session:
     folder: Path
     limit_seconds: float
     systems: List[System]
-    reasons: Dict[str, str] = field(default_factory=dict)  # by system: why it has no figures at all
+    reasons: Dict[str, str] = field(default_factory=dict)  # by system: why it has no figures
     versions: Dict[str, str] = field(default_factory=dict)
     layouts: Dict[Tuple[str, str], Dict[str, float]] = field(default_factory=dict)  # (venv, model): images/s of each
-    keeps: bool = False  # the runs' folders
+    keeps: bool = False  # keeps the runs' folders
     count: int = 0
 
     @staticmethod
@@ -114,7 +114,7 @@ class Session:
         return (done.stdout.strip() or "unknown") + (f" (torch {installed})" if installed else "")
 
     def layout(self, system: System, workload: Workload) -> str:
-        """The quickest one that the system bears for one worker's step; measured once by venv and model."""
+        """Returns the quickest layout of the system for one worker's step, measured once by venv and model."""
         if not system.module:
             return LAYOUTS[0]
         key = (venvs.MODULES[system.module][0], workload.model)
@@ -129,7 +129,7 @@ class Session:
 
     def run_with(self, system: System, workload: Workload, workers: int, events: List[Event],
                  absent_workers: int = 0) -> Outcome:
-        """With events the peers run in their elastic forms, where they have one."""
+        """Runs a system. With events a peer runs in its elastic form, if it has one."""
         try:
             layout = self.layout(system, workload)
         except LayoutError as error:
@@ -150,7 +150,7 @@ class Session:
 
 
 def layout_speed(place: Place, venv: str, workload: Workload, layout: str) -> float:
-    """Images/s of one worker alone, on pictures that lie ready."""
+    """Returns images/s of one worker alone, on pictures in memory."""
     words = [str(venvs.python_of(place.venvs, venv)), str(ROOT / "bench/python/peers/trainers/alone.py"),
              workload.model, "--classes", str(workload.classes), "--channels", str(workload.channels), "--side",
              str(workload.side or (32 if workload.dataset.startswith("cifar") else 28)), "--batch", str(workload.batch),
@@ -182,12 +182,12 @@ class Row:
     workers: int
     point: Point
     reason: str = ""  # why it has no figures
-    death_reason: str = ""  # why it has none of a death
+    death_reason: str = ""  # why it has no figures of a death
     weights: Set[str] = field(default_factory=set)  # at the end of its runs
 
 
 def rows_of(session: Session, cases: Iterable[Tuple[Workload, int]]) -> List[Row]:
-    """A row of each system for each workload and number of workers."""
+    """Returns a row of each system for each workload and number of workers."""
     rows = []
     for workload, workers in cases:
         for system in session.systems:
@@ -218,7 +218,7 @@ def in_rounds(rows: List[Row], rounds: int, measure: Callable[[Row], None]) -> I
 def record(results: ResultSet, rows: List[Row], parts: Iterator[Tuple[List[Table], List]], folder: Path) -> None:
     """Adds the rows' points, and the tables and plots that are made after each round, to the results, and writes them
     each time."""
-    points, tables, plots = results.points, results.tables, results.plots  # those before
+    points, tables, plots = results.points, results.tables, results.plots  # those from before
     for more_tables, more_plots in parts:
         results.points = points + [row.point for row in rows]
         results.tables = tables + more_tables
@@ -227,7 +227,7 @@ def record(results: ResultSet, rows: List[Row], parts: Iterator[Tuple[List[Table
 
 
 def finish(results: ResultSet, session: Session, folder: Path) -> bool:
-    """Prints the results; whether there are any."""
+    """Prints the results. Returns whether there are any."""
     results.tables.append(layouts_table(session))
     results.write(folder)
     print(results.as_markdown(), flush=True)
@@ -246,7 +246,7 @@ def speed_header(ratio: str) -> List[str]:
 
 
 def speed_cells(point: Point, ratio: float) -> List[str]:
-    """Of speed_header's columns."""
+    """Returns the cells of speed_header's columns."""
     return [point.cell(*IMAGES), f"{ratio:.2f}" if ratio else "-", point.cell(*EPOCH), point.cell(*ACCURACY, 4),
             point.cell(*WORKER_MEMORY, 0), point.cell(*TOTAL_MEMORY, 0)]
 
@@ -262,6 +262,6 @@ def note_outcome(point: Point, outcome: Outcome, workload: Workload, workers: in
 
 
 def quick(workload: Workload, steps: int) -> Workload:
-    """As few steps as show that all works: a snapshot, a death in between, some steps after it."""
+    """Returns the fewest steps that show that all works: a snapshot, a death in between, some steps after it."""
     return replace(workload, steps=steps, snapshot_every=steps // 4, kill_at=steps // 4 + steps // 8,
                    warm_up=steps // 10, test_limit=500)

@@ -1,4 +1,4 @@
-"""The systems compared: how each is started on a workload, and where its progress and its workers are seen."""
+"""The compared systems: the start of each on a workload, and the places of its progress and its workers."""
 import json
 import os
 import shutil
@@ -15,13 +15,13 @@ from workloads import Workload, pando_flags, write_job
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
 RESTARTS_MAX = 100
-LAYOUTS = ["default", "pictures", "channels_last"]  # channels_last: nothing, pictures alone, weights too
+LAYOUTS = ["default", "pictures", "channels_last"]  # channels_last for nothing, pictures only, weights too
 HOST_NAMES = ["localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"]  # Horovod's unit of failure is a host
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where things are on this machine."""
+    """The folders and programs of this machine."""
     venvs: Path
     data: Path
     pando: str
@@ -33,9 +33,9 @@ class Run:
     workload: Workload
     workers: int
     folder: Path
-    is_elastic: bool = False  # workers may come and go: the peers run in the form that bears it
-    layout: str = "default"  # of LAYOUTS: a peer's tensors in memory
-    absent_workers: int = 0  # of `workers`, those that join later
+    is_elastic: bool = False  # workers may come and go: peers run in the form that supports it
+    layout: str = "default"  # one of LAYOUTS: a peer's tensors in memory
+    absent_workers: int = 0  # the part of `workers` that joins later
 
     def workers_at_start(self) -> int:
         return self.workers - self.absent_workers
@@ -55,8 +55,8 @@ class Command:
 class System:
     key: str
     title: str
-    module: str = ""  # of venvs.MODULES; empty: Pando's own networks
-    more: Dict[str, object] = field(default_factory=dict)  # of the trainer's job, or of `pando train`
+    module: str = ""  # one of venvs.MODULES; empty: Pando's own networks
+    more: Dict[str, object] = field(default_factory=dict)  # for the trainer's job, or for `pando train`
     gpus_min: int = 0
     workers_max: int = 0  # 0: any number
     needs_contiguous: bool = False  # gradients, and so weights: no channels_last
@@ -65,7 +65,7 @@ class System:
         return self.module in ("", "pando-torch")
 
     def commands(self, run: Run, place: Place) -> List[Command]:
-        shutil.rmtree(run.folder, ignore_errors=True)  # of an earlier call with --keep
+        shutil.rmtree(run.folder, ignore_errors=True)  # from an earlier call with --keep
         run.folder.mkdir(parents=True)
         if not self.module:
             return [pando_command(self, run, place)]
@@ -78,7 +78,7 @@ class System:
         return PeerLogs(run.folder)
 
     def worker_pids(self, run: Run) -> Dict[int, int]:
-        """Living ones that train, by rank or start."""
+        """Returns the living processes that train, by rank or start."""
         alive = processes.below(os.getpid())
         if not self.is_pando():
             return {rank: pid for rank, pid in PeerLogs(run.folder).workers().items() if pid in alive}
@@ -88,7 +88,7 @@ class System:
         return dict(enumerate(workers))
 
     def result(self, run: Run) -> Tuple[int, int, dict]:
-        """(correct, tested) of the test set, and the first worker's memory by kind. Zeros: it did not end."""
+        """Returns (correct, tested) of the test set, and the first worker's memory by kind. Zeros: no end."""
         if self.is_pando():
             path = run.folder / "run/summary.json"
             evaluations = json.loads(path.read_text())["evaluations"] if path.exists() else []
@@ -98,7 +98,7 @@ class System:
         return sum(p["correct"] for p in parts), sum(p["tested"] for p in parts), kinds
 
     def batches_begun(self, run: Run) -> Optional[int]:
-        """By all workers, those computed again or lost included; None: not known."""
+        """Counts all workers' batches, including repeated and lost ones; None: not known."""
         files = list(run.folder.glob("batches-*"))
         return sum(path.stat().st_size for path in files) if files else None
 
@@ -108,7 +108,7 @@ class System:
         return json.loads(path.read_text()).get("weights_hash", "") if path.exists() else ""
 
     def why_not(self, place: Place, gpus: int) -> Optional[str]:
-        """None where it can run here."""
+        """Returns why it cannot run here; None if it can."""
         if gpus < self.gpus_min:
             return f"needs {self.gpus_min} GPUs, one for each worker; found {gpus}"
         if self.is_pando() and not Path(place.pando).exists():
@@ -136,7 +136,7 @@ def write_peer_job(system: System, run: Run, place: Place) -> Path:
 
 
 def pando_torch(run: Run, place: Place, job: Path) -> List[Command]:
-    """`pando run`, which starts the trainer as each worker."""
+    """Returns `pando run`, which starts the trainer as each worker."""
     flags = {"--workers": run.workers_at_start(), "--servers": json.loads(job.read_text())["servers"],
              "--snapshot-every": run.workload.snapshot_every, "--max-restarts": RESTARTS_MAX,
              "--run-dir": run.folder / "run", "--set": "run.start_timeout_ms=300000"}
@@ -154,8 +154,8 @@ def torchrun(run: Run, place: Place, script: str, job: Path, workers: int) -> Li
 
 
 def in_a_group(run: Run, place: Place, script: str, job: Path) -> List[Command]:
-    """All workers under one torchrun. When it starts them again they get a separate store: in the one that it
-    shares out otherwise gloo finds the addresses of the dead, and does not connect."""
+    """Returns one torchrun for all workers. When it restarts them they get a new store: in the usual shared one gloo
+    would find the addresses of dead workers, and would not connect."""
     environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return [Command(torchrun(run, place, script, job, run.workers), environment)]
 
@@ -180,7 +180,7 @@ def free_port() -> int:
 
 
 def torchft(run: Run, place: Place, job: Path) -> List[Command]:
-    """A lighthouse and a torchrun for each replica group. Silence counts as death after 1 s, as Pando's lease."""
+    """Returns a lighthouse, and a torchrun for each replica group. Silence counts as death after 1 s, as in Pando."""
     port = free_port()
     (run.folder / "lighthouse").write_text(f"http://127.0.0.1:{port}")
     words = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1",
@@ -204,13 +204,13 @@ def horovod(run: Run, place: Place, job: Path) -> List[Command]:
         write_hosts(run, run.workers_at_start())
         hosts = ["--min-np", "1", "--max-np", str(run.workers), "--host-discovery-script", discovery_script(run),
                  "--blacklist-cooldown-range", "1", "2",
-                 "--network-interface", "lo"]  # without it, it waits for two hosts before it begins
+                 "--network-interface", "lo"]  # without this it waits for two hosts before it begins
     words = [program, "-np", str(run.workers_at_start()), "--gloo", *hosts, *script]
     return [Command(words, venvs.environment_of(place.venvs, venvs.HOROVOD))]
 
 
 def write_hosts(run: Run, count: int) -> None:
-    """Those that Horovod finds from now on."""
+    """Writes the hosts that Horovod finds from now on."""
     path = run.folder / "hosts"
     path.with_suffix(".new").write_text("".join(f"{host}:1\n" for host in HOST_NAMES[:count]))
     path.with_suffix(".new").replace(path)

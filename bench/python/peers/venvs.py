@@ -1,4 +1,4 @@
-"""The peers' virtual environments: how each is made, whether it works, and why not."""
+"""The peers' virtual environments: makes them, and tells whether each works, and why not."""
 import json
 import os
 import re
@@ -10,12 +10,12 @@ from typing import Dict, List, Optional
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULT_FOLDER = ROOT / "bench/python/peers/.venvs"
 REASONS = "reasons.json"
-REASON_LINES, REASON_LINE_MAX = 2, 200  # of a failed command's log, and characters of each
+REASON_LINES, REASON_LINE_MAX = 2, 200  # lines of a failed command's log, and characters of each
 ERROR = re.compile(r"(\w*Error|\w*Exception|ERROR): \S")
 TORCH, HOROVOD = "torch", "horovod"
 HOROVOD_BUILD = {"HOROVOD_WITH_PYTORCH": "1", "HOROVOD_WITH_GLOO": "1", "HOROVOD_WITHOUT_MPI": "1",
                  "HOROVOD_WITHOUT_TENSORFLOW": "1", "HOROVOD_WITHOUT_MXNET": "1"}
-# venv: what pip installs, call by call. DeepSpeed and Horovod look at the torch that is there.
+# venv: the words of each call of pip. DeepSpeed and Horovod look for an installed torch.
 STEPS: Dict[str, List[List[str]]] = {
     TORCH: [["torch==2.15.0", "torchvision==0.29.2", "numpy"],
             ["torchft-nightly==2026.10.26"],
@@ -28,10 +28,10 @@ STEPS: Dict[str, List[List[str]]] = {
               ["--no-deps", "torchvision==0.15.1"],
               ["--no-build-isolation", "horovod==0.28.1"]],
 }
-# DeepSpeed compiles it when it first needs it, in the midst of a run.
+# Without this, DeepSpeed compiles it when it first needs it, during a run.
 AFTERWARDS = {TORCH: ("deepspeed",
                       "from deepspeed.ops.op_builder.cpu.comm import ShmCommBuilder; ShmCommBuilder().load()")}
-# What a system needs: its venv, the module to import, the package whose version is reported.
+# system: its venv, the module to import, the package whose version is reported.
 MODULES = {"pando-torch": (TORCH, "torch", "torch"), "ddp": (TORCH, "torch", "torch"),
            "torchft": (TORCH, "torchft", "torchft-nightly"), "ray": (TORCH, "ray.train.torch", "ray"),
            "deepspeed": (TORCH, "deepspeed", "deepspeed"), "horovod": (HOROVOD, "horovod.torch", "horovod")}
@@ -42,7 +42,7 @@ def python_of(folder: Path, venv: str) -> Path:
 
 
 def environment_of(folder: Path, venv: str) -> Dict[str, str]:
-    """One computing thread a process, oneDNN on; the venv's programs first."""
+    """Returns an environment with one computing thread a process, with oneDNN, and the venv's programs first."""
     environment = dict(os.environ, PATH=f"{folder / venv / 'bin'}:{os.environ['PATH']}", OMP_NUM_THREADS="1",
                        OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", DS_ACCELERATOR="cpu", RAY_DEDUP_LOGS="0",
                        RAY_USAGE_STATS_ENABLED="0", TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore",
@@ -53,7 +53,7 @@ def environment_of(folder: Path, venv: str) -> Dict[str, str]:
 
 
 def what_failed(path: Path) -> str:
-    """The first errors that the log names, or its end."""
+    """Returns the first errors in the log, or its end."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if ERROR.search(line) and "ChildFailedError" not in line]
     said = list(dict.fromkeys(errors))[:REASON_LINES] or lines[-REASON_LINES:]
@@ -61,7 +61,7 @@ def what_failed(path: Path) -> str:
 
 
 def run_python(folder: Path, venv: str, words: List[str]) -> Optional[str]:
-    """None, or why it failed."""
+    """Returns None, or why it failed."""
     log = folder / f"{venv}.log"
     print(f"{venv}: python {' '.join(words)}", file=sys.stderr, flush=True)
     environment = {**environment_of(folder, venv), **HOROVOD_BUILD, "MAKEFLAGS": os.environ.get("MAKEFLAGS", "-j2")}
@@ -72,7 +72,7 @@ def run_python(folder: Path, venv: str, words: List[str]) -> Optional[str]:
 
 
 def make(folder: Path, venv: str, python: str) -> Dict[str, str]:
-    """What of the venv failed, by the command; a package that does not install does not stop the others."""
+    """Makes a venv. Returns its failures by command; a package that does not install does not stop the others."""
     if not python_of(folder, venv).exists():
         subprocess.run([python, "-m", "venv", str(folder / venv)], check=True)
     reasons = {}

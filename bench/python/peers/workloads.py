@@ -1,4 +1,4 @@
-"""What is trained: one description that becomes a peer's job file and Pando's flags."""
+"""The workloads: one description becomes a peer's job file and Pando's flags."""
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,8 +18,8 @@ class Workload:
     batch: int
     steps: int
     classes: int = 10
-    channels: int = 1  # that the model takes: pictures of one are repeated
-    side: int = 0  # pictures are resized to; 0: as they are
+    channels: int = 1  # the model's; a picture's single channel is repeated
+    side: int = 0  # pictures are resized to this; 0: unchanged
     optimizer: str = "adam"
     lr: float = 0.001
     beta1: float = 0.9
@@ -32,7 +32,7 @@ class Workload:
     train_limit: int = 0
     test_limit: int = 0
     snapshot_every: int = 0  # steps between snapshots of the job; 0: none
-    checkpoint_every: int = 0  # the same of peers that return to checkpoints, where workers die again and again
+    checkpoint_every: int = 0  # the same for peers that return to checkpoints, in runs with repeated deaths
     kill_at: int = 0  # step at which a worker is killed in runs with a death
     warm_up: int = 20  # steps that do not count
     memory_kinds: bool = False
@@ -52,12 +52,12 @@ RESNET18 = Workload(name="resnet18", title="ResNet-18 for small pictures on CIFA
 
 
 def write_job(workload: Workload, path: Path, **more) -> None:
-    """The file that trainers/common.py reads."""
+    """Writes the file that trainers/common.py reads."""
     path.write_text(json.dumps({**asdict(workload), **more}, indent=1))
 
 
 def pando_flags(workload: Workload, data: Path, workers: int, workers_at_start: int) -> List[str]:
-    """One micro-batch for each worker: what a peer's worker computes."""
+    """Returns flags with one micro-batch for each worker, as a peer's worker computes."""
     w = workload
     values = {"--model": w.model, "--dataset": w.dataset, "--data": w.data_folder(data), "--steps": w.steps,
               "--global-batch": w.batch * workers, "--micro-batches": workers, "--workers": workers_at_start,

@@ -1,6 +1,6 @@
 """alone.py MODEL --classes N --channels N --side N --batch N --seconds S --layout NAME: images/s of one worker.
 
-pytorch_training.py's loop on any of the peers' models: which memory layout is the quicker one.
+Runs pytorch_training.py's loop on any of the peers' models, to find the quicker memory layout.
 """
 import argparse
 

@@ -1,6 +1,6 @@
-"""What the trainers of all peers share: the job, the pictures, the model, the log of steps, the test.
+"""The common part of all peers' trainers: the job, the pictures, the model, the log of steps, the test.
 
-Runs under the torch of the peer's venv, 1.13 or newer. Nothing here knows of any framework.
+It runs under the torch of the peer's venv, 1.13 or newer, and uses no framework.
 """
 import json
 import os
@@ -28,7 +28,7 @@ EVALUATION_BATCH = 250
 
 
 def read_job() -> SimpleNamespace:
-    """The job file that the command line names (see workloads.py)."""
+    """Reads the job file that the command line names (see workloads.py)."""
     return SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text()))
 
 
@@ -54,7 +54,7 @@ class Pictures:
         self.begun = None  # this process's file: a byte for each batch
 
     def batch(self, position: int, rank: int) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Of the step that begins after `position` samples, the part of worker `rank`."""
+        """Returns the part of worker `rank` in the step that begins after `position` samples."""
         count = len(self.train_labels)
         if position // count != self.epoch:
             self.epoch = position // count
@@ -107,7 +107,7 @@ def model_of(job: SimpleNamespace, is_reentrant: bool = True) -> nn.Module:
 
 
 def optimizer_of(job: SimpleNamespace, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """In one pass over the parameters where this torch has that on CPUs, as 2.4 and newer do."""
+    """Returns the optimizer, in its form with one pass over the parameters if torch has it on CPUs (2.4 and newer)."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     fused = {"fused": True} if version >= (2, 4) else {}
     if job.optimizer == "adam":
@@ -122,7 +122,7 @@ def clip(job: SimpleNamespace, parameters: Iterable[nn.Parameter]) -> None:
 
 
 class StepLog:
-    """A line per step, `samples of the run so far, seconds of the monotonic clock`; the name has the worker."""
+    """Writes a line per step, `samples of the run so far, seconds of the monotonic clock`; the name has the worker."""
 
     def __init__(self, job: SimpleNamespace, rank: int):
         self.file = open(Path(job.folder, f"steps-{rank}-{os.getpid()}.csv"), "a", buffering=1, encoding="utf-8")
@@ -132,7 +132,7 @@ class StepLog:
 
 
 def evaluate(job: SimpleNamespace, pictures: Pictures, model: nn.Module, rank: int, world: int) -> Tuple[int, int]:
-    """(correct, tested) of this worker's share; every worker computes equally many batches, as ZeRO 3 needs."""
+    """Returns (correct, tested) of this worker's share; every worker computes equally many batches, as ZeRO 3 needs."""
     share = len(pictures.test_labels) // world
     first, correct = rank * share, 0
     model.eval()
@@ -157,7 +157,7 @@ def checkpoint_path(job: SimpleNamespace) -> Path:
 
 
 def save_checkpoint(job: SimpleNamespace, **state: Any) -> None:
-    """Whole or not at all: a worker may be killed at any time."""
+    """Saves it whole or not at all, because a worker may be killed at any time."""
     temporary = checkpoint_path(job).with_suffix(".new")
     torch.save(state, temporary)
     temporary.replace(checkpoint_path(job))

@@ -1,6 +1,6 @@
 """PyTorch's DistributedDataParallel under torchrun. A death ends the group, which restarts at the checkpoint.
 
-A plain job is one worker, without DistributedDataParallel."""
+A plain job has one worker, without DistributedDataParallel."""
 import os
 
 import torch
@@ -13,7 +13,7 @@ import memory_kinds
 
 
 def restore(job, model, optimizer) -> int:
-    """The samples that the newest checkpoint has behind it; 0 without one."""
+    """Loads the newest checkpoint. Returns the samples before it; 0 without one."""
     if not common.checkpoint_path(job).exists():
         return 0
     state = torch.load(common.checkpoint_path(job), map_location="cpu")

@@ -7,7 +7,7 @@ from torch import nn
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> Dict[int, int]:
-    """Bytes by storage, so that views of one are counted once."""
+    """Returns bytes by storage, so that several views of one storage are counted once."""
     found = {}
     for tensor in tensors:
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
@@ -51,7 +51,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterable[torch.Tensor
 
 
 def of_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, int]:
-    """Without activations. All other live tensors (buckets, flat copies, pictures) are `other`."""
+    """Returns bytes by kind, without activations. All other live tensors (buckets, copies, pictures) are `other`."""
     kinds = {"parameters": storage_bytes(p.detach() for p in model.parameters()),
              "gradients": storage_bytes(p.grad for p in model.parameters() if p.grad is not None),
              "optimizer": storage_bytes(optimizer_tensors(optimizer))}
@@ -62,7 +62,7 @@ def of_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, in
 
 
 def measure(model: nn.Module, optimizer: torch.optim.Optimizer, compute: Callable[[], None]) -> Dict[str, int]:
-    """Of one more step's forward and backward, which `compute` does."""
+    """Returns bytes by kind for one more step, whose forward and backward `compute` does."""
     kept = KeptForBackward(model.parameters())
     with kept.hooks():
         compute()

@@ -14,7 +14,7 @@ def with_small_stem(net: nn.Module) -> nn.Module:
 
 
 class CheckpointedResNet(nn.Module):
-    """A ResNet that keeps what enters each of its four stages, and computes the rest again in backward."""
+    """A ResNet that keeps the inputs of its four stages, and computes the rest again in backward."""
 
     def __init__(self, net: nn.Module, is_reentrant: bool):
         super().__init__()
@@ -29,8 +29,8 @@ class CheckpointedResNet(nn.Module):
 
 
 def make_model(name: str, classes: int, checkpoints: int, is_reentrant: bool = True) -> nn.Module:
-    """Reentrant checkpoints let memory_kinds.py see what they compute again; a DDP that looks for unused parameters
-    does not bear them."""
+    """Makes a model. With reentrant checkpoints memory_kinds.py sees the repeated computing, but a DDP that looks for
+    unused parameters does not support them."""
     if name in ("resnet50-cifar", "resnet101-cifar"):
         net = with_small_stem(getattr(torchvision.models, name.split("-")[0])(num_classes=classes))
         return CheckpointedResNet(net, is_reentrant) if checkpoints else net

@@ -36,11 +36,11 @@ def train(job, replica_group: int) -> None:
         compute()
         common.clip(job, model.parameters())
         optimizer.step()
-        log = log or common.StepLog(job, replica_group)  # not before it is part of the group
+        log = log or common.StepLog(job, replica_group)  # only once it is part of the group
         log.add(manager.batches_committed() * job.batch)
     manager.shutdown(wait=False)
     kinds = memory_kinds.of_state(model, inner) if job.memory_kinds else {}
-    # Where groups come and go, each tests all pictures: the other may not be there at the end.
+    # If groups come and go, each one tests all pictures: the other may be gone at the end.
     common.finish(job, pictures, model, replica_group, job.workers, kinds, tests_all=job.elastic)
 
 

@@ -26,10 +26,9 @@
 #include "files/temporary_folder.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
+#include "node/fleet/fleet.h"
 #include "node/processes.h"
 #include "node/programs/scripts.h"
-#include "node/scheduler_link.h"
-#include "node/shutdown_signal.h"
 #include "plan/external_model.h"
 #include "run/output/events_file.h"
 #include "run/run_recorder.h"
@@ -40,7 +39,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kScheduler = "scheduler";
 // The time from the request to stop until the remaining processes are killed: about a second.
 constexpr std::chrono::milliseconds kStopGrace{800};
 // A scheduler whose run has begun first stores a snapshot: LastSnapshot::kPatience, and more.
@@ -89,26 +87,14 @@ struct RunChaos {
   Micros past{0};  // the time of earlier lives
 };
 
-// Whether a worker's exit may not recur: a signal comes from outside, and a scheduler that was not
-// found may be found now. Other exit codes would come again.
-bool IsDeath(const ProcessExit& exit) {
-  return exit.signal != 0 || exit.exit_code == kExitUnreached;
-}
-
 // Owns: every process of the run. Threads: its own and the link's.
 class LocalRun {
  public:
   LocalRun(const LocalRunArgs& args, RunChaos& chaos)
       : args_(args),
         chaos_(chaos),
-        supervisor_({.restarts_max = args.restarts_max,
-                     .on_fault =
-                         [this](FaultNote note) {
-                           if (link_) link_->Tell(std::move(note));
-                         },
-                     .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
-                     .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
-                     .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
+        fleet_(args, IsGroup() ? Fleet::Kind::kGroup : Fleet::Kind::kRun,
+               [this](const ProcessExit& exit, AfterExit next) { OnExit(exit, next); }) {}
   int Run();
   // Whether a group that had begun ended because a member died, and not on request.
   bool has_lost_member() const;
@@ -120,15 +106,12 @@ class LocalRun {
   Status StartNodes();
   Status StartPrograms();
   Status WriteAttachFile() const;
-  Status StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra);
   ProcessSpec SchedulerSpec(const std::string& bind) const;
   void AwaitEnd();
   void BringChaos();
   void CheckPrograms();
   void Stop();
-  void OnExit(const ProcessExit& exit);
-  bool MayRestart(const ProcessExit& exit) const;
-  static void OnRestart(const ProcessExit& exit);
+  void OnExit(const ProcessExit& exit, AfterExit next);
   const ProcessExit* RootCause() const;
   int Conclude();
   int ConcludeFailed(const ProcessExit& root_cause, Summary summary) const;
@@ -137,7 +120,6 @@ class LocalRun {
   Result<JobPlan> PlanOfFiles() const;
   int Write(const Summary& summary, int exit_code) const;
   std::string BindEndpoint(const std::string& name) const;
-  bool HasBegun() const { return link_ && link_->progress().has_begun; }
   bool HasCompleted() const { return scheduler_exit_ && scheduler_exit_->is_clean(); }
   bool IsOver() const {
     return supervisor_.root_cause() || !supervisor_.start_status().ok() || failure_ ||
@@ -149,20 +131,18 @@ class LocalRun {
   const RunFolder folder_{RunFolder::Open(args_.job.run_dir)};
   RunChaos& chaos_;
   std::optional<Micros> chaos_since_;  // the start of its time
-  ShutdownSignal shutdown_;
   // With ipc. A socket path may have 107 bytes, and paths in run folders may be longer.
   std::optional<TemporaryFolder> sockets_;
   Keys keys_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
-  std::unique_ptr<SchedulerLink> link_;
-  bool is_stopping_ = false;
   std::optional<ProcessExit> scheduler_exit_;  // if no other life follows
   std::optional<Status> failure_;
-  std::optional<ProcessExit> lost_worker_;  // for a group, which ends with it
-  RepeatedDeaths deaths_;
+  std::optional<ProcessExit> lost_worker_;                    // for a group, which ends with it
   Clock::time_point deserted_at_ = Clock::time_point::max();  // no worker is left, none comes back
-  Supervisor supervisor_;
+  Fleet fleet_;
+  ShutdownSignal& shutdown_ = fleet_.shutdown();
+  Supervisor& supervisor_ = fleet_.supervisor();
   Scripts scripts_{supervisor_, args_.job.run_dir};  // empty if the workers are Pando's own
 };
 
@@ -180,8 +160,8 @@ int LocalRun::Run() {
 // Only the scheduler knows that a silent member is lost.
 bool LocalRun::has_lost_member() const {
   if (!IsGroup() || HasCompleted() || shutdown_.first_signal()) return false;
-  if (lost_worker_) return HasBegun() && IsDeath(*lost_worker_);
-  return scheduler_exit_ && scheduler_exit_->exit_code == kExitMemberLost;
+  const std::optional<ProcessExit>& end = lost_worker_ ? lost_worker_ : scheduler_exit_;
+  return end && fleet_.Judge(*end) == AfterExit::kRestartGroup;
 }
 
 std::string LocalRun::BindEndpoint(const std::string& name) const {
@@ -204,7 +184,7 @@ Status LocalRun::StartScheduler() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
   endpoint_pipe_ = UniqueFd(ends[0]);
   const UniqueFd write_end(ends[1]);
-  ProcessSpec spec = SchedulerSpec(BindEndpoint(kScheduler));
+  ProcessSpec spec = SchedulerSpec(BindEndpoint(kSchedulerName));
   spec.args.insert(spec.args.end(),
                    {"--endpoint-file", fmt::format("/dev/fd/{}", write_end.get())});
   if (args_.is_resumed) spec.args.push_back("--resume");
@@ -213,11 +193,11 @@ Status LocalRun::StartScheduler() {
 }
 
 ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
-  ProcessSpec spec{.name = kScheduler,
-                   .title = kScheduler,
+  ProcessSpec spec{.name = kSchedulerName,
+                   .title = kSchedulerName,
                    .args = {"scheduler", folder_.JobPath(), "--bind", bind, "--prepared-run-dir",
                             folder_.path()},
-                   .log_path = folder_.LogPath(kScheduler),
+                   .log_path = folder_.LogPath(kSchedulerName),
                    .keeps_stderr = true,
                    .program = args_.program,
                    .variables = KeysVariables(keys_)};
@@ -232,7 +212,7 @@ Status LocalRun::AwaitEndpoint() {
   while (!IsOver() && !endpoint_.ends_with('\n')) {
     if (!supervisor_.Wait(deadline, fds)) {
       return Unavailable(fmt::format("the scheduler did not listen within {} ms; its log is {}",
-                                     args_.job.start_timeout_ms, folder_.LogPath(kScheduler)));
+                                     args_.job.start_timeout_ms, folder_.LogPath(kSchedulerName)));
     }
     shutdown_.Take();
     std::array<char, 256> bytes{};
@@ -264,69 +244,41 @@ Status LocalRun::WriteAttachFile() const {
 Status LocalRun::Link() {
   ProcessSpec spec = SchedulerSpec(endpoint_);
   spec.args.insert(spec.args.end(), {"--endpoint-file", "/dev/null"});
-  if (supervisor_.Running().contains(kScheduler)) supervisor_.SetSpec(spec);
-  link_ = std::make_unique<SchedulerLink>(
-      endpoint_, args_.chaos.is_empty() ? kNever : kChaosPollInterval, keys_);
-  return link_->Start();
+  if (supervisor_.Running().contains(kSchedulerName)) supervisor_.SetSpec(spec);
+  return fleet_.Link(endpoint_, args_.chaos.is_empty() ? kNever : kChaosPollInterval, keys_);
 }
 
 Status LocalRun::StartNodes() {
   const uint32_t server_count = IsGroup() ? 0 : args_.job.servers;
   for (uint32_t rank = 0; rank < server_count; ++rank) {
-    PANDO_RETURN_IF_ERROR(StartNode(Role::kServer, rank,
-                                    {"--bind", BindEndpoint(fmt::format("server-{}", rank)),
-                                     "--lanes", fmt::format("{}", args_.job.lanes)}));
+    PANDO_RETURN_IF_ERROR(fleet_.Start(Role::kServer, rank,
+                                       {"--bind", BindEndpoint(fmt::format("server-{}", rank)),
+                                        "--lanes", fmt::format("{}", args_.job.lanes)}));
   }
   if (IsExternal(args_.job)) return StartPrograms();
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", args_.job.device));
   const uint32_t gpu_count = CountGpus(choice);
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
     const std::string device = DeviceOfWorker(choice, gpu_count, rank);
-    PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {"--device", device}));
+    PANDO_RETURN_IF_ERROR(fleet_.Start(Role::kWorker, rank, {"--device", device}));
   }
   return Status();
 }
 
 Status LocalRun::StartPrograms() {
   const uint32_t count = args_.attach_file.empty() ? args_.job.workers : 0;
-  if (count > 0 && args_.worker.is_preloaded) {
-    PANDO_RETURN_IF_ERROR(supervisor_.StartPreloaded(PreloadedSpec(
-        args_.worker,
-        {.log_path = folder_.LogPath(kPreloadedName), .variables = KeysVariables(keys_)})));
-  }
+  if (count > 0 && args_.worker.is_preloaded) PANDO_RETURN_IF_ERROR(fleet_.StartPreloaded());
   scripts_.Show(args_.shown_logs, count);
   for (uint32_t rank = 0; rank < count; ++rank)
-    PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {}));
+    PANDO_RETURN_IF_ERROR(scripts_.Start(fleet_.MemberSpec(Role::kWorker, rank, {})));
   return Status();
-}
-
-Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra) {
-  const char* word = EnumName(role);
-  const std::string name = fmt::format("{}-{}", word, rank);
-  ProcessSpec spec{
-      .name = name,
-      .title = fmt::format("{} {}", word, rank),
-      .args = {word, "--join", endpoint_, "--rank", fmt::format("{}", rank), "--start-timeout",
-               fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
-      .log_path = folder_.LogPath(name),
-      .program = args_.program,
-      .variables = KeysVariables(keys_)};
-  spec.args.insert(spec.args.end(), extra.begin(), extra.end());
-  if (args_.is_verbose) spec.args.push_back("-v");
-  if (role == Role::kWorker && IsExternal(args_.job)) {
-    RunProgram(args_.worker, endpoint_, rank, &spec);
-    return scripts_.Start(spec);
-  }
-  return supervisor_.Start(spec, role);
 }
 
 void LocalRun::AwaitEnd() {
   while (!IsOver()) {
-    const std::array fds{shutdown_.fd(), link_->fd()};
     const auto chaos_at = chaos_since_ ? ToDeadline(*chaos_since_, chaos_.schedule.NextDeadline())
                                        : Clock::time_point::max();
-    supervisor_.Wait(std::min(chaos_at, deserted_at_), fds);
-    shutdown_.Take();
+    fleet_.Wait(std::min(chaos_at, deserted_at_));
     BringChaos();
     CheckPrograms();
   }
@@ -344,8 +296,7 @@ void LocalRun::CheckPrograms() {
 }
 
 void LocalRun::BringChaos() {
-  link_->Clear();
-  const ReportedProgress progress = link_->progress();
+  const ReportedProgress progress = fleet_.progress();
   if (!progress.has_begun || IsOver()) return;
   const Micros now = SteadyNow();
   if (!chaos_since_) chaos_since_ = now - chaos_.past;
@@ -355,52 +306,28 @@ void LocalRun::BringChaos() {
   }
 }
 
-void LocalRun::OnExit(const ProcessExit& exit) {
-  if (link_ && !exit.stop) deaths_.OnExit(exit, *link_);
-  const bool is_scheduler = exit.spec.name == kScheduler;
-  if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+void LocalRun::OnExit(const ProcessExit& exit, AfterExit next) {
+  const bool is_scheduler = exit.spec.name == kSchedulerName;
+  if (is_scheduler && next != AfterExit::kRestart) scheduler_exit_ = exit;
   scripts_.OnExit(exit, HasCompleted());
   if (scripts_.HaveAllEnded()) deserted_at_ = Clock::now() + kEndPatience;
-  if (IsGroup() && !is_scheduler && !exit.is_clean() && !exit.stop && !is_stopping_ &&
-      !lost_worker_)
+  if (IsGroup() && !is_scheduler && next != AfterExit::kIgnore && !lost_worker_)
     lost_worker_ = exit;
-}
-
-// An exit code is a decision of the process, which it would repeat, or the scheduler has ended the
-// run. Exception: a process that waited too long for the scheduler may find it now. SIGKILL comes
-// from outside. Other signals may mean a bug of the program, which would recur at the start of a
-// run.
-bool LocalRun::MayRestart(const ProcessExit& exit) const {
-  if (is_stopping_ || deaths_.AreHopeless(exit.spec.name)) return false;
-  const bool is_scheduler = exit.spec.name == kScheduler;
-  if (is_scheduler && !link_) return false;
-  if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
-  if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  const bool is_script = scripts_.Contains(exit.spec.name);  // its other codes mean nothing here
-  const bool may_pass =
-      exit.exit_code == kExitFailed || (exit.exit_code == kExitUnreached && !is_script);
-  return !is_scheduler && HasBegun() && may_pass;
-}
-
-// The scheduler reports the other deaths.
-void LocalRun::OnRestart(const ProcessExit& exit) {
-  if (exit.spec.name != kScheduler) return;
-  Say("pando: the scheduler ended with {}; restarting it\n", ExitText(exit));
 }
 
 void LocalRun::Stop() {
   const bool has_ended_well =
       scheduler_exit_ && scheduler_exit_->is_clean() && !supervisor_.root_cause();
-  is_stopping_ = true;
   supervisor_.Retire();
   if (has_ended_well) {
     supervisor_.AwaitExits(shutdown_, Clock::now() + kLeaveGrace);
     scripts_.AwaitEnds(shutdown_);
   } else {
     // The scheduler tells the others. A direct signal would make them look like the cause.
-    if (supervisor_.Running().contains(kScheduler)) {
-      supervisor_.Signal(kScheduler, SIGTERM);
-      if (HasBegun()) supervisor_.AwaitExits(shutdown_, Clock::now() + kSnapshotGrace, kScheduler);
+    if (supervisor_.Running().contains(kSchedulerName)) {
+      supervisor_.Signal(kSchedulerName, SIGTERM);
+      if (fleet_.progress().has_begun)
+        supervisor_.AwaitExits(shutdown_, Clock::now() + kSnapshotGrace, kSchedulerName);
     } else {
       // One signal asks them to hand their work over first; a second one ends them.
       for (const int signal : {SIGINT, SIGTERM}) supervisor_.SignalAll(signal);
@@ -415,8 +342,8 @@ void LocalRun::Stop() {
 const ProcessExit* LocalRun::RootCause() const {
   const std::optional<ProcessExit>& first = supervisor_.root_cause();
   if (!first) return nullptr;
-  const bool was_interrupted =
-      first->spec.name == kScheduler && first->signal == 0 && first->exit_code == kExitInterrupted;
+  const bool was_interrupted = first->spec.name == kSchedulerName && first->signal == 0 &&
+                               first->exit_code == kExitInterrupted;
   return was_interrupted ? nullptr : &*first;
 }
 
@@ -470,18 +397,17 @@ Summary LocalRun::SummaryOfFiles() const {
 }
 
 int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {
-  const bool has_said = root_cause.spec.name == kScheduler && root_cause.signal == 0 &&
-                        root_cause.exit_code == kExitFailed && !summary.failure.empty();
+  const bool is_scheduler = root_cause.spec.name == kSchedulerName;
+  const bool has_told = root_cause.kind() == ExitKind::kFailed;
+  const bool has_said = is_scheduler && has_told && !summary.failure.empty();
   if (!has_said) Say("\n{}", RootCauseText(root_cause));
   summary.status = kStatusFailed;
   // A failure that the scheduler wrote says more than its exit code. The same holds for a failure
   // that another process told the scheduler before it ended. If a process was killed, the scheduler
   // has the same information as this process.
-  const bool is_scheduler = root_cause.spec.name == kScheduler;
-  const bool has_told = root_cause.signal == 0 && root_cause.exit_code == kExitFailed;
   if (summary.failure.empty() || !(is_scheduler || has_told)) {
     summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
-    if (IsGroup() && HasBegun() && !is_scheduler && IsDeath(root_cause)) {
+    if (!is_scheduler && fleet_.Judge(root_cause) == AfterExit::kRestartGroup) {
       summary.failure +=
           "; allreduce cannot go on without it: --group-restarts N starts the group again from its "
           "last snapshot, --strategy ps goes on without it";
@@ -531,6 +457,8 @@ Status CheckKeysFit(const Job& job) {
 // Restarts a group that has lost a member, as `pando resume` would.
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
+  life.log_dir = args.job.run_dir + "/logs";
+  life.start_timeout_ms = args.job.start_timeout_ms;
   RunChaos chaos{.schedule = ChaosSchedule(args.chaos)};
   for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
     LocalRun run(life, chaos);

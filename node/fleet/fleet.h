@@ -1,0 +1,76 @@
+// Fleet: the processes of a run on this machine, kept running. It does what `pando train`
+// (node/fleet/local_run) and `pando node` (node/fleet/node_run) have in common.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node/fleet/exit_table.h"
+#include "node/processes.h"
+#include "node/scheduler_link.h"
+#include "node/shutdown_signal.h"
+#include "node/supervisor.h"
+
+namespace pando {
+
+inline constexpr const char* kSchedulerName = "scheduler";  // of its process, and of its log
+
+// Threads: the link's, beside its own. Owns: the processes.
+class Fleet {
+ public:
+  using TimePoint = Supervisor::TimePoint;
+  enum class Kind : uint8_t {
+    kRun,    // all processes of a run
+    kGroup,  // the same for run.strategy "allreduce"
+    kNode,   // the scheduler and other members may be elsewhere
+  };
+  // Sees every exit, and what follows it.
+  using OnExit = std::function<void(const ProcessExit&, AfterExit)>;
+  Fleet(const FleetArgs& args, Kind kind, OnExit on_exit);  // `args` outlives the fleet
+
+  // Names the scheduler that members join, and follows it. SchedulerLink says what an interval is.
+  Status Link(const std::string& endpoint, Micros poll_interval, const Keys& keys);
+  // Starts the process that workers are forked from.
+  Status StartPreloaded();
+  // A server or worker of the linked scheduler. `args`: what only this caller gives it.
+  ProcessSpec MemberSpec(Role role, uint32_t index, const std::vector<std::string>& args) const;
+  Status Start(Role role, uint32_t index, const std::vector<std::string>& args) {
+    return supervisor_.Start(MemberSpec(role, index, args), role);
+  }
+
+  // Waits for an exit, a signal, progress of the run, or the deadline. Returns the signal's number,
+  // or 0.
+  int Wait(TimePoint deadline);
+  // The table's word on this exit in the run's present phase.
+  AfterExit Judge(const ProcessExit& exit) const;
+  ExitRole FindRole(const std::string& process) const;
+  ReportedProgress progress() const { return link_ ? link_->progress() : ReportedProgress(); }
+
+  ShutdownSignal& shutdown() { return shutdown_; }
+  Supervisor& supervisor() { return supervisor_; }
+
+ private:
+  std::string LogPath(const std::string& name) const;
+  AfterExit Decide(const ProcessExit& exit);
+  void LogRestart(const ProcessExit& exit) const;
+  bool IsInVain(const ProcessExit& exit);
+  bool MayComeBack(TimePoint now);
+
+  const FleetArgs& args_;
+  const Kind kind_;
+  const OnExit on_exit_;
+  ShutdownSignal shutdown_;
+  std::string endpoint_;
+  Keys keys_;
+  std::unique_ptr<SchedulerLink> link_;  // null: the scheduler does not listen yet
+  RepeatedDeaths deaths_;
+  bool has_one_left_ = false;  // the run is over, or was for one process
+  std::optional<TimePoint> unreached_since_;
+  TimePoint unreached_at_;
+  Supervisor supervisor_;
+};
+
+}  // namespace pando
