@@ -30,7 +30,7 @@ enum class ExitRole : uint8_t {
   kNodeScript,
 };
 
-enum class RunPhase : uint8_t {
+enum class FleetPhase : uint8_t {
   kGathering,  // not all processes have joined
   kBegun,
   kLeft,  // `pando node` only: a process has left the run
@@ -43,7 +43,7 @@ enum class AfterExit : char {
   kRestartGroup = 'G',  // kEnd, but --group-restarts may resume the run from its last snapshot
 };
 
-// A row for each ExitRole, a column for each ExitKind, a letter for each RunPhase.
+// A row for each ExitRole, a column for each ExitKind, a letter for each FleetPhase.
 inline constexpr const char* kExitTable[][8] = {
     // left  injected  kill -9  signal  code 1  code 3  code 5  other
     {"III", "RRR", "EEE", "EEE", "EEE", "EEE", "GGG", "EEE"},  // new scheduler
@@ -55,7 +55,7 @@ inline constexpr const char* kExitTable[][8] = {
     {"III", "RRR", "RRR", "RRR", "RRR", "EEE", "EEE", "EEE"},  // node script
 };
 
-constexpr AfterExit Follow(ExitRole role, ExitKind kind, RunPhase phase) {
+constexpr AfterExit Follow(ExitRole role, ExitKind kind, FleetPhase phase) {
   const char* cell = kExitTable[static_cast<size_t>(role)][static_cast<size_t>(kind)];
   return static_cast<AfterExit>(cell[static_cast<size_t>(phase)]);
 }

@@ -99,9 +99,9 @@ AfterExit Fleet::Decide(const ProcessExit& exit) {
 }
 
 AfterExit Fleet::Judge(const ProcessExit& exit) const {
-  const RunPhase phase = kind_ == Kind::kNode && has_one_left_ ? RunPhase::kLeft
-                         : progress().has_begun                ? RunPhase::kBegun
-                                                               : RunPhase::kGathering;
+  const FleetPhase phase = kind_ == Kind::kNode && has_one_left_ ? FleetPhase::kLeft
+                           : progress().has_begun                ? FleetPhase::kBegun
+                                                                 : FleetPhase::kGathering;
   return Follow(FindRole(exit.spec.name), exit.kind(), phase);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // What follows in each phase of the run, as the table's letters.
 std::string Letters(ExitRole role, const ProcessExit& exit) {
   std::string letters;
-  for (const RunPhase phase : {RunPhase::kGathering, RunPhase::kBegun, RunPhase::kLeft})
+  for (const FleetPhase phase : {FleetPhase::kGathering, FleetPhase::kBegun, FleetPhase::kLeft})
     letters += static_cast<char>(Follow(role, exit.kind(), phase));
   return letters;
 }

@@ -54,7 +54,7 @@ struct Household {
 
   TempFolder temp;
   ExitRole role = ExitRole::kMember;
-  RunPhase phase = RunPhase::kBegun;
+  FleetPhase phase = FleetPhase::kBegun;
   std::vector<ProcessExit> exits;
   std::vector<FaultNote> notes;
   Supervisor supervisor;
@@ -133,7 +133,7 @@ TEST_CASE("a process that has done its work is not started again") {
 TEST_CASE("an end that is as good as a clean one is no root cause and is not told") {
   Household household;
   household.role = ExitRole::kNodeMember;
-  household.phase = RunPhase::kLeft;
+  household.phase = FleetPhase::kLeft;
   household.Start("worker-0", "exit 3");
   household.Await([&] { return household.supervisor.kept_count() == 0; });
   CHECK_FALSE(household.supervisor.root_cause().has_value());
