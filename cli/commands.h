@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags.h"
+#include "cli/flag.h"
 #include "job/job_file.h"
 #include "job/run_plan.h"
 #include "models/graph.h"

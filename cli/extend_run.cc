@@ -16,6 +16,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "job/job_file.h"
+#include "run/run_lock.h"
 #include "run/run_weights.h"
 #include "run/sqlite_journal.h"
 #include "scheduler/evaluation.h"

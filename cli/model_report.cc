@@ -10,7 +10,6 @@
 
 #include "common/check.h"
 #include "common/text.h"
-#include "models/graph.h"
 #include "models/zoo.h"
 #include "optim/optimizer.h"
 

@@ -26,6 +26,7 @@
 #include "node/processes.h"
 #include "plan/external_model.h"
 #include "run/run_folder.h"
+#include "run/run_lock.h"
 
 namespace pando {
 namespace {
@@ -289,7 +290,7 @@ void AddLabelOption(CLI::App& command, std::vector<std::string>* labels) {
       "what fails together, so that a shard's replicas are apart: rack=NAME, host=NAME; may be "
       "repeated [no rack; hosts by their kernel's boot id]")
       .TakesOneEach()
-      .Check(FlagCheck([](const std::string& label) {
+      .Check(Flag::Rule([](const std::string& label) {
         const Result<Labels> parsed = ParseLabels({label});
         return parsed.ok() ? std::string() : parsed.status().message();
       }));

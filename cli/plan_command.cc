@@ -141,14 +141,14 @@ Result<int> ShowPlan(const PlanOptions& options) {
 }
 
 // InRange lets NaN pass, so this one rejects it.
-FlagCheck NumberFrom(double min) {
+Flag::Rule NumberFrom(double min) {
   const auto check = [min](const std::string& text) {
     const std::optional<double> number = ParseNumber<double>(text);
     if (number && *number >= min && *number <= kNumberMax) return std::string();
     return fmt::format("expected a number from {:g} to {:g}, got {}", min, kNumberMax,
                        Printable(text));
   };
-  return FlagCheck(check);
+  return Flag::Rule(check);
 }
 
 void AddModelFlags(CLI::App& command, PlanOptions* options) {
@@ -163,7 +163,7 @@ void AddModelFlags(CLI::App& command, PlanOptions* options) {
 }
 
 void AddComputeFlags(CLI::App& command, PlanOptions* options) {
-  auto add = [&command](const char* usage, auto* value, const char* help, const FlagCheck& check) {
+  auto add = [&command](const char* usage, auto* value, const char* help, const Flag::Rule& check) {
     AddOption(command, usage, value, help, check).Group("Computing");
   };
   add("--step-ms X", &options->step_ms, "forward and backward of a worker's step, alone",

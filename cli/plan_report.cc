@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "common/text.h"
-#include "models/graph.h"
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {

@@ -9,14 +9,12 @@
 #include <cfenv>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>

@@ -29,8 +29,7 @@ namespace pando {
 enum class WorkOutcome : uint8_t { kDone, kAgain, kAbandoned };
 
 // The program's current work: one micro-batch, or one slice of the test set.
-class CurrentWork {
- public:
+struct CurrentWork {
   MicroBatchWork micro_batch;                     // set if `evaluation` is null
   std::shared_ptr<ProgramEvaluation> evaluation;  // set otherwise
   std::vector<uint64_t> samples;                  // indices into the training or test samples

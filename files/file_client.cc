@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/hash.h"
-#include "proto/message_limits.h"
 
 namespace pando {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "proto/dispatch.h"
-#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -27,7 +26,7 @@ std::optional<std::string_view> NameIn(std::string_view folder, std::string_view
   return rest;
 }
 
-// Recordings have at most 256 MiB (common/timeline); addresses have a few bytes.
+// Recordings have at most 256 MiB (common/timeline/timeline); addresses have a few bytes.
 uint64_t BytesMax(const std::string& name) {
   if (NameIn("group", name)) return 64 << 10;
   return NameIn("timeline", name) ? uint64_t{512} << 20 : kFileBytesMax;

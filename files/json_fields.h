@@ -1,5 +1,5 @@
 // Writes records as JSON and reads them back: an object with an entry for each field that the
-// record's function Visit names (proto/named_field.h). Incarnations and jobs are 16 hex digits,
+// record's function Visit names (proto/named_fields.h). Incarnations and jobs are 16 hex digits,
 // enums are names, and a number that is not finite is null. It serves stored and shown records.
 #pragma once
 
@@ -23,7 +23,7 @@
 #include "common/status.h"
 #include "common/text.h"
 #include "files/json_depth.h"
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 
 namespace pando {
 
@@ -250,15 +250,20 @@ class JsonReader {
   Status status_;
 };
 
+// Reads the value that the JSON is.
+template <class T>
+Status FromJson(const nlohmann::json& json, T* value, Missing missing = Missing::kError) {
+  JsonReader reader(missing);
+  reader.Read(json, *value);
+  return reader.status();
+}
 // Reads the value that the text holds.
 template <class T>
 Status ReadJson(std::string_view text, T* value, Missing missing = Missing::kError) {
   if (IsDeepJson(text)) return Corrupt("its JSON is nested too deeply");
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Corrupt("expected JSON, found " + Printable(text));
-  JsonReader reader(missing);
-  reader.Read(json, *value);
-  return reader.status();
+  return FromJson(json, value, missing);
 }
 
 }  // namespace pando

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "common/atomic_file.h"
-
 namespace pando {
 namespace {
 

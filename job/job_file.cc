@@ -13,7 +13,7 @@
 
 #include "common/hash.h"
 #include "common/text.h"
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "models/toml_depth.h"
 #include "models/zoo.h"
 #include "plan/external_model.h"

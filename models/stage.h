@@ -12,6 +12,7 @@
 
 #include "kernels/ops.h"
 #include "models/graph.h"
+#include "plan/shard_plan.h"
 
 namespace pando {
 

@@ -7,13 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <tuple>
-#include <utility>
 
 #include <fmt/core.h>
 
 #include "common/clock.h"
 #include "common/descriptor.h"
-#include "net/address.h"
 #include "net/socket_address.h"
 #include "net/zmq/checked_curve.h"
 

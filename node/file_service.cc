@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 #include "common/atomic_file.h"
 #include "common/clock.h"
@@ -70,7 +69,7 @@ Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) 
   std::unique_ptr<FileService> service(new FileService(options));
   PANDO_RETURN_IF_ERROR(service->Bind(options));
   const std::string path = options.folder.FilesEndpointPath();
-  const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
+  const Result<FilesEndpoint> known = options.folder.ReadFilesEndpoint();
   const FilesEndpoint now{service->endpoint_, options.job};
   if (!known.ok() || *known != now) {
     const Status kept = WriteFileAtomically(path, now.ToText(), FileAccess::kAsFolder);
@@ -85,7 +84,7 @@ Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) 
 // Members that knew an earlier life dial the port that it had.
 Status FileService::Bind(const Options& options) {
   PANDO_ASSIGN_OR_RETURN(Endpoint wanted, NextTo(options.bound));
-  const Result<FilesEndpoint> known = FilesEndpoint::Read(options.folder);
+  const Result<FilesEndpoint> known = options.folder.ReadFilesEndpoint();
   if (known.ok() && !options.is_fresh) {
     PANDO_ASSIGN_OR_RETURN(const Endpoint before, ParseEndpoint(known->endpoint));
     wanted.port = before.port;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <utility>
 
 #include "common/check.h"
 #include "common/exit_codes.h"

@@ -54,8 +54,8 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
 void SetUpLog(const LogOptions& options) {
   const std::string pattern = fmt::format("%H:%M:%S.%e %^%l%$ [{}] %v", Escaped(options.process));
   auto terminal = std::make_shared<TerminalSink>();
-  // On a terminal each line first wipes the progress bar (progress.h), which is then drawn again
-  // below.
+  // On a terminal each line first wipes the progress bar (run/run_recorder.h), which is then drawn
+  // again below.
   terminal->set_pattern(isatty(STDERR_FILENO) ? "\r\033[K" + pattern : pattern);
   std::vector<std::shared_ptr<spdlog::sinks::sink>> sinks{terminal};
   if (auto file = options.file.empty() ? nullptr : FileSink(options.file)) {

@@ -11,6 +11,7 @@
 #include "node/log.h"
 #include "node/processes.h"
 #include "run/run_folder.h"
+#include "run/run_lock.h"
 #include "run/sqlite_journal.h"
 
 namespace pando {

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
 #include <variant>

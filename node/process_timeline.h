@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "files/temporary_folder.h"
 #include "net/event_loop.h"
 #include "net/scheduler_client.h"

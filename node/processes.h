@@ -10,7 +10,7 @@
 #include <string>
 
 #include "net/zmq/keys.h"
-#include "node/chaos.h"
+#include "node/chaos_schedule.h"
 #include "node/programs/log_follower.h"
 #include "node/programs/program_process.h"
 #include "node/service_notice.h"

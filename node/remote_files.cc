@@ -143,7 +143,7 @@ Status RemoteFiles::Await() {
 
 bool SharesRunFolder(const Membership& membership) {
   if (membership.files_endpoint.empty()) return true;
-  const auto known = FilesEndpoint::Read(RunFolder::Open(RunDirFor(membership)));
+  const auto known = RunFolder::Open(RunDirFor(membership)).ReadFilesEndpoint();
   return known.ok() && known->job == membership.job_id;
 }
 

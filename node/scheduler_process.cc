@@ -2,11 +2,8 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -31,6 +28,8 @@
 #include "node/programs/declaration.h"
 #include "node/shutdown_signal.h"
 #include "plan/external_model.h"
+#include "run/output/events_file.h"
+#include "run/run_lock.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
 #include "run/snapshot_checker.h"

@@ -16,13 +16,12 @@
 #include <fstream>
 #include <utility>
 
-#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
 #include "common/text.h"
 #include "node/programs/program_process.h"
-#include "run/run_folder.h"
+#include "run/output/events_file.h"
 
 namespace pando {
 namespace {

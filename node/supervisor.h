@@ -18,7 +18,7 @@
 #include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/status.h"
-#include "node/chaos.h"
+#include "node/chaos_schedule.h"
 #include "node/fleet/exit_table.h"
 #include "node/leave_notices.h"
 #include "node/shutdown_signal.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <cfloat>
 #include <cmath>
-#include <optional>
 
 #include "common/check.h"
 #include "common/cpu/cpu_level.h"

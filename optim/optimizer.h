@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/job.h"
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 #include "proto/messages.h"
 

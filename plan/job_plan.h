@@ -13,7 +13,8 @@
 #include "common/float_buffer.h"
 #include "common/philox.h"
 #include "plan/job.h"
-#include "plan/shard_codec.h"
+#include "plan/payload_plan.h"
+#include "plan/shard_plan.h"
 #include "plan/step_plan.h"
 #include "plan/tensor_layout.h"
 

@@ -1,15 +1,12 @@
 #include "plan/shard_codec.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
-
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
 
 #include "common/check.h"
 #include "common/cpu/cpu_level.h"
@@ -322,26 +319,6 @@ void ShardCodec::Decode(std::span<const std::byte> encoded, std::span<float> flo
 }
 void ShardCodec::AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const {
   (this->*ChosenCodec().add_decoded)(encoded, floats);
-}
-
-PayloadPlan::PayloadPlan(const PayloadOptions& options, const TensorLayout& layout,
-                         const ShardPlan& shards)
-    : codec_(options.codec) {
-  offsets_.push_back(0);
-  for (const ShardRange& range : shards.ranges()) {
-    if (codec_ != PayloadCodec::kFp32) codecs_.emplace_back(options, layout, range);
-    const size_t floats =
-        is_exact() ? range.size() : codecs_.back().encoded_bytes() / sizeof(float);
-    offsets_.push_back(offsets_.back() + floats);
-  }
-}
-
-bool PayloadPlan::has_feedback() const {
-  return codec_ == PayloadCodec::kTopK || codec_ == PayloadCodec::kOneBit;
-}
-
-size_t PayloadPlan::PayloadBytes(ShardId shard) const {
-  return (offsets_[shard.value() + 1] - offsets_[shard.value()]) * sizeof(float);
 }
 
 }  // namespace pando

@@ -196,8 +196,7 @@ ExchangeTimes SimulateServers(const StepWork& work, const Cluster& cluster, Serv
   return {exchange.Run(ready_ms), exchange.BusiestLinkMs()};
 }
 
-// ---- a step
-// --------------------------------------------------------------------------------------
+// ---- a step ------------------------------------------------------------------------------------
 
 double ForwardMs(const StepWork& work) {
   double ms = 0;

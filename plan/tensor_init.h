@@ -7,6 +7,7 @@
 #include <span>
 
 #include "plan/job_plan.h"
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {

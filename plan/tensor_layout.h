@@ -55,6 +55,9 @@ TensorSpec MetricTensorSpec();
 class TensorLayout {
  public:
   static constexpr size_t kAlignFloats = 16;
+  static size_t Padded(size_t floats) {  // to whole lines
+    return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
+  }
   TensorLayout() = default;
   explicit TensorLayout(std::vector<TensorSpec> specs);
 
@@ -70,37 +73,6 @@ class TensorLayout {
  private:
   std::vector<TensorSpec> specs_;
   std::vector<size_t> offsets_{0};
-};
-
-struct ShardRange {  // [first, last), floats of the flat vector; first is a multiple of
-                     // kAlignFloats
-  size_t first = 0;
-  size_t last = 0;
-  size_t size() const { return last - first; }
-};
-
-// ShardPlan cuts the flat vector into shards (P5), by the job's identity alone. Small tensors share
-// a shard; tensors larger than the target are cut into equal pieces.
-class ShardPlan {
- public:
-  explicit ShardPlan(const TensorLayout& layout)
-      : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
-  // Takes another target size: benchmarks measure shard sizes that no model has.
-  ShardPlan(const TensorLayout& layout, size_t target_bytes);
-  static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
-
-  uint32_t shard_count() const { return static_cast<uint32_t>(ranges_.size()); }
-  const ShardRange& range(ShardId shard) const { return ranges_[shard.value()]; }
-  const std::vector<ShardRange>& ranges() const { return ranges_; }
-  // The shards that hold floats [first, last): a contiguous run of ids, [first, last).
-  struct Run {
-    uint32_t first = 0;
-    uint32_t last = 0;
-  };
-  Run Covering(size_t first_float, size_t last_float) const;
-
- private:
-  std::vector<ShardRange> ranges_;
 };
 
 }  // namespace pando

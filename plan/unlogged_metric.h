@@ -1,6 +1,6 @@
 // UnloggedSum: the value in the metric tensor for a metric that a program did not log. It is
 // finite, so that it passes through the tree's sums and the step's mean, and it is below any loss.
-// embed/ writes it, and server/reporting reads it.
+// embed/ writes it, and server/progress_report reads it.
 #pragma once
 
 #include <limits>

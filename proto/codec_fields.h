@@ -12,7 +12,7 @@
 
 #include "proto/message_limits.h"
 #include "proto/messages.h"
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 
 namespace pando {
 

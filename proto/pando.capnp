@@ -414,7 +414,7 @@ struct Push $message(handlers = [lane, worker], sender = workers, generation = o
 }
 
 enum ParamsForm $byHand {
-  # plan/shard_codec.h
+  # plan/payload_plan.h
   exact @0;
   encoded @1;
 }

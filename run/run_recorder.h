@@ -13,9 +13,11 @@
 
 #include "plan/job_plan.h"
 #include "proto/messages.h"
+#include "run/output/events_file.h"
+#include "run/output/metrics_file.h"
+#include "run/output/tensorboard_file.h"
 #include "run/run_folder.h"
 #include "run/summary.h"
-#include "run/tensorboard_file.h"
 #include "run/training_speed.h"
 #include "scheduler/journal.h"
 

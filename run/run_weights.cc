@@ -10,7 +10,6 @@
 #include "common/text.h"
 #include "job/job_file.h"
 #include "optim/optimizer.h"
-#include "run/safetensors_file.h"
 #include "run/snapshot_file.h"
 
 namespace pando {

@@ -12,7 +12,7 @@
 
 #include "common/float_buffer.h"
 #include "common/status.h"
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "data/dataset.h"
 #include "models/network.h"
 #include "plan/job_plan.h"

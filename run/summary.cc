@@ -21,16 +21,14 @@ namespace pando {
 namespace {
 
 using Json = OrderedJson;
-using ReadFrom = JsonReader::Json;
+using ReadFrom = nlohmann::json;
 
 }  // namespace
 
 static void to_json(Json& json, const FaultRecord& fault) { json = ToJson(fault); }
 static void from_json(const ReadFrom& json, FaultRecord& fault) {
-  JsonReader reader(Missing::kKept);
-  reader.Read(json, fault);
-  if (!reader.status().ok())
-    throw ReadFrom::other_error::create(501, reader.status().message(), &json);
+  const Status status = FromJson(json, &fault, Missing::kKept);
+  if (!status.ok()) throw ReadFrom::other_error::create(501, status.message(), &json);
 }
 
 static void to_json(Json& json, const SnapshotRef& snapshot) {

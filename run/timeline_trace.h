@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "common/timeline_file.h"
+#include "common/timeline/timeline_file.h"
 
 namespace pando {
 

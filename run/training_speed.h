@@ -5,7 +5,7 @@
 
 #include "common/ids.h"
 #include "plan/step_plan.h"
-#include "run/run_folder.h"
+#include "run/output/metrics_file.h"
 
 namespace pando {
 

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 #include "proto/messages.h"
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 #include "proto/ownership.h"
 #include "scheduler/evaluation.h"
 

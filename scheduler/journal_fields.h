@@ -4,7 +4,7 @@
 // fields.
 #pragma once
 
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 #include "scheduler/journal.h"
 
 namespace pando {

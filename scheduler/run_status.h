@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "proto/named_field.h"
+#include "proto/named_fields.h"
 #include "scheduler/journal.h"
 
 namespace pando {

@@ -6,9 +6,11 @@
 
 #include <map>
 
+#include "server/incoming_transfer.h"
+#include "server/lane_part.h"
 #include "server/lane_probe.h"
+#include "server/progress_report.h"
 #include "server/shard_snapshots.h"
-#include "server/transfer.h"
 
 namespace pando {
 
@@ -39,7 +41,7 @@ class Following : LanePart {
     snapshots_.ReportHashIfDue(now, shard);
   }
   Shard::Followed Follow(Shard& shard, const RootItem& item) {
-    const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
+    const LaneProbe::Scope work(probe_, LaneWork::kUpdate, item.shard, item.step);
     return shard.Follow({item.step, item.scalars, item.payload, item.factors});
   }
   void Acknowledge(const Replica& replica, Version version);

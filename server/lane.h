@@ -46,6 +46,7 @@
 
 #include "proto/protocol_core.h"
 #include "server/following.h"
+#include "server/lane_life.h"
 #include "server/shard_steps.h"
 
 namespace pando {
@@ -98,7 +99,7 @@ class Lane : public ProtocolCore {
   uint32_t generation_ = 0;  // of everything that is held
   Replicas replicas_;
   EarlyMessages early_;
-  ReportClock report_clock_;
+  Reports::Clock report_clock_;
   LaneLife life_;
   Replies replies_;
   ScalarBlocks scalars_;

@@ -24,21 +24,21 @@ class LaneProbe {
   // that it makes is committed, with or without backups.
   virtual void OnReplicating(ShardId shard, Step step) = 0;
   virtual void OnCommitted(ShardId shard, Step step) = 0;
-};
 
-// Records work until the end of the block. `probe` may be null.
-class ProbedWork {
- public:
-  ProbedWork(LaneProbe* probe, LaneWork work, ShardId shard, Step step) : probe_(probe) {
-    if (probe_ != nullptr) probe_->Begin(work, shard, step);
-  }
-  ~ProbedWork() {
-    if (probe_ != nullptr) probe_->End();
-  }
-  ProbedWork(const ProbedWork&) = delete;
+  // Records work until the end of the block. `probe` may be null.
+  class Scope {
+   public:
+    Scope(LaneProbe* probe, LaneWork work, ShardId shard, Step step) : probe_(probe) {
+      if (probe_ != nullptr) probe_->Begin(work, shard, step);
+    }
+    ~Scope() {
+      if (probe_ != nullptr) probe_->End();
+    }
+    Scope(const Scope&) = delete;
 
- private:
-  LaneProbe* const probe_;
+   private:
+    LaneProbe* const probe_;
+  };
 };
 
 }  // namespace pando

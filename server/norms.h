@@ -12,7 +12,7 @@
 
 #include "proto/silence.h"
 #include "proto/view_member.h"
-#include "server/replicas.h"
+#include "server/lane_part.h"
 
 namespace pando {
 

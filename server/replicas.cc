@@ -102,8 +102,4 @@ Step Replicas::highest_step() const {
   return StepReading(highest);
 }
 
-bool LanePart::CountsFor(const Envelope& envelope) const {
-  return envelope.view == member_.view().id;
-}
-
 }  // namespace pando

@@ -24,38 +24,10 @@
 #include <vector>
 
 #include "proto/view_member.h"
+#include "server/replica.h"
 #include "server/shard.h"
 
 namespace pando {
-
-enum class ReplicaRole : uint8_t { kPrimary, kBackup, kSyncing };
-
-class Replica {
- public:
-  Replica(ShardId id, const JobPlan& plan, const VersionMaker& maker, const BufferSource& buffers)
-      : shard(id, plan, maker, buffers) {}
-
-  Shard shard;
-
-  ReplicaRole role() const { return role_; }
-  bool is_primary() const { return role_ == ReplicaRole::kPrimary; }
-  // The peer whose roots and chunks are accepted.
-  const PeerId& primary() const { return primary_; }
-  // For a syncing replica: the view that made the pair.
-  const std::optional<ViewId>& pair() const { return pair_; }
-
- private:
-  friend class Replicas;
-  void Become(ReplicaRole role, const PeerId& primary, std::optional<ViewId> pair) {
-    role_ = role;
-    primary_ = primary;
-    pair_ = pair;
-  }
-
-  ReplicaRole role_ = ReplicaRole::kSyncing;
-  PeerId primary_;
-  std::optional<ViewId> pair_;
-};
 
 class Replicas {
  public:
@@ -149,21 +121,6 @@ class Replicas {
   const BufferSource buffers_;
   std::map<ShardId, Replica> replicas_;
   Version released_;  // versions up to here need no pin (P31)
-};
-
-// The objects on which every part of a lane works. All of them outlive the part.
-class LanePart {
- public:
-  LanePart(ViewMember& member, Replicas& replicas, const JobPlan& plan)
-      : member_(member), replicas_(replicas), plan_(plan) {}
-
- protected:
-  // P13: roots and their acknowledgements count only between equal views.
-  bool CountsFor(const Envelope& envelope) const;
-
-  ViewMember& member_;
-  Replicas& replicas_;
-  const JobPlan& plan_;
 };
 
 }  // namespace pando

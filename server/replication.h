@@ -22,8 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/reporting.h"
-#include "server/transfer.h"
+#include "server/lane_part.h"
+#include "server/outgoing_transfer.h"
+#include "server/progress_report.h"
+#include "server/reports.h"
 
 namespace pando {
 
@@ -68,11 +70,11 @@ class BackupClock {
   std::map<PeerId, Micros> acknowledged_at_;  // when it last acknowledged a root
 };
 
-class Replication : public ReportSource, LanePart {
+class Replication : public Reports::Source, LanePart {
  public:
   // All arguments outlive it.
   Replication(const LanePart& part, Micros lease, const ProgressReport& progress,
-              ReportClock& report_clock)
+              Reports::Clock& report_clock)
       : LanePart(part), progress_(progress), report_clock_(report_clock), clock_(lease) {}
 
   void OnRootAck(Micros now, const Envelope& envelope, const RootAck& ack);
@@ -156,7 +158,7 @@ class Replication : public ReportSource, LanePart {
   bool AddSynced(std::vector<Message>* reports) const;
 
   const ProgressReport& progress_;
-  ReportClock& report_clock_;
+  Reports::Clock& report_clock_;
   BackupClock clock_;
   std::map<ShardId, Backups> backups_;  // of shards whose primary the lane is
   std::map<PeerId, Root> roots_out_;    // until SendRoots, or a little longer

@@ -1,8 +1,6 @@
 #include "server/replies.h"
 
 #include <algorithm>
-#include <utility>
-#include <variant>
 
 #include "proto/message_limits.h"
 #include "server/lane_limits.h"
@@ -18,20 +16,6 @@ TreeNode AskedFrom(const PushItem& item) { return item.node; }
 TreeNode AskedFrom(const PullItem&) { return kPulled; }
 
 }  // namespace
-
-bool EarlyMessages::IsEarly(const Envelope& envelope) const {
-  if (envelope.view <= member_.view().id) return false;
-  const Message& m = envelope.message;
-  return HoldsAny<Root, Chunk, Question>(m);
-}
-
-std::vector<Envelope> EarlyMessages::Take() {
-  std::vector<Envelope> kept = std::exchange(messages_, {});
-  std::erase_if(kept, [&](const Envelope& envelope) {
-    return envelope.generation != member_.view().generation || envelope.view < member_.view().id;
-  });
-  return kept;
-}
 
 void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
   Pull others;

@@ -7,34 +7,11 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "server/replicas.h"
+#include "server/early_messages.h"
+#include "server/lane_part.h"
 
 namespace pando {
-
-// Keeps messages of views that the lane has not entered yet, and gives them back after it has. The
-// lane decides which messages; Replies adds workers' requests to a primary. Owns: at most kEarlyMax
-// messages.
-class EarlyMessages {
- public:
-  static constexpr size_t kEarlyMax = 256;
-
-  explicit EarlyMessages(const ViewMember& member) : member_(member) {}
-
-  // True for messages between replicas, and for questions. Pushes and pulls of a newer view are
-  // early only if the lane is not the primary (Replies).
-  bool IsEarly(const Envelope& envelope) const;
-  void Keep(Envelope envelope) {  // NOLINT: moved
-    if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
-  }
-  // Takes all kept messages, except those of passed views. Some may still be early.
-  std::vector<Envelope> Take();
-
- private:
-  const ViewMember& member_;
-  std::vector<Envelope> messages_;
-};
 
 class Replies : LanePart {
  public:

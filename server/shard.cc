@@ -1,11 +1,8 @@
 #include "server/shard.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
-#include "common/hash.h"
-#include "plan/tensor_init.h"
 
 namespace pando {
 
@@ -115,105 +112,6 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
   previous_root_.reset();
   held_root_.reset();
   return Followed::kMade;
-}
-
-// ---- the records
-// ---------------------------------------------------------------------------------
-
-ShardRecords::ShardRecords(ShardId id, const JobPlan& plan, size_t state_floats,
-                           const BufferSource& buffers)
-    : id_(id),
-      plan_(plan),
-      range_(plan.shards.range(id)),
-      state_floats_(state_floats),
-      parameter_pool_(range_.size(), buffers),
-      state_pool_(state_floats),
-      encoded_pool_(plan.pulls.PayloadBytes(id) / sizeof(float), buffers) {}
-
-// ---- data --------------------------------------------------------------------------------------
-
-void ShardRecords::StartAtZero() {
-  newest_ = {Version(0), parameter_pool_.Take(), state_pool_.Take(), std::nullopt};
-  FillVersionZero(plan_, range_, newest_.parameters->span());
-  std::ranges::fill(newest_.state->span(), 0.0f);
-}
-
-void ShardRecords::Install(std::vector<VersionRecord> records) {
-  PANDO_CHECK(!records.empty() && !has_data());
-  newest_ = std::move(records.back());
-  records.pop_back();
-  if (newest_.state == nullptr) newest_.state = state_pool_.Take();
-  PANDO_CHECK(newest_.parameters->size() == parameter_floats());
-  PANDO_CHECK(newest_.state->size() == state_floats());
-  is_state_shared_ = true;  // the giver may still read it
-  HashNewest();
-  Commit();
-  for (VersionRecord& record : records) {
-    const bool is_previous = VersionMadeBy(StepReading(record.version)) == newest_.version;
-    (is_previous ? previous_ : pinned_) = std::move(record);
-  }
-  ReleasePin(released_);
-}
-
-void ShardRecords::Clear() {
-  newest_ = {};
-  is_state_shared_ = false;
-  previous_.reset();
-  pinned_.reset();
-  committed_ = Version(0);
-}
-
-std::vector<VersionRecord> ShardRecords::ShareKept() {
-  PANDO_CHECK(has_data() && committed_ == newest_.version);
-  is_state_shared_ = true;
-  std::vector<VersionRecord> records;
-  if (pinned_) records.push_back(*pinned_);
-  if (previous_) records.push_back(*previous_);
-  records.push_back(newest_);
-  return records;
-}
-
-uint64_t ShardRecords::NewestHash() const {
-  return RecordHash(newest_.version, newest_.parameters->span(), newest_.state->span());
-}
-
-const VersionRecord* ShardRecords::Find(Version version) const {
-  if (version > committed_) return nullptr;  // P9
-  if (has_data() && version == newest_.version) return &newest_;
-  if (previous_ && version == previous_->version) return &*previous_;
-  if (pinned_ && version == pinned_->version) return &*pinned_;
-  return nullptr;
-}
-
-std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
-  const VersionRecord* record = Find(version);
-  if (record == nullptr) return std::nullopt;
-  const ShardCodec* codec = plan_.pulls.codec(id_);
-  if (codec == nullptr || form == ParamsForm::kExact) return ToBlob(record->parameters);
-  if (record->encoded == nullptr) {
-    record->encoded = encoded_pool_.Take();
-    codec->Encode(record->parameters->span(), std::as_writable_bytes(record->encoded->span()));
-  }
-  return ToBlob(record->encoded);
-}
-
-// ---- the next version --------------------------------------------------------------------------
-
-// P4: the contributions to step t prove that version t is committed everywhere, so no worker will
-// ask for t − 1 again. It is dropped first, so that the next version gets its memory.
-void ShardRecords::DropPrevious() {
-  const bool is_due = previous_ && plan_.IsEvaluationDue(previous_->version);
-  if (is_due && previous_->version > released_) pinned_ = std::move(previous_);
-  previous_.reset();
-}
-
-// An older record needs no optimizer state. Unless another reader holds the state, the next record
-// takes it over.
-VersionRecord ShardRecords::StartNext() {
-  PANDO_CHECK(!PinIsInTheWay());
-  DropPrevious();
-  return {VersionMadeBy(StepReading(newest_.version)), parameter_pool_.Take(),
-          is_state_shared_ ? state_pool_.Take() : newest_.state, std::nullopt};
 }
 
 }  // namespace pando

@@ -39,108 +39,10 @@
 #include "common/buffer_pool.h"
 #include "optim/version_maker.h"
 #include "plan/job_plan.h"
-#include "proto/messages.h"
 #include "server/aggregator.h"
+#include "server/shard_records.h"
 
 namespace pando {
-
-// P7. Its parameters never change. It is the one unit of reply, transfer, snapshot and check.
-struct VersionRecord {
-  Version version;
-  SharedBuffer parameters;
-  SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
-                                 // tail are the partial values of the step before (P16)
-  std::optional<uint64_t> hash;  // known if there are replicas to compare with
-  mutable SharedBuffer encoded = nullptr;  // encoded for workers (P34), after the first request
-};
-
-// ShardRecords holds the version records of one shard: the newest, the one before it, and a pinned
-// one (P7, section 12). The shard owns it, and says when the next record is made and committed.
-// Threads: none. Owns: the records and their buffers. Invariant I4.
-class ShardRecords {
- public:
-  // `plan` outlives the records. `buffers` gives the memory of what is sent.
-  ShardRecords(ShardId id, const JobPlan& plan, size_t state_floats, const BufferSource& buffers);
-
-  size_t parameter_floats() const { return range_.size(); }
-  size_t state_floats() const { return state_floats_; }
-
-  // ---- data ------------------------------------------------------------------------------------
-  bool has_data() const { return newest_.parameters != nullptr; }
-  void StartAtZero();  // version 0
-  // Takes records of committed versions, ascending: a pinned one, the previous one, and the newest
-  // with its state. REQUIRES: sizes as above; there is no data.
-  void Install(std::vector<VersionRecord> records);
-  void Clear();
-
-  Version newest_version() const { return newest_.version; }
-  const VersionRecord& newest() const { return newest_; }
-  // The committed version as far as known: a backup is one behind while it keeps its newest root.
-  Version committed() const { return committed_; }
-  void Commit() { committed_ = newest_.version; }
-  // Returns the newest record, to keep and to read on any thread: for a snapshot.
-  const VersionRecord& ShareNewest() {
-    is_state_shared_ = true;
-    return newest_;
-  }
-  // Returns all kept records, ascending: a transfer's image (P20). REQUIRES: newest is committed.
-  std::vector<VersionRecord> ShareKept();
-
-  // Returns the newest record's hash; computes it if needed. REQUIRES: has_data().
-  uint64_t NewestHash() const;
-  void HashNewest() { newest_.hash = NewestHash(); }
-  // Returns the hash of a kept record, if it is known.
-  std::optional<uint64_t> KnownHash(Version version) const {
-    if (version == newest_.version) return newest_.hash;
-    if (previous_ && version == previous_->version) return previous_->hash;
-    return std::nullopt;
-  }
-  // Returns the record of exactly this version (I4), if it is kept and committed.
-  const VersionRecord* Find(Version version) const;
-  // Returns its parameters in the form in which a worker gets them.
-  std::optional<Blob> Show(Version version, ParamsForm form);
-  // Whether this version will never be available again; the caller answers Behind.
-  bool IsGone(Version version) const { return version < committed_ && Find(version) == nullptr; }
-
-  // ---- the next version ------------------------------------------------------------------------
-  // No evaluation needs versions up to this one any more (P31).
-  void ReleasePin(Version version) {
-    released_ = std::max(released_, version);
-    if (pinned_ && pinned_->version <= released_) pinned_.reset();
-  }
-  // Whether the next record must wait for a ReleasePin. It drops the previous version. If an
-  // evaluation is due on that one, it would need the only pin, which may be taken (section 12).
-  bool PinIsInTheWay() const {
-    return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
-           previous_->version > released_;
-  }
-  // Returns a record for the next version, whose floats the caller writes. Its state may be the
-  // newest record's, to be updated in place. Drops or pins the previous version.
-  VersionRecord StartNext();
-  // The next version is made, and becomes the newest one.
-  void FinishNext(VersionRecord next) {
-    newest_.state.reset();
-    is_state_shared_ = false;
-    previous_ = std::exchange(newest_, std::move(next));
-  }
-
- private:
-  void DropPrevious();
-
-  const ShardId id_;
-  const JobPlan& plan_;
-  const ShardRange range_;
-  const size_t state_floats_;
-  BufferPool parameter_pool_;
-  BufferPool state_pool_;
-  BufferPool encoded_pool_;
-  VersionRecord newest_;
-  bool is_state_shared_ = false;  // another reader may hold the newest record's state
-  std::optional<VersionRecord> previous_;
-  std::optional<VersionRecord> pinned_;
-  Version committed_;
-  Version released_;  // versions up to here need no pin
-};
 
 // The values from which every replica makes the next record (P8).
 struct StepRoot {

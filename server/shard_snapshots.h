@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "proto/view_member.h"
+#include "server/lane_part.h"
 #include "server/replicas.h"
-#include "server/reporting.h"
+#include "server/reports.h"
 #include "server/snapshot_port.h"
 
 namespace pando {
 
-class ShardSnapshots : public ReportSource, LanePart {
+class ShardSnapshots : public Reports::Source, LanePart {
  public:
   // All arguments outlive it.
-  ShardSnapshots(const LanePart& part, SnapshotPort& port, ReportClock& clock)
+  ShardSnapshots(const LanePart& part, SnapshotPort& port, Reports::Clock& clock)
       : LanePart(part), port_(port), clock_(clock) {}
 
   void OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at);
@@ -53,7 +54,7 @@ class ShardSnapshots : public ReportSource, LanePart {
   void ReportStored(Micros now, SnapshotStoredItem item);
 
   SnapshotPort& port_;
-  ReportClock& clock_;
+  Reports::Clock& clock_;
   std::set<ShardId> loading_;
   std::map<ShardId, uint32_t> stores_in_flight_;
   std::set<Version> asked_;  // versions to store beside the due ones

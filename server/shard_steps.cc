@@ -48,7 +48,7 @@ void ShardSteps::MakeSealed() {
 
 template <class Make>
 void ShardSteps::MakeNext(Shard& shard, const Make& make) {
-  const ProbedWork work(parts_.probe, LaneWork::kUpdate, shard.id(), shard.step());
+  const LaneProbe::Scope work(parts_.probe, LaneWork::kUpdate, shard.id(), shard.step());
   make();
   parts_.progress.NoteMetrics(shard);
 }
@@ -72,7 +72,7 @@ void ShardSteps::Show(Micros now, Shard& shard) {
   shard.records().Commit();
   const Step made_by(shard.newest().value() - 1);
   if (parts_.probe != nullptr) parts_.probe->OnCommitted(shard.id(), made_by);
-  const ProbedWork work(parts_.probe, LaneWork::kCommit, shard.id(), made_by);
+  const LaneProbe::Scope work(parts_.probe, LaneWork::kCommit, shard.id(), made_by);
   parts_.replication.DropRoots(shard);
   parts_.snapshots.StoreIfDue(now, shard);
   parts_.replication.StartImages(now, shard);

@@ -15,6 +15,7 @@
 #include "server/norms.h"
 #include "server/replication.h"
 #include "server/replies.h"
+#include "server/scalar_blocks.h"
 #include "server/shard_snapshots.h"
 
 namespace pando {
@@ -58,7 +59,7 @@ class ShardSteps {
 
  private:
   Shard::Taken Add(Shard& shard, const PushItem& item) {
-    const ProbedWork work(parts_.probe, LaneWork::kAggregate, item.shard, item.step);
+    const LaneProbe::Scope work(parts_.probe, LaneWork::kAggregate, item.shard, item.step);
     return shard.Add(item);
   }
   void TryAdvance(Micros now, Shard& shard);

@@ -32,8 +32,7 @@ struct RecordLoaded {
 };
 using SnapshotEvent = std::variant<RecordStored, RecordLoaded>;
 
-// ---- requests
-// ------------------------------------------------------------------------------------
+// ---- requests ----------------------------------------------------------------------------------
 
 struct StoreRequest {
   SnapshotRef snapshot;

@@ -7,7 +7,7 @@
 
 #include "common/float_buffer.h"
 #include "common/ids.h"
-#include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 
 namespace pando {
 

@@ -11,7 +11,7 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "optim/schedule.h"
 #include "optim/version_maker.h"
 #include "plan/job_plan.h"

@@ -25,8 +25,9 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "plan/job.h"
+#include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
-#include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 #include "train/paged_floats.h"
 
 namespace pando {

@@ -22,7 +22,7 @@
 
 #include "common/buffer_pool.h"
 #include "common/status.h"
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "models/network.h"

@@ -16,7 +16,7 @@
 #include "common/ids.h"
 #include "kernels/device.h"
 #include "plan/micro_batch_tree.h"
-#include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 
 namespace pando {
 

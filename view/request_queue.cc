@@ -1,6 +1,5 @@
 #include "view/request_queue.h"
 
-#include <cstddef>
 #include <system_error>
 #include <utility>
 

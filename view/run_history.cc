@@ -5,7 +5,6 @@
 #include <cmath>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace pando {
 namespace {

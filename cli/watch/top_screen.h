@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/status_table.h"
-#include "run/run_folder.h"
+#include "run/output/metrics_file.h"
 #include "run/summary.h"
 
 namespace pando {

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 
 #include "common/clock.h"
 #include "common/endpoint.h"
@@ -81,7 +79,7 @@ Result<WebOptions> ParseHttp(const std::string& text, bool is_insecure) {
 }
 
 void AddHttpOption(CLI::App& command, std::string* http) {
-  const FlagCheck check([](const std::string& text) {
+  const Flag::Rule check([](const std::string& text) {
     if (text == kHttpOff) return std::string();
     const Status status = ParseHttp(text, /*is_insecure=*/false).status();
     return status.ok() ? std::string() : status.message();

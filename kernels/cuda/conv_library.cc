@@ -1,9 +1,9 @@
+#include "kernels/cuda/conv_library.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
-
-#include "kernels/cuda/libraries.h"
 
 namespace pando::cuda {
 namespace {

@@ -10,7 +10,8 @@
 #include <string>
 
 #include "common/status.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
+#include "kernels/cuda/matrix_library.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/device.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 
 #include "kernels/cuda/runtime.h"
 #include "kernels/runtime_library.h"
@@ -309,7 +309,8 @@ struct PlannerParts {  // the parts that all plans use
 class CudnnPlan : public ConvPlan {
  public:
   CudnnPlan(const PlannerParts& parts, Descriptor plan, ConvEngine engine)
-      : ConvPlan(std::move(engine)), parts_(parts), plan_(std::move(plan)) {}
+      : engine_(std::move(engine)), parts_(parts), plan_(std::move(plan)) {}
+  const ConvEngine& engine() const override { return engine_; }
 
   void Run(const ConvArrays& arrays) override {
     const CudnnApi& api = parts_.api;
@@ -325,6 +326,7 @@ class CudnnPlan : public ConvPlan {
   }
 
  private:
+  const ConvEngine engine_;
   const PlannerParts& parts_;
   const Descriptor plan_;
 };

@@ -1,5 +1,5 @@
 // Source: NVIDIA's cuBLAS documentation, "Using the cuBLASLt API".
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/matrix_library.h"
 
 #include <cublasLt.h>
 #include <fmt/core.h>

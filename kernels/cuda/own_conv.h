@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 #include "kernels/ops.h"
 
 namespace pando::cuda {

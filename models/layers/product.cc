@@ -1,7 +1,6 @@
 // Convolution and linear layer: products with a weight, and a bias.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <span>
 #include <tuple>
-#include <utility>
 #include "common/hash.h"
 #include "common/system.h"
 

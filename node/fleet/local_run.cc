@@ -12,10 +12,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +30,7 @@
 #include "node/processes.h"
 #include "node/programs/scripts.h"
 #include "plan/external_model.h"
+#include "run/output/events_file.h"
 #include "run/run_recorder.h"
 #include "run/sqlite_journal.h"
 

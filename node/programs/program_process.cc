@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 
 #include "common/hash.h"

@@ -15,6 +15,7 @@
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "run/run_folder.h"
+#include "run/run_lock.h"
 
 namespace pando {
 namespace {

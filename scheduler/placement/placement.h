@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 #include "proto/messages.h"
 
 namespace pando {

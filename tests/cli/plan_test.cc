@@ -9,6 +9,7 @@
 #include "models/graph.h"
 #include "models/network.h"
 #include "models/zoo.h"
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "run/output/metrics_file.h"
 #include "tests/contains.h"
 
 namespace pando {

@@ -362,8 +362,7 @@ TEST_CASE("predict replaces no device, no folder and nothing that it reads") {
   CHECK(fs::is_character_file("/dev/null"));
 }
 
-// ---- verify
-// ----------------------------------------------------------------------------------------
+// ---- verify ------------------------------------------------------------------------------------
 
 TEST_CASE("a stretch begun from a snapshot ends with the bits of the whole") {
   RunByHand run;
@@ -540,8 +539,7 @@ TEST_CASE("weights that were damaged are not evaluated or exported as the run's"
   CHECK_MESSAGE(named.exit_code == kExitCompleted, named.output);  // of the snapshot
 }
 
-// ---- an independent reader
-// ---------------------------------------------------------------------------
+// ---- an independent reader ---------------------------------------------------------------------
 
 // Reads the file as its specification says; accuracy and loss of the mlp computed with the plain
 // formulas would need the data too, so the values themselves are compared.

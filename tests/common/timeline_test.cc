@@ -1,4 +1,4 @@
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // In place of cuDNN: it has no engine, so that kernels/cuda's own convolutions are tested.
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 
 namespace pando::cuda {
 namespace {

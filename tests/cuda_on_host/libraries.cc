@@ -10,8 +10,8 @@
 #include <span>
 
 #include "common/check.h"
-#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/map.h"
+#include "kernels/cuda/matrix_library.h"
 #include "kernels/gpu_sum.h"
 
 namespace pando::cuda {

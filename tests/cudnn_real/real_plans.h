@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 #include "tests/cudnn_real/forward_cudnn.h"
 
 namespace pando::cuda {

@@ -10,7 +10,7 @@
 #include <functional>
 #include <random>
 
-#include "common/timeline_file.h"
+#include "common/timeline/timeline_file.h"
 #include "tests/e2e/hosts/apart_run.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/timeline_file.h"
+#include "common/timeline/timeline_file.h"
 #include "plan/tensor_layout.h"
 #include "tests/e2e/fault_run.h"
 

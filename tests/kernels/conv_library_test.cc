@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 #include "tests/contains.h"
 
 namespace pando::cuda {
@@ -20,10 +20,12 @@ struct Script {  // what the planner has, and what was run
 class ScriptedPlan : public ConvPlan {
  public:
   ScriptedPlan(const ConvProblem& problem, Script& script)
-      : ConvPlan({.index = 5, .knobs = {{1, 2}}}), name_(ProblemText(problem)), script_(script) {}
+      : name_(ProblemText(problem)), script_(script) {}
+  const ConvEngine& engine() const override { return engine_; }
   void Run(const ConvArrays&) override { script_.runs.push_back(name_); }
 
  private:
+  const ConvEngine engine_{.index = 5, .knobs = {{1, 2}}};
   const std::string name_;
   Script& script_;
 };

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/kernels/fake_cudnn.h"
 

@@ -1,4 +1,4 @@
-"""Limits of classes, functions, files, folders, the product, the documents; names of functions."""
+"""Limits of classes, functions, files, folders, the product, the documents."""
 import unittest
 
 from fixture import LintTest
@@ -126,12 +126,6 @@ class DocsTest(LintTest):
         project = self.project({"docs/a.md": "word " * limits.DOCS_WORDS_MAX,
                                 "README.md": ("x" * 100 + "\n") * 180, "b.md": "word"})
         self.expect(limits.check_docs(project))
-
-
-class NameTest(LintTest):
-    def test_a_function_that_ends_in_of_is_found_once(self):
-        text = "class A {\n  int LeaseOf(int a) { return a; }\n  int Prooof();\n};\nint IsOneOf(int a);\n"
-        self.expect(limits.check_names(self.project({"a.h": text})), ("a.h", 2, "call it LeaseFor"))
 
 
 if __name__ == "__main__":

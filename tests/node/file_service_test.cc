@@ -129,7 +129,7 @@ TEST_CASE("the store listens at the port after the scheduler's, or says where el
   const Endpoint at = *ParseEndpoint(*bound);
   CHECK(ParseEndpoint(first->endpoint())->port == at.port + 1);
   CHECK(first->endpoint() != second->endpoint());
-  CHECK(*FilesEndpoint::Read(f.folder) == FilesEndpoint{second->endpoint(), JobId(7)});
+  CHECK(*f.folder.ReadFilesEndpoint() == FilesEndpoint{second->endpoint(), JobId(7)});
 }
 
 TEST_CASE("with snapshot.store = folder a node reaches the folder itself") {

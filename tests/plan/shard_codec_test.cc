@@ -1,3 +1,4 @@
+#include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 
 #include <doctest/doctest.h>

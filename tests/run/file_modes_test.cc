@@ -7,8 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "files/run_files.h"
+#include "run/output/metrics_file.h"
 #include "run/run_folder.h"
 #include "run/sqlite_journal.h"
 #include "tests/run/job_in.h"

@@ -1,3 +1,5 @@
+#include "run/output/events_file.h"
+#include "run/output/metrics_file.h"
 #include "run/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -18,6 +20,7 @@
 #include <tuple>
 
 #include "job/job_file.h"
+#include "run/run_lock.h"
 #include "tests/contains.h"
 #include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
@@ -238,8 +241,7 @@ TEST_CASE("events are one JSON object per line") {
   CHECK_FALSE(std::getline(lines, line));
 }
 
-// ---- runs that go on
-// ------------------------------------------------------------------------------
+// ---- runs that go on ---------------------------------------------------------------------------
 
 void AppendText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::app | std::ios::binary) << text;

@@ -8,6 +8,7 @@
 
 #include "common/exit_codes.h"
 #include "job/job_file.h"
+#include "run/output/events_file.h"
 #include "run/safetensors_file.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"

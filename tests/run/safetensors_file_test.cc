@@ -138,8 +138,7 @@ TEST_CASE("weights of another model are refused by the tensor's name") {
         path + ": the model has no tensor 'bn.running_mean'");
 }
 
-// ---- files that are not what they claim
-// ----------------------------------------------------------
+// ---- files that are not what they claim --------------------------------------------------------
 
 std::string FileBytes(const std::string& header, size_t data_bytes) {
   const uint64_t size = header.size();

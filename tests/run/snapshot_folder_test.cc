@@ -152,8 +152,7 @@ TEST_CASE("a manifest that is none is named") {
   }
 }
 
-// ---- snapshots put together
-// ------------------------------------------------------------------------
+// ---- snapshots put together --------------------------------------------------------------------
 
 JobPlan SmallPlan() {
   Job job;

@@ -164,8 +164,7 @@ TEST_CASE("the names of a snapshot's files say which it is") {
   }
 }
 
-// ---- folders and disks that fail
-// -----------------------------------------------------------------
+// ---- folders and disks that fail ---------------------------------------------------------------
 
 TEST_CASE("a folder that is not there, or is none, fails the record and names the folder") {
   TempFolder temp;
@@ -236,8 +235,7 @@ TEST_CASE("a queue that is full fails the request at once") {
   CHECK(Contains(disk.Load(MakeLoad(MakeRecord(3))).status.message(), temp.path()));
 }
 
-// ---- files that are not what they claim
-// ----------------------------------------------------------
+// ---- files that are not what they claim --------------------------------------------------------
 
 TEST_CASE("a record of another generation, version, size or shard is not taken") {
   TempFolder temp;

@@ -299,8 +299,7 @@ TEST_CASE(
   CHECK(SqliteJournal::LockingFor(file.path) == SqliteJournal::Locking::kShared);
 }
 
-// ---- files that are no journal
-// -------------------------------------------------------------------
+// ---- files that are no journal -----------------------------------------------------------------
 
 TEST_CASE("a folder that is not there is named") {
   TempFolder temp;

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "tests/temp_folder.h"
 
 namespace pando {

@@ -1,6 +1,7 @@
 // Both sides of replication, part by part: roots, images, repeats and silence.
 #include "server/following.h"
 #include "server/lane_limits.h"
+#include "server/progress_report.h"
 #include "server/replication.h"
 #include "tests/server/part_fixture.h"
 
@@ -78,7 +79,7 @@ struct Primary : PartFixture {
                               last.offset + last.payload.floats().size()});
     }
   }
-  ReportClock clock;
+  Reports::Clock clock;
   ProgressReport progress{member, replicas, plan};
   Replication replication{{member, replicas, plan}, kBackupLease, progress, clock};
 };
@@ -182,7 +183,7 @@ struct Backup : PartFixture {
     return TakeSent<RootAck>();
   }
   MemorySnapshots port;
-  ReportClock clock;
+  Reports::Clock clock;
   ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
   ProgressReport progress{member, replicas, plan};
   Following following{{member, replicas, plan}, snapshots, progress, nullptr};

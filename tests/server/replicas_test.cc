@@ -1,6 +1,7 @@
+#include "server/replica.h"
 #include "server/replicas.h"
 
-#include "server/replies.h"
+#include "server/early_messages.h"
 #include "tests/server/part_fixture.h"
 
 namespace pando {

@@ -1,3 +1,4 @@
+#include "server/early_messages.h"
 #include "server/replies.h"
 
 #include "tests/server/part_fixture.h"

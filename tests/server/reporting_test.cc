@@ -1,5 +1,8 @@
 // A lane's messages to the scheduler: requests for scalars, progress, reports, and its life.
-#include "server/reporting.h"
+#include "server/lane_life.h"
+#include "server/progress_report.h"
+#include "server/reports.h"
+#include "server/scalar_blocks.h"
 
 #include "tests/server/part_fixture.h"
 
@@ -121,7 +124,7 @@ TEST_CASE("rows are the primary's to report") {
 
 // ---- reports -----------------------------------------------------------------------------------
 
-struct OneReport : ReportSource {
+struct OneReport : Reports::Source {
   explicit OneReport(Message message_in) : message(std::move(message_in)) {}
   bool AddReports(std::vector<Message>* reports) const override {
     if (is_sent) reports->push_back(message);
@@ -133,7 +136,7 @@ struct OneReport : ReportSource {
 };
 
 struct ReportsFixture : PartFixture {
-  ReportClock clock;
+  Reports::Clock clock;
   OneReport first{Divergence{}};
   OneReport second{RestoreFailed{}};
   Reports reports{member, clock, {&first, &second}};

@@ -21,7 +21,7 @@ struct SnapshotsFixture : PartFixture {
     return reports;
   }
   MemorySnapshots port;
-  ReportClock clock;
+  Reports::Clock clock;
   ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
 };
 

@@ -1,5 +1,8 @@
 #include "server/shard_steps.h"
 
+#include "server/early_messages.h"
+#include "server/progress_report.h"
+#include "server/scalar_blocks.h"
 #include "tests/server/part_fixture.h"
 
 namespace pando {
@@ -21,7 +24,7 @@ struct StepsFixture : PartFixture {
                  {{{ShardId(id), Step(step), MicroBatchTree::kRoot, Gradient(id, 1.0f)}}});
   }
   MemorySnapshots port;
-  ReportClock clock;
+  Reports::Clock clock;
   EarlyMessages early{member};
   Replies replies{{member, replicas, plan}, early};
   ScalarBlocks scalars{member, replicas, plan};

@@ -1,4 +1,5 @@
-#include "server/transfer.h"
+#include "server/incoming_transfer.h"
+#include "server/outgoing_transfer.h"
 
 #include <random>
 

@@ -31,6 +31,7 @@ class Class:
     name: str
     key: str  # class, struct or union
     line: int
+    last_line: int
     methods: list = field(default_factory=list)
     members: list = field(default_factory=list)  # data, constants too
     member_types: list = field(default_factory=list)  # the tokens in front of each name
@@ -124,7 +125,7 @@ class Shapes:
         return self._closing[index] == index + 3 and self._text(index + 4) == "("
 
     def _read_class(self, head, name, opening, closing, outer):
-        found = Class(outer + name, class_key(head), head[0].line)
+        found = Class(outer + name, class_key(head), head[0].line, self._tokens[self._closing[opening]].line)
         self.classes.append(found)
         self._read_scope(opening + 1, closing, found, outer + name + "::")
 

@@ -1,4 +1,4 @@
-"""Checks of sizes: classes, functions, files, folders, the product as a whole, documents, names."""
+"""Checks of sizes: classes, functions, files, folders, the product as a whole, documents."""
 import re
 from collections import Counter, defaultdict
 from pathlib import PurePosixPath
@@ -183,17 +183,3 @@ def readme_lines(project):
 def readme_columns(project):
     """Returns the columns of each line."""
     return [len(line) for line in project.text("README.md").splitlines()] if "README.md" in project.files else []
-
-
-def check_names(project):
-    """No function is called `LeaseOf`: say `LeaseFor(member)` or `member.lease()`."""
-    findings = []
-    for path in project.cpp_files:
-        shapes = project.shapes(path)
-        named = [(found.name.split("::")[-1], found.line) for found in shapes.functions]
-        declared = [(name, found.line) for found in shapes.classes for name in found.methods]
-        for name, line in dict(reversed(named + declared)).items():
-            if re.search(r"[a-z0-9]Of$", name):
-                findings.append(Finding("names", path, line, f"the function {name} ends in Of: call it "
-                                        f"{name[:-2]}For, or make it an accessor"))
-    return findings

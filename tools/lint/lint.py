@@ -8,6 +8,7 @@ import history
 import layers
 import limits
 import messages
+import names
 import parts
 import phrases
 import programs
@@ -30,7 +31,7 @@ CHECKS = {
     "files": (limits.check_files, ["files", "folders"]),
     "size": (limits.check_size, ["size"]),
     "docs": (limits.check_docs, ["docs"]),
-    "names": (limits.check_names, ["names"]),
+    "names": (names.check_names, ["names", "headers", "mentions"]),
     "phrases": (phrases.check_phrases, ["phrases"]),
     "history": (history.check_history, ["history"]),
     "temporary": (temporary.check_temporary, ["temporary"]),

@@ -7,6 +7,7 @@
 
 #include "kernels/device.h"
 #include "kernels/payload_codec.h"
+#include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
 
 namespace pando {

@@ -12,8 +12,8 @@
 #include "common/float_buffer.h"
 #include "kernels/device.h"
 #include "models/network.h"
-#include "plan/shard_codec.h"
-#include "plan/tensor_layout.h"
+#include "plan/payload_plan.h"
+#include "plan/shard_plan.h"
 #include "train/gpu/device_codec.h"
 
 namespace pando {

@@ -28,7 +28,7 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 #include "kernels/device.h"
 #include "plan/job_plan.h"
 #include "worker/allreduce/allreduce_group.h"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as in cli/exit_codes.h
+EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHED, EXIT_INTERRUPTED = 1, 2, 3, 130  # as in common/exit_codes.h
 
 
 class BenchError(Exception):

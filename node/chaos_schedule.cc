@@ -1,4 +1,4 @@
-#include "node/chaos.h"
+#include "node/chaos_schedule.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/system.h"
-#include "common/text.h"
 
 namespace pando {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -1,11 +1,10 @@
-// NVIDIA's libraries as the kernels call them: cuDNN (ConvLibrary) and cuBLASLt (MatrixLibrary).
-// Threads: one at a time. Each owns its handle, plans and a workspace.
+// ConvLibrary: cuDNN's convolutions, with the planner's plan for each problem, made once and kept.
+// conv.cu calls it. Threads: one at a time. The planner owns cuDNN's handle and a workspace.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <array>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -52,14 +51,10 @@ struct ConvEngine {
 // A convolution that is ready to run on the planner's stream.
 class ConvPlan {
  public:
-  explicit ConvPlan(ConvEngine engine) : engine_(std::move(engine)) {}
   virtual ~ConvPlan() = default;
-  const ConvEngine& engine() const { return engine_; }
+  virtual const ConvEngine& engine() const = 0;
   // REQUIRES: the arrays are aligned to 16 bytes, and belong to the plan's problem.
   virtual void Run(const ConvArrays& arrays) = 0;
-
- private:
-  const ConvEngine engine_;
 };
 
 // The plans of a library of convolutions, cuDNN. Outlives its plans. ConvLibrary uses it.
@@ -89,7 +84,6 @@ bool HasConvPlanner();  // whether it can be loaded
 // need up to that. It follows from the kind of GPU (P39), not from the free memory.
 size_t ConvWorkspaceBytes(size_t total_bytes);
 
-// Convolutions with the planner's plan for each problem, made once and kept. conv.cu uses it.
 class ConvLibrary {
  public:
   ConvLibrary(std::unique_ptr<ConvPlanner> planner, OnEngineNote on_note)
@@ -114,50 +108,6 @@ class ConvLibrary {
   using Key = std::array<uint32_t, 11>;  // identifies a problem
   static Key KeyFor(const ConvProblem& problem);
   std::map<Key, std::unique_ptr<ConvPlan>> plans_;  // null: no engine
-};
-
-// c = a · b, all row-major: a [rows, depth], b [depth, cols], c [rows, cols]. a or b may be
-// transposed. a and b have elements.
-struct Product {
-  uint32_t rows = 0;
-  uint32_t cols = 0;
-  uint32_t depth = 0;
-  bool a_transposed = false;  // stored as [depth, rows]
-  bool b_transposed = false;  // stored as [cols, depth]
-  bool is_float = false;      // c has floats, otherwise elements
-  bool has_bias = false;      // elements, [cols], added to each row
-  bool has_relu = false;      // then negative values become 0
-  auto operator<=>(const Product&) const = default;
-};
-
-struct ProductArrays {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  const void* bias = nullptr;
-  void* c = nullptr;
-};
-
-// cuBLASLt's matrix products, with bias and relu. The algorithm is cuBLASLt's first choice among
-// those that add in a fixed order (P39). linear.cu uses it.
-class MatrixLibrary {
- public:
-  struct Impl;
-  explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // made by Open
-  // kNotFound: cuBLASLt is missing, or has another version.  `stream` outlives it.
-  static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
-                                                     cudaStream_t stream);
-  static bool IsThere();  // whether it can be loaded
-  ~MatrixLibrary();
-  MatrixLibrary(const MatrixLibrary&) = delete;
-  MatrixLibrary& operator=(const MatrixLibrary&) = delete;
-
-  size_t version() const;  // major · 10000 + minor · 100 + patch
-
-  // REQUIRES: the arrays are aligned to 16 bytes.
-  void Run(const Product& product, const ProductArrays& arrays);
-
- private:
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace pando::cuda

@@ -1,6 +1,6 @@
 // Timeline: records what the threads of one process do, and when, in a file that survives any end
-// of the process (common/timeline_file). `pando timeline` makes a Chrome trace from such files.
-// Callers have a pointer to a Timeline or a track. A null pointer records nothing, for one branch.
+// of the process (timeline_file.h). `pando timeline` makes a Chrome trace from such files. Callers
+// have a pointer to a Timeline or a track. A null pointer records nothing, for one branch.
 //
 //   Timeline::Create once per process -> OpenTrack once per thread -> Add for each span
 #pragma once
@@ -18,7 +18,7 @@
 #include "common/atomic_file.h"
 #include "common/ids.h"
 #include "common/status.h"
-#include "common/timeline_file.h"
+#include "common/timeline/timeline_file.h"
 
 namespace pando {
 

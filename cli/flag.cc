@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "cli/flag.h"
 
 #include <fmt/core.h>
 
@@ -23,36 +23,36 @@ Flag WithType(CLI::Option* option, const std::string& usage) {
 
 }  // namespace
 
-FlagCheck::FlagCheck(const CLI::Validator& validator)
+Flag::Rule::Rule(const CLI::Validator& validator)
     : validator_(std::make_shared<CLI::Validator>(validator)) {}
 
-FlagCheck::FlagCheck(std::function<std::string(const std::string&)> find_fault)
-    : FlagCheck(CLI::Validator(
-          [find = std::move(find_fault)](std::string& text) { return find(text); }, "")) {}
+Flag::Rule::Rule(std::function<std::string(const std::string&)> find_fault)
+    : Rule(CLI::Validator([find = std::move(find_fault)](std::string& text) { return find(text); },
+                          "")) {}
 
-FlagCheck FlagCheck::operator|(const FlagCheck& other) const {
-  return FlagCheck(*validator_ | *other.validator_);
+Flag::Rule Flag::Rule::operator|(const Flag::Rule& other) const {
+  return Flag::Rule(*validator_ | *other.validator_);
 }
 
 template <class T>
-FlagCheck InRange(T min, T max) {
-  return FlagCheck(CLI::Range(min, max));
+Flag::Rule InRange(T min, T max) {
+  return Flag::Rule(CLI::Range(min, max));
 }
-template FlagCheck InRange(int, int);
-template FlagCheck InRange(uint32_t, uint32_t);
-template FlagCheck InRange(uint64_t, uint64_t);
-template FlagCheck InRange(double, double);
+template Flag::Rule InRange(int, int);
+template Flag::Rule InRange(uint32_t, uint32_t);
+template Flag::Rule InRange(uint64_t, uint64_t);
+template Flag::Rule InRange(double, double);
 
-FlagCheck AnyWordFrom(std::vector<std::string> words) {
-  return FlagCheck(CLI::IsMember(std::move(words)));
+Flag::Rule AnyWordFrom(std::vector<std::string> words) {
+  return Flag::Rule(CLI::IsMember(std::move(words)));
 }
 
 Flag Flag::Required() const { return Flag(option_->required()); }
 
 Flag Flag::Group(const std::string& name) const { return Flag(option_->group(name)); }
 
-Flag Flag::Check(const FlagCheck& check) const {
-  return Flag(check.validator_ ? option_->check(*check.validator_) : option_);
+Flag Flag::Check(const Rule& rule) const {
+  return Flag(rule.validator_ ? option_->check(*rule.validator_) : option_);
 }
 
 Flag Flag::Excludes(Flag other) const { return Flag(option_->excludes(other.option_)); }
@@ -63,12 +63,12 @@ Flag Flag::TakesOneEach() const { return Flag(option_->allow_extra_args(false));
 
 template <class T>
 Flag AddOption(CLI::App& command, const std::string& usage, T* value, const std::string& help,
-               const FlagCheck& check) {
+               const Flag::Rule& check) {
   return WithType(command.add_option(NameIn(usage), *value, help), usage).Check(check);
 }
 #define PANDO_WITH_OPTIONS_OF(...)                                                         \
   template Flag AddOption(CLI::App&, const std::string&, __VA_ARGS__*, const std::string&, \
-                          const FlagCheck&);
+                          const Flag::Rule&);
 PANDO_WITH_OPTIONS_OF(double)
 PANDO_WITH_OPTIONS_OF(int)
 PANDO_WITH_OPTIONS_OF(uint32_t)

@@ -1,4 +1,4 @@
-#include "common/timeline_file.h"
+#include "common/timeline/timeline_file.h"
 
 #include <fmt/core.h>
 

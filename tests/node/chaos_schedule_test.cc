@@ -1,4 +1,4 @@
-#include "node/chaos.h"
+#include "node/chaos_schedule.h"
 
 #include <doctest/doctest.h>
 

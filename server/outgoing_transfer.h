@@ -1,6 +1,6 @@
-// Both sides of the transfer of a shard's image to a new backup (P20). The image is the parameters
-// of the kept versions, ascending, then the newest one's optimizer state. It is frozen by
-// reference, since records are immutable. The lane's parts call them.
+// OutgoingTransfer sends a shard's image to a new backup, an IncomingTransfer (P20). The image is
+// the parameters of the kept versions, ascending, then the newest one's optimizer state. It is
+// frozen by reference, since records are immutable. Replication calls it.
 //
 // clang-format off
 //   source                                         | newcomer
@@ -16,11 +16,10 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "proto/messages.h"
-#include "server/shard.h"
+#include "server/shard_records.h"
 
 namespace pando {
 
@@ -49,41 +48,6 @@ class OutgoingTransfer {
   size_t image_floats_ = 0;
   size_t sent_floats_ = 0;
   size_t acked_floats_ = 0;
-};
-
-class IncomingTransfer {
- public:
-  // The sizes that the newcomer knows the image must have.
-  struct Sizes {
-    size_t parameter_floats = 0;  // per version
-    size_t state_floats = 0;
-  };
-  // Whether a chunk can be a piece of an image of such a shard. It came over the network.
-  static bool IsSound(const Chunk& chunk, const Sizes& sizes);
-
-  // REQUIRES: IsSound(first, sizes). It takes no floats of `first` yet.
-  IncomingTransfer(const Chunk& first, const Sizes& sizes);
-
-  // Whether the chunk belongs to this image.
-  bool Includes(const Chunk& chunk) const {
-    return chunk.shard == shard_ && chunk.pair == pair_ && chunk.versions == versions_ &&
-           chunk.image_floats == image_floats_;
-  }
-  // REQUIRES: Includes(chunk).
-  void Take(const Chunk& chunk);
-  ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
-  bool is_complete() const { return taken_floats_ == image_floats_; }
-  // Call once. REQUIRES: is_complete(). Later chunks are still acknowledged.
-  std::vector<VersionRecord> TakeRecords();
-
- private:
-  ShardId shard_;
-  ViewId pair_;
-  std::vector<Version> versions_;
-  std::vector<VersionRecord> records_;
-  std::vector<std::span<float>> pieces_;  // of the image, in its order; they point into the records
-  size_t image_floats_ = 0;
-  size_t taken_floats_ = 0;
 };
 
 }  // namespace pando

@@ -16,6 +16,8 @@
 #include "common/atomic_file.h"
 #include "common/status.h"
 #include "plan/job.h"
+#include "run/output/metrics_file.h"
+#include "run/output/patient_rows.h"
 #include "run/run_folder.h"
 
 namespace pando {

@@ -1,4 +1,4 @@
-#include "run/tensorboard_file.h"
+#include "run/output/tensorboard_file.h"
 
 #include <fmt/core.h>
 

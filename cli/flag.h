@@ -15,32 +15,28 @@ class Validator;
 
 namespace pando {
 
-// A rule for the text of a value; by default any text is valid. The help shows its description.
-class FlagCheck {
- public:
-  FlagCheck() = default;
-  explicit FlagCheck(const CLI::Validator& validator);
-  // `find_fault` returns what is wrong with the text, or "".
-  explicit FlagCheck(std::function<std::string(const std::string&)> find_fault);
-  FlagCheck operator|(const FlagCheck& other) const;
-
- private:
-  friend class Flag;
-  std::shared_ptr<const CLI::Validator> validator_;
-};
-// T is int, uint32_t, uint64_t or double. NaN passes.
-template <class T>
-FlagCheck InRange(T min, T max);
-FlagCheck AnyWordFrom(std::vector<std::string> words);
-
 // A flag or an argument, whose properties are added by its methods.
 class Flag {
  public:
+  // A rule for the text of a value; by default any text is valid. The help shows its description.
+  class Rule {
+   public:
+    Rule() = default;
+    explicit Rule(const CLI::Validator& validator);
+    // `find_fault` returns what is wrong with the text, or "".
+    explicit Rule(std::function<std::string(const std::string&)> find_fault);
+    Rule operator|(const Rule& other) const;
+
+   private:
+    friend class Flag;
+    std::shared_ptr<const CLI::Validator> validator_;
+  };
+
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag Required() const;
   // Names its group in the help. With an empty name the help does not show it.
   Flag Group(const std::string& name) const;
-  Flag Check(const FlagCheck& check) const;
+  Flag Check(const Rule& rule) const;
   Flag Excludes(Flag other) const;
   // The value is a list with commas between its items.
   Flag TakesList() const;
@@ -51,11 +47,16 @@ class Flag {
   CLI::Option* option_;
 };
 
+// T is int, uint32_t, uint64_t or double. NaN passes.
+template <class T>
+Flag::Rule InRange(T min, T max);
+Flag::Rule AnyWordFrom(std::vector<std::string> words);
+
 // `usage` is the option as the help shows it: "--out FILE", or "RUN_DIR" for a positional one.
-// `value` must outlive the parsing. flags.cc lists the types of values.
+// `value` must outlive the parsing. flag.cc lists the types of values.
 template <class T>
 Flag AddOption(CLI::App& command, const std::string& usage, T* value, const std::string& help,
-               const FlagCheck& check = FlagCheck());
+               const Flag::Rule& check = Flag::Rule());
 Flag AddFlag(CLI::App& command, const std::string& name, bool* value, const std::string& help);
 // Calls `take` with the given value.
 Flag AddTaker(CLI::App& command, const std::string& usage,

@@ -1,5 +1,5 @@
-// The file in which one process keeps its timeline (common/timeline), byte by byte, and the reader
-// with which `pando timeline` merges such files.
+// The file in which one process keeps its timeline (timeline.h), byte by byte, and the reader with
+// which `pando timeline` merges such files.
 //
 //   0               TimelineHead
 //   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its place.

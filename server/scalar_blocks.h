@@ -1,0 +1,40 @@
+// ScalarBlocks: the optimizer's scalars, which only the scheduler computes (P36), in blocks of
+// kScalarsPerBlock steps. A lane asks for the current and the next block, so that steps go on for a
+// while without a scheduler (P28). Owns: at most two blocks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "proto/messages.h"
+#include "server/lane_part.h"
+
+namespace pando {
+
+class ScalarBlocks : LanePart {
+ public:
+  using LanePart::LanePart;
+
+  void OnScalars(const Scalars& scalars);
+  // Returns null while they are not known.
+  const StepScalars* Find(Step step) const;
+
+  // A new generation begins. Scalars are the same in every generation. But after an early stop the
+  // scheduler may have to decide the scalars of the steps behind it again (P32), so those blocks
+  // are then dropped.
+  void Clear() {
+    if (plan_.job.early_stop_patience != 0) blocks_.clear();
+  }
+  void Tick(Micros now);
+  Micros NextDeadline() const { return LacksAny() ? ask_at_ : kNever; }
+
+ private:
+  bool IsWanted(uint64_t block) const;
+  bool LacksAny() const;
+
+  std::map<uint64_t, std::vector<StepScalars>> blocks_;  // by index of block
+  Micros ask_at_{0};
+};
+
+}  // namespace pando
