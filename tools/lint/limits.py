@@ -1,5 +1,4 @@
 """Checks of sizes: classes, functions, files, folders, the product as a whole, documents."""
-import re
 from collections import Counter, defaultdict
 from pathlib import PurePosixPath
 

@@ -96,7 +96,7 @@ def is_interface(project, path, found):
 
 
 def find_mentions(project):
-    """What comments and documents name, and does not exist: source files, folders, and rules of the protocol."""
+    """Finds the source files, folders and rules that comments and documents name, and that do not exist."""
     known = {path[start:] for path in project.files
              for start in [0] + [found.end() for found in re.finditer("/", path)]}
     for path in project.files_with("meson.build"):  # what the build generates
@@ -111,8 +111,8 @@ def find_mentions(project):
     for path in project.files:
         if path.startswith(EXAMPLES) or path.endswith("meson.build"):
             continue
-        prose = project.cpp(path).comments if path in project.cpp_files else read_prose(project, path)
-        for text in prose:
+        comments, others = read_prose(project, path)
+        for text in others if path.endswith(".md") else comments:
             missing = [found for found in SOURCE.finditer(text.text)
                        if found[0] not in known and not found[0].startswith(OTHERS_FILES)]
             if path.endswith(".md"):
@@ -121,5 +121,5 @@ def find_mentions(project):
             if rules:
                 missing += [found for found in RULE.finditer(text.text) if found[0] not in rules]
             findings += [Finding("mentions", path, text.line + text.text.count("\n", 0, found.start()),
-                                 f"{found[0]} does not exist: name what there is", found[0]) for found in missing]
+                                 f"{found[0]} does not exist: name one that does", found[0]) for found in missing]
     return findings
