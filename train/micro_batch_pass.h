@@ -78,7 +78,7 @@ class MicroBatchPass : private PassResults {
   const ShardPlan::Run metric_shards_;
   const std::unique_ptr<PassLauncher> launcher_;
   std::vector<uint64_t> shard_hashes_;  // of the current gradient
-  // Of the current Run.
+  // The current call of Run has these.
   const Work* work_ = nullptr;
   std::shared_ptr<const Batch> batch_;
   SharedBuffer encoded_;  // its gradients are encoded here

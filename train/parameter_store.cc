@@ -209,7 +209,7 @@ uint64_t ParameterStore::Hold::serial() const { return buffer_->serial; }
 
 const float* ParameterStore::Hold::values() const { return buffer_->data(); }
 
-// What has arrived does not change any more, so no lock is needed.
+// Needs no lock: parameters that have arrived do not change any more.
 const float* ParameterStore::Hold::kept_shard(ShardId shard) const {
   const std::vector<Blob>& in_place = buffer_->in_place;
   if (!in_place.empty() && in_place[shard.value()].size_bytes() > 0)

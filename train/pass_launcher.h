@@ -21,8 +21,8 @@
 
 namespace pando {
 
-// What a pass hands back: sums in the host's memory, encoded if the device encodes them
-// (train/gpu/device_codec), or final ones in the GPU's. Implemented by MicroBatchPass.
+// Takes a pass's results: sums in the host's memory, encoded if the device encodes them
+// (train/gpu/device_codec), or final ones in the GPU's. MicroBatchPass implements it.
 class PassResults : public GradientSink {
  public:
   // The score of the batch, before any sum of gradients. A failure ends the pass.

@@ -23,7 +23,7 @@ namespace pando {
 // ---- the plan of a pass: pure functions of the job's plan and the network -----------------------
 
 // Layers take turns: forward from the first to the last, then backward from the last to the first.
-// What a pass reads in one of them:
+// The parameters that a pass reads in one layer:
 struct LayerReads {
   ShardPlan::Run now;   // in this turn
   ShardPlan::Run next;  // in the next turn that reads any; fetched meanwhile
@@ -51,7 +51,7 @@ ShardPlan::Run MetricShards(const JobPlan& plan);
 
 // ---- its parameters -----------------------------------------------------------------------------
 
-// What a pass asks of the call that wants it. Threads: as GradientSink; IsInterrupted and
+// A pass asks this of the call that wants it. Threads: as GradientSink; IsInterrupted and
 // IsAbandoned may be called with the parameter store locked.
 class PassControl {
  public:

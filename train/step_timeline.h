@@ -17,7 +17,7 @@ namespace pando {
 
 class StepTimeline {
  public:
-  // What a span of kAwaitParameters is called: together they are the exposed synchronisation.
+  // The name of kAwaitParameters' spans: together they are the exposed synchronisation.
   static constexpr const char* kAwaitParametersName = "wait for parameters";
 
   enum class What : uint8_t {
@@ -38,8 +38,8 @@ class StepTimeline {
   // Before any of them: what DidForward and DidBackward call them.
   void NameLayers(const Network& network);
 
-  // What follows is of this step (of an evaluation: the one that reads its version), and of this
-  // micro-batch or chunk. The wait for it has begun where the last work ended.
+  // The spans that follow are of this step (an evaluation: the one that reads its version) and
+  // this micro-batch or chunk. The wait for it has begun where the last work ended.
   void Begin(Step step, uint32_t number) {
     track_.Begin(step);
     number_ = number;

@@ -38,9 +38,9 @@ class ComputeTickets {
     calls_[Next()] = step;
     return last_;
   }
-  // Of a call whose events carry lasting() instead.
+  // Returns the ticket of a call whose events carry lasting() instead.
   ComputeTicket Next() { return last_ = ComputeTicket(last_.value() + 1); }
-  // Of evaluations and hashes, which Abandon does not end.
+  // The ticket of evaluations and hashes, which Abandon does not end.
   ComputeTicket lasting() const { return lasting_; }
 
   // Events of calls of steps ≥ `from` are stale.

@@ -48,7 +48,7 @@ struct TrainerParts {  // all outlive the trainer
   bool sums_stay = false;             // emitted ones, in the GPU's memory, if a GPU computes
 };
 
-// What all of the trainer's threads share.
+// The state that all of the trainer's threads share.
 struct TrainerState {
   TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
                ParameterResidency residency);
@@ -155,7 +155,7 @@ class Trainer : public WorkerComputer {
   uint64_t parameter_bytes_peak() const override { return state_.held_bytes.peak(); }
 
   void Stop() override;
-  // What was free on the GPU when its thread stopped, with all that it had still taken; 0 on a CPU.
+  // The bytes that were free on the GPU when its thread stopped, its own still taken; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
   // For the serial trainer, which makes new parameters in place.

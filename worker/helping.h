@@ -67,7 +67,7 @@ class Questions {
     interval_ = kRetryFirst;
     return true;
   }
-  // Of the last questions; complete once all have answered.
+  // The answers to the last questions; complete once all have answered.
   const ShardAnswers& answers() const { return answers_; }
 
   void Tick(Micros now) {

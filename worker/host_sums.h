@@ -41,7 +41,7 @@ class HostGiver : SessionPart {
   }
   bool IsOurRelay(const PeerId& peer) const { return has_relay_ && peer == group_.relay; }
   const PeerId& relay() const { return group_.relay; }
-  // Of the shards that are summed on the host.
+  // The number of shards that are summed on the host.
   size_t shard_count() const { return static_cast<size_t>(std::ranges::count(group_.sums, true)); }
   bool has_given_up() const { return has_given_up_; }
 
@@ -75,7 +75,7 @@ class HostGiver : SessionPart {
 // tree, pushes that, and hands them the parameters that its pushes bring back. Invariants I1, I5.
 class HostRelay : SessionPart {
  public:
-  // Of a giver and shard: all nodes of two steps' trees are fewer for each micro-batch.
+  // The limit for a giver and shard: the nodes of two steps' trees are fewer for a micro-batch.
   static constexpr size_t kGiftsPerMicroBatchMax = 4;
   using Replies = std::map<PeerId, Params>;
 
@@ -84,7 +84,7 @@ class HostRelay : SessionPart {
       : SessionPart(part), buffers_(std::move(buffers)), shards_(plan_.shards.shard_count()) {}
 
   void EnterView(const HostGroup& group);
-  // Of another generation nothing is kept (P21).
+  // Drops all gifts: nothing of another generation is kept (P21).
   void Forget() {
     for (ShardState& shard : shards_) shard.gifts.clear();
   }

@@ -46,7 +46,7 @@ bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
   return true;
 }
 
-// What is held is asked about once more: that we wait for it may have been lost with our pull.
+// Asks once more about contributions that are held: our pull may have been lost.
 void LaneRequests::FindLost(const AnswerItem& item) {
   versions_.Learn(item.shard, item.version);
   if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
@@ -93,7 +93,7 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
   return bytes;
 }
 
-// What we compute with comes before what a relay waits for (P6a).
+// Parameters that we compute with come before those that a relay waits for (P6a).
 void LaneRequests::AskWhatIsDue(Micros now) {
   Pushes pushes;
   std::vector<PullItem> pulls;

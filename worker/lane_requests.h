@@ -80,7 +80,7 @@ class LaneRequests : SessionPart {
     debts_.clear();  // a lane that was silent may not be the one that is asked now
   }
   void Forget() { std::ranges::fill(asks_, Ask{}); }
-  // What is lacking of this shard is asked for at once.
+  // Missing parameters of this shard are asked for at once.
   void OnCommitted(ShardId shard) { asks_[shard.value()].at = Micros(0); }
   // The step is in the works: what compute lacks of its parameters is asked for at once.
   void OnStepBegun(Step step);

@@ -37,7 +37,7 @@ class WantedShards {
   void Add(const Key& key) { asks_.try_emplace(key); }
   // It has arrived.  False if it was not wanted.
   bool Remove(const Key& key) { return asks_.erase(key) == 1; }
-  // What is wanted of this version and older ones will not come.
+  // Requests for this version and older ones will not be answered.
   void RemoveUpTo(ParameterUse use, Version version) {
     std::erase_if(asks_, [&](const auto& entry) {
       return entry.first.use == use && entry.first.version <= version;
@@ -54,7 +54,7 @@ class WantedShards {
     }
   }
 
-  // What is to be asked for now, in this order; asked for again after a while.
+  // Returns the keys to ask for now, in this order; they are due again after a while.
   std::vector<Key> TakeDue(Micros now);
   Micros NextDeadline() const;
   size_t size() const { return asks_.size(); }

@@ -32,8 +32,8 @@ namespace pando {
 // Called by PushSender. Threads: none.
 class PushWindow {
  public:
-  // Of a lane's gradients an eighth, within these bounds: what is under way when backward ends is
-  // not overtaken any more.
+  // An eighth of a lane's gradients, within these bounds: gradients that are under way when
+  // backward ends are not overtaken any more.
   static constexpr size_t kBytesMin = size_t{4} << 20;
   static constexpr size_t kBytesMax = size_t{16} << 20;
   static constexpr size_t kShareOfLane = 8;

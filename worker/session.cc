@@ -164,7 +164,7 @@ void Session::OnParams(Micros now, const Params& params) {
   Advance(now);
 }
 
-// What a lane held in an earlier view it may have lost since, or another lane leads the shard now.
+// A lane may have lost since what it held in an earlier view, or another leads the shard now.
 void Session::OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply) {
   const bool is_of_this_view = lanes_view >= member_.view().id;
   for (const PushReplyItem& item : reply.items) {
@@ -191,7 +191,7 @@ void Session::OnBehind(Micros now, const PushReplyItem& item) {
   const bool is_evaluation = evaluation_.IsAbout(item.version);
   bool is_over = false;
   if (parameters_.is_layered()) {
-    // What was abandoned may be wanted still (WantedShards).
+    // Abandoned parameters may be wanted still (WantedShards).
     is_over = item.version < versions_.everywhere();
     versions_.LearnAll(VersionMadeBy(StepReading(item.version)));
     parameters_.OnGone(ParameterUse::kTraining, item.version);

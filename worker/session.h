@@ -144,7 +144,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
 
-  // What the heartbeat should say.
+  // Returns the content of the next heartbeat.
   Heartbeat CurrentActivity(Micros now) const;
   // Version that every shard is known to have committed.
   Version known_everywhere() const { return versions_.everywhere(); }

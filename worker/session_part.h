@@ -1,5 +1,5 @@
-// What the parts of a session share: which gradients are not answered for, which versions are
-// committed, what the primaries hold, and SessionPart, which names what every part works on.
+// The state that the parts of a session share: gradients that are not answered for, committed
+// versions, what the primaries hold, and SessionPart, which names what every part works on.
 // Threads: none.
 #pragma once
 
@@ -27,7 +27,7 @@ class SessionListener {
   virtual void OnCommitted(ShardId shard, Version version) = 0;
   // The step is in the works from now on: its parameters are needed.
   virtual void OnStepBegun(Step step) = 0;
-  // What compute made of these steps does not count; it may be computed again.
+  // Results of these steps do not count; they may be computed again.
   virtual void OnStepsAbandoned(Step from) = 0;
 };
 
@@ -77,7 +77,7 @@ inline bool IsHeld(const AnswerItem& item, MicroBatchRange wanted, const MicroBa
   });
 }
 
-// What the primaries say in one view that they hold (P17), by shard.
+// The contributions that the primaries say in one view that they hold (P17), by shard.
 class ShardAnswers {
  public:
   void Clear() { items_.clear(); }
@@ -185,8 +185,8 @@ class UnrepliedGradients {
   void EnterView();
   // The relay was given up: what it was given goes to the lanes.
   void TakeBackGiven();
-  // What a lane that was asked does not hold was lost, and is sent again (P10). True if it holds
-  // any.
+  // A contribution that the asked lane does not hold was lost, and is sent again (P10). True if it
+  // holds any.
   bool JudgePushed(const AnswerItem& item) {
     bool is_any_held = false;
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
@@ -243,7 +243,7 @@ class UnrepliedGradients {
   std::vector<std::vector<UnrepliedGradient>> shards_;
 };
 
-// What every part of a session works on. All of it outlives the part.
+// The objects that every part of a session works on. All outlive the part.
 class SessionPart {
  public:
   SessionPart(const JobPlan& plan, ViewMember& member, CommittedVersions& versions,

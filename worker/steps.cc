@@ -75,7 +75,7 @@ void Steps::OnAnswered(const ShardAnswers& answers) {
   }
 }
 
-// Of our micro-batches of this step, those that some shard lacks and that compute does not have.
+// Returns our micro-batches of this step that some shard lacks and that compute does not have.
 std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) const {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   const Version version = VersionReadBy(step);
@@ -100,7 +100,7 @@ void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
   Issue(step, std::move(missing));
 }
 
-// What this view gives us of steps that were handed to compute under an older one.
+// Adds the work that this view gives us of steps handed to compute under an older one.
 void Steps::ExtendLaterWork(Step lowest) {
   for (const Work& work : works_) {
     if (work.step <= lowest) continue;

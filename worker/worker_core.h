@@ -183,7 +183,7 @@ class WorkerCore : public ProtocolCore {
   Lifecycle lifecycle_;
 };
 
-// What a session does for its evaluation.
+// A session does this for its evaluation.
 class EvaluationPort {
  public:
   virtual ~EvaluationPort() = default;

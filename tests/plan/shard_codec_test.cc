@@ -1,5 +1,5 @@
-#include "plan/payload_plan.h"
 #include "plan/shard_codec.h"
+#include "plan/payload_plan.h"
 
 #include <doctest/doctest.h>
 

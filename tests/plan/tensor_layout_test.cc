@@ -1,5 +1,5 @@
-#include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
+#include "plan/shard_plan.h"
 
 #include <doctest/doctest.h>
 

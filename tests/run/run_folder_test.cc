@@ -1,6 +1,6 @@
+#include "run/run_folder.h"
 #include "run/output/events_file.h"
 #include "run/output/metrics_file.h"
-#include "run/run_folder.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

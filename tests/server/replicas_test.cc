@@ -1,5 +1,5 @@
-#include "server/replica.h"
 #include "server/replicas.h"
+#include "server/replica.h"
 
 #include "server/early_messages.h"
 #include "tests/server/part_fixture.h"

@@ -1,5 +1,5 @@
-#include "server/early_messages.h"
 #include "server/replies.h"
+#include "server/early_messages.h"
 
 #include "tests/server/part_fixture.h"
 

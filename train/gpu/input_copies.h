@@ -1,5 +1,5 @@
-// What a computing thread's GPU has copies of: samples (BatchUpload) and parameters
-// (ParameterCopy). Used by GpuLauncher and EvaluationPass. Threads: as Device.
+// The copies on a computing thread's GPU: samples (BatchUpload) and parameters (ParameterCopy).
+// GpuLauncher and EvaluationPass use them. Threads: as Device.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ class Store : public gloo::rendezvous::Store {
   const std::chrono::steady_clock::time_point deadline_;
 };
 
-// What the base class does not tell: the addresses that peers have told the store.
+// Keeps the addresses that peers have told the store: the base class does not show them.
 class Mesh : public gloo::rendezvous::Context {
  public:
   using gloo::rendezvous::Context::Context;
@@ -149,7 +149,7 @@ void BlockBrokenPipes() {
   PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
 }
 
-// What gloo throws becomes a status here; nothing of it leaves this file. gloo names a peer by an
+// Turns the exceptions of gloo into a status; none leaves this file. gloo names a peer by an
 // address. Where that is the one that it listens at we know its rank; a peer that dialed us has
 // another one.
 template <class Call>

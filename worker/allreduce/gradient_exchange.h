@@ -2,7 +2,7 @@
 // together in buckets, and a separate thread sums each bucket over all ranks as soon as it is
 // full, while backward goes on. Made by the group's worker process.
 //
-// Of a step a rank has one contribution of each shard for each tree node that its micro-batches
+// In a step a rank has one contribution of each shard for each tree node that its micro-batches
 // cover; they are added in the order of nodes. Where that is one node, which it is where each rank
 // has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
 // ranks are in the library's order, the same on every rank.

@@ -30,7 +30,7 @@
 
 namespace pando {
 
-// What the session asks of the process around it. Threads: called on the protocol thread; never
+// The session asks this of the process around it. Threads: called on the protocol thread; never
 // blocks.
 class GroupPort {
  public:
