@@ -51,7 +51,15 @@ class Reports {
     is_leaving_ = true;
     clock_.SpeakSoon(now);
   }
-  void Tick(Micros now);
+  void Tick(Micros now) {
+    if (!clock_.IsDue(now)) return;
+    std::vector<Message> reports;
+    bool has_more = is_leaving_;
+    for (const Source* source : sources_) has_more |= source->AddReports(&reports);
+    if (is_leaving_) reports.push_back(Leave{});
+    for (Message& report : reports) member_.SendToScheduler(std::move(report));
+    clock_.OnSpoken(now, has_more);
+  }
   Micros NextDeadline() const { return clock_.NextDeadline(); }
 
  private:
