@@ -3,9 +3,9 @@ import re
 from pathlib import PurePosixPath
 
 from findings import Finding
+from messages import DOCUMENT as PROTOCOL
 from phrases import read_prose
 
-PROTOCOL = "docs/protocol.md"
 SOURCE = re.compile(r"(?<![\w/.<{}*-])[\w-]+(?:/[\w-]+)*\.(?:h|cc|cu|cuh)\b")
 QUOTED_PATH = re.compile(r"(?<=`)[a-z_]+(?:/[a-z0-9_]+)+(?=`)")  # without a suffix: `net/zmq/zmq_context`
 RULE = re.compile(r"\bP\d{1,2}\b")
@@ -103,7 +103,7 @@ def find_mentions(project):
         known |= set(re.findall(r"'([\w.]+)'", project.text(path)))
     tops = {path.split("/")[0] for path in project.cpp_files if "/" in path}
     places = known | {str(parent) for path in project.files for parent in PurePosixPath(path).parents}
-    places |= {str(PurePosixPath(path).with_suffix("")) for path in project.files}
+    places |= {str(stem(path)) for path in project.files}
     rules = set()
     if PROTOCOL in project.files:
         rules = set(re.findall(r"\*\*(P\d+)", project.text(PROTOCOL)))
