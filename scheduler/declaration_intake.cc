@@ -35,8 +35,7 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
   if (supplier_ == from.incarnation) {
     if (now - heard_at_ < kLostAfter) return;
   } else {
-    const bool is_patient = now - heard_at_ < kPatience;
-    if (supplier_ != Incarnation() && is_patient) return;
+    if (supplier_ != Incarnation() && now - heard_at_ < kPatience) return;
     supplier_ = from.incarnation;
     heard_at_ = now;
     Forget();
@@ -45,8 +44,7 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
 }
 
 void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
-  const bool is_suppliers = from.incarnation == supplier_;
-  if (!is_suppliers || is_whole()) return;
+  if (from.incarnation != supplier_ || is_whole()) return;
   heard_at_ = now;
   // The part is a repeat, and an answer would double every part. Or an earlier scheduler wanted it:
   // then it has no job.

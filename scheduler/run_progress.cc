@@ -5,6 +5,7 @@
 #include "proto/ownership.h"
 
 namespace pando {
+
 RunProgress::RunProgress(Step next_row, const JobPlan& plan, RunObserver& observer,
                          const ViewLedger& views, JournaledOutbox& outbox, FaultLedger& faults,
                          const EvaluationHistory& history)
@@ -70,8 +71,7 @@ void RunProgress::OnScalarsRequest(const PeerId& from, const ScalarsRequest& req
 }
 
 Version RunProgress::ScalarsEnd() const {
-  const bool is_open = plan_.job.early_stop_patience == 0;
-  if (is_open) return plan_.steps.final_version();
+  if (plan_.job.early_stop_patience == 0) return plan_.steps.final_version();
   return std::min(history_.final_version(), history_.NextDue());
 }
 

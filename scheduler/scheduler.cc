@@ -9,6 +9,7 @@
 #include "proto/messages.h"
 
 namespace pando {
+
 Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journal,
                      RunObserver& observer, Outbox& outbox)
     : parts_{options, plan, journal, observer, outbox, *this, *this} {

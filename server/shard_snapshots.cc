@@ -3,7 +3,6 @@
 #include <span>
 #include <string>
 
-#include "common/hash.h"
 #include "server/lane_limits.h"
 
 namespace pando {
