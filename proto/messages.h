@@ -50,7 +50,7 @@ inline constexpr auto kMessageRows = [] {
 struct Message : MessageVariant {
   Message();
   template <IsMessage M>
-  Message(M message);
+  Message(M message);  // NOLINT(google-explicit-constructor): a message is passed where any may be
   Message(const Message& other);
   Message(Message&& other) noexcept;
   Message& operator=(const Message& other);
