@@ -11,6 +11,7 @@
 // docs/protocol.md, and the handlers in the cores that it names.
 #pragma once
 
+#include <type_traits>
 #include <variant>
 
 #include "proto/message_structs.h"
@@ -22,15 +23,12 @@ using VariantWithoutFirst = std::variant<Ms...>;
 #define PANDO_AS_ITEM(Name, ...) , Name
 using MessageVariant = VariantWithoutFirst<void PANDO_MESSAGES(PANDO_AS_ITEM)>;
 #undef PANDO_AS_ITEM
-template <class>
-inline constexpr bool kIsMessage = false;
-#define PANDO_AS_ITEM(Name, ...) \
-  template <>                    \
-  inline constexpr bool kIsMessage<Name> = true;
-PANDO_MESSAGES(PANDO_AS_ITEM)
-#undef PANDO_AS_ITEM
+template <class M, class Variant>
+inline constexpr bool kIsOneOf = false;
+template <class M, class... Ms>
+inline constexpr bool kIsOneOf<M, std::variant<Ms...>> = (std::is_same_v<M, Ms> || ...);
 template <class M>
-concept IsMessage = kIsMessage<M>;
+concept IsMessage = kIsOneOf<M, MessageVariant>;
 
 // Indexed by the message's index in the variant.
 inline constexpr auto kMessageRows = [] {
