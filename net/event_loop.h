@@ -28,15 +28,6 @@ class StopFlag {
   EventFd event_;
 };
 
-class TransportOutbox : public Outbox {
- public:
-  explicit TransportOutbox(Transport& transport) : transport_(transport) {}  // outlives the outbox
-  void Send(Envelope envelope) override { transport_.Send(envelope); }
-
- private:
-  Transport& transport_;
-};
-
 // Another event source of the loop's thread, such as a mailbox or a signal.
 struct LocalEvents {
   int fd = -1;  // wakes the loop while readable

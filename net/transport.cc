@@ -245,7 +245,7 @@ std::vector<PeerId> Transport::dialed() const {
   return peers;
 }
 
-void Transport::Send(const Envelope& envelope) {
+void Transport::Send(Envelope envelope) {
   if (context_.is_isolated()) {
     ++counters_.isolated;
     return;

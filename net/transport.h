@@ -57,7 +57,7 @@ class PeerWarnings {
   std::map<std::string, Micros> warned_at_;
 };
 
-class Transport {
+class Transport : public Outbox {
  public:
   struct Options {
     Channel channel = Channel::kData;
@@ -153,7 +153,7 @@ class Transport {
 
   // Sends to the dialed peer, otherwise by routing id to a peer that dialed us. Never blocks or
   // fails: a message that cannot be sent is dropped and counted.
-  void Send(const Envelope& envelope);
+  void Send(Envelope envelope) override;
 
   // Takes the next message. Returns false if there was none at the last Wait. Never blocks.
   bool Receive(Envelope* envelope);

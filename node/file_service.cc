@@ -57,7 +57,7 @@ FileService::FileService(const Options& options)
                  {.insecure = options.insecure,
                   .queued_bytes_max = kQueuedAnswersBytesMax,
                   .on_warning = LogWarning}),
-      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, outbox_,
+      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, transport_,
              StoredBytesMax(options.plan)) {}
 
 FileService::~FileService() {

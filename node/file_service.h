@@ -50,7 +50,6 @@ class FileService {
   };
   FolderDisk disk_;
   Transport transport_;
-  TransportOutbox outbox_{transport_};
   FileStore store_;
   std::string endpoint_;
   Mailbox<Admission> admissions_;

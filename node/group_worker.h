@@ -77,10 +77,9 @@ class GroupServer : private Outbox {
   const Callbacks callbacks_;
   const Incarnation incarnation_;
   Transport transport_;
-  TransportOutbox network_{transport_};
   TimelineTrack* const track_;              // the lane thread's track; null: no timeline
   std::optional<TimelineLaneProbe> probe_;  // set if there is a timeline
-  TimelineOutbox timed_outbox_{*this, worker_.trainer.timeline, track_};
+  TimelineSendProbe send_probe_{worker_.trainer.timeline, track_};
   Membership membership_;
   std::unique_ptr<HeartbeatSender> heartbeat_;
   std::unique_ptr<SnapshotStore> store_;
@@ -135,7 +134,6 @@ class GroupWorker : private GroupPort, private ExchangePort {
   GradientExchange exchange_;
   Trainer trainer_;
   std::optional<LocalUpdate> update_;  // on ranks other than 0
-  TransportOutbox outbox_;
   GroupSession session_;
   std::unique_ptr<GroupServer> server_;  // on rank 0
 };

@@ -1,5 +1,5 @@
 // ProcessTimeline: a process's record of itself in RUN_DIR/timeline, if the job asks for a
-// timeline. It has the file, the messages of a core's outbox, a lane's work, the events that the
+// timeline. It has the file, the messages that a core sends, a lane's work, the events that the
 // scheduler reports to its observer, and the scheduler's clock. The processes use it.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include "net/scheduler_client.h"
 #include "node/node_join.h"
 #include "plan/job.h"
-#include "proto/outbox.h"
+#include "proto/view_member.h"
 #include "scheduler/journaled_outbox.h"
 #include "server/lane_probe.h"
 
@@ -54,14 +54,16 @@ class MemberTimeline {
   std::unique_ptr<Timeline> timeline_;
 };
 
-// TimelineOutbox records when gradients (push), parameters (reply) and roots (replicate) are sent,
-// shard by shard. The time of sending a message is divided by the items' bytes.
-// Threads: one at a time, that of the track.
-class TimelineOutbox : public Outbox {
+// TimelineSendProbe records when gradients (push), parameters (reply) and roots (replicate) are
+// sent, shard by shard. The time of sending a message is divided by the items' bytes. Threads: one
+// at a time, that of the track.
+class TimelineSendProbe : public SendProbe {
  public:
-  // All outlive it. Without a timeline it passes everything on.
-  TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track);
-  void Send(Envelope envelope) override;
+  // Both outlive it, or are null.
+  TimelineSendProbe(Timeline* timeline, TimelineTrack* track);
+  SendProbe* get() { return timeline_ == nullptr ? nullptr : this; }  // null: the job asks for none
+  void BeginSend(const Message& message) override;
+  void EndSend() override;
 
  private:
   struct Item {
@@ -69,14 +71,13 @@ class TimelineOutbox : public Outbox {
     Step step;
     size_t bytes = 0;
   };
-  TimelineNameId TakeItems(const Message& message);
-  void Note(TimelineNameId name, int64_t begin_ns, int64_t end_ns);
-
-  Outbox& outbox_;
   Timeline* const timeline_;
   TimelineTrack* const track_;
   TimelineNameId push_, reply_, replicate_;
-  std::vector<Item> items_;  // of the current message
+  // The current message. A message without items has no name.
+  TimelineNameId name_;
+  std::vector<Item> items_;
+  int64_t begin_ns_ = 0;
 };
 
 // Threads: the lane's.

@@ -72,8 +72,8 @@ RemoteFiles::RemoteFiles(const Options& options, std::string endpoint)
                   .queued_messages_max = kWaitingMessagesMax,
                   .queued_bytes_max = kWaitingBytesMax,
                   .on_warning = LogWarning}),
-      client_(WithLane(options.membership.self, options.lane), options.membership.job_id, outbox_,
-              {}) {}
+      client_(WithLane(options.membership.self, options.lane), options.membership.job_id,
+              transport_, {}) {}
 
 Result<std::unique_ptr<RunFiles>> RemoteFiles::Dial(const Options& options) {
   PANDO_ASSIGN_OR_RETURN(std::string endpoint, EndpointTowards(options.membership.files_endpoint,

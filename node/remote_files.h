@@ -51,7 +51,6 @@ class RemoteFiles : public RunFiles {
   const int stop_fd_;
   const Micros patience_;
   Transport transport_;
-  TransportOutbox outbox_{transport_};
   FileClient client_;
   StopFlag stop_;
 };

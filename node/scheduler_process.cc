@@ -246,14 +246,13 @@ Status SchedulerProcess::Lead() {
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   parts_.service.SendReady("waiting for servers and workers at " + endpoint_);
   WarnOfManifest(snapshots_.WriteMissingManifests());
-  TransportOutbox outbox(transport);
   Scheduler::Options options = CoreOptions();
   PANDO_RETURN_IF_ERROR(StartFiles(options.job, *endpoint));
   if (files_) options.files_endpoint = files_->endpoint();
   ViewGuard views(transport, ViewKeyPair(context_.keys()));
   options.seal = views.seal();
   recorder_.summary().run_id = HexText(options.job.value());
-  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
+  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, transport);
   journal_.SetWait(
       [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
   TrustMembers(transport);  // members of earlier lives

@@ -75,15 +75,15 @@ struct Seat {
       : transport(lane_transport),
         views(lane_transport, {.public_key = view_key, .secret_key = ""}),
         track(timeline ? &timeline->OpenTrack(LaneTrack(options)) : nullptr),
-        transport_outbox(lane_transport),
-        outbox(transport_outbox, timeline, track),
+        send_probe(timeline, track),
         snapshots(store),
-        lane(Complete(options, timeline), plan, snapshots, outbox) {}
+        lane(Complete(options, timeline), plan, snapshots, lane_transport) {}
   static std::string LaneTrack(const Lane::Options& options) {
     return fmt::format("lane {}", options.identity.self.lane);
   }
   Lane::Options Complete(Lane::Options options, Timeline* timeline) {
     options.identity.seal = views.seal();
+    options.identity.probe = send_probe.get();
     if (timeline == nullptr) return options;
     options.probe =
         &probe.emplace(*timeline, *track, timeline->OpenTrack(LaneTrack(options) + " replicates"));
@@ -94,8 +94,7 @@ struct Seat {
   ViewGuard views;
   TimelineTrack* track;
   std::optional<TimelineLaneProbe> probe;
-  TransportOutbox transport_outbox;
-  TimelineOutbox outbox;
+  TimelineSendProbe send_probe;
   SnapshotStore::Port snapshots;
   Lane lane;
   Status dialed;  // a backup that cannot be dialed never acknowledges; the job would hang

@@ -48,16 +48,20 @@ HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& co
           .lines = transport.CountLines()};
 }
 
-// Events on their way from the computing threads to the protocol thread. Gradients wake it only
-// when they fill a message. The end of a call always wakes it, and follows the call's gradients, so
-// none of them waits for ever.
+// ComputeNewsBox carries events from the computing threads to the protocol thread. Gradients wake
+// it only when they fill a message. The end of a call always wakes it, and follows the call's
+// gradients, so none of them waits for ever.
 class ComputeNewsBox {
  public:
   struct News {
     ComputeTicket ticket;
     ComputeEvent event;
   };
-  void Push(News news);  // any thread
+  void Push(ComputeTicket ticket, ComputeEvent event);  // any thread
+  // Pushes. The box outlives it.
+  ComputeSink sink() {
+    return [this](ComputeTicket ticket, ComputeEvent event) { Push(ticket, std::move(event)); };
+  }
   Mailbox<News>& mailbox() { return mailbox_; }
 
  private:
@@ -123,8 +127,7 @@ class SessionWorker {
 
   const Parts parts_;
   ViewGuard views_;
-  TransportOutbox transport_outbox_;
-  TimelineOutbox outbox_;
+  TimelineSendProbe probe_;
   Session session_;
   std::optional<Stop> stop_;  // set when Run has returned
   // Not ok: a lane cannot be reached. It would get no gradients, and the run would hang.

@@ -45,12 +45,8 @@ Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, co
 Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_lines,
                                      const auto& tell, uint64_t* gpu_free_bytes) {
   ComputeNewsBox news;
-  Trainer trainer(
-      parts.trainer, parts.thread_count,
-      [&news](ComputeTicket ticket, ComputeEvent event) {
-        news.Push({ticket, std::move(event)});
-      },
-      parts.trainer.plan.job.parameter_residency);
+  Trainer trainer(parts.trainer, parts.thread_count, news.sink(),
+                  parts.trainer.plan.job.parameter_residency);
   SessionWorker worker({.transport = parts.transport,
                         .shutdown = parts.shutdown,
                         .heartbeat = parts.heartbeat,

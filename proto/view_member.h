@@ -13,13 +13,23 @@
 
 namespace pando {
 
+// SendProbe records when a member's messages leave, for a timeline. A core has no clock: the
+// implementation has one (node/process_timeline). Threads: called on the core's thread.
+class SendProbe {
+ public:
+  virtual ~SendProbe() = default;
+  virtual void BeginSend(const Message& message) = 0;
+  virtual void EndSend() = 0;  // the outbox has the message
+};
+
 class ViewMember {
  public:
   struct Identity {
     PeerId self;
     PeerId scheduler;  // sent the Welcome; later incarnations announce themselves by views (P26)
     JobId job;
-    ViewSeal* seal = nullptr;  // outlives the member; null: without keys all views are believed
+    ViewSeal* seal = nullptr;    // outlives the member; null: without keys all views are believed
+    SendProbe* probe = nullptr;  // outlives the member; null: no timeline
   };
   // `outbox` outlives the member.
   ViewMember(const Identity& identity, Outbox& outbox) : identity_(identity), outbox_(outbox) {}
@@ -31,12 +41,14 @@ class ViewMember {
   bool is_in_view() const { return members_.contains(identity_.self.incarnation); }
 
   void Send(const PeerId& to, Message message) {
+    if (identity_.probe != nullptr) identity_.probe->BeginSend(message);
     outbox_.Send({.job = identity_.job,
                   .generation = view_.generation,
                   .view = view_.id,
                   .sender = identity_.self,
                   .receiver = to,
                   .message = std::move(message)});
+    if (identity_.probe != nullptr) identity_.probe->EndSend();
   }
   void SendToScheduler(Message message) { Send(identity_.scheduler, std::move(message)); }
 

@@ -40,7 +40,7 @@ std::vector<float> LocalUpdate::MakePartials(const Root& root) const {
   return maker_.MakePartials(InputsFor(root, *values));
 }
 
-// The roots whose last missing values these are.
+// The roots for which these are the last missing values.
 std::vector<LocalUpdate::Ready> LocalUpdate::Await(Root root, std::vector<float> partials) {
   const Step step = root.step;
   const ShardPlan::Run needs = maker_.Needs(root.shard);  // these need ours, too

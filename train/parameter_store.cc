@@ -17,8 +17,8 @@ void HeldBytes::Add(uint64_t bytes) {
 
 struct ParameterStore::VersionBuffer {
   uint64_t serial = 0;
-  SharedBuffer whole;                  // where all is resident; null: nothing has been copied
-  std::vector<Blob> in_place;          // by shard: what is read where it lies; else empty
+  SharedBuffer whole;                  // if all is resident; null: nothing has been copied
+  std::vector<Blob> in_place;          // by shard: a payload that is kept itself; else empty
   std::unique_ptr<PagedFloats> pages;  // with layer residency
   std::vector<bool> has_shard;
   uint32_t missing_count = 0;
@@ -92,7 +92,7 @@ void ParameterStore::Arrived(ShardId shard, Version version) {
   MarkArrived(*FindOrMake(version), shard, version);
 }
 
-// Wakes threads only when a wait is over: woken for each shard, they would be in the writer's way.
+// Wakes threads only when a wait is over. If each shard woke them, they would slow the writer down.
 void ParameterStore::MarkArrived(VersionBuffer& buffer, ShardId shard, Version version) {
   PANDO_CHECK(!buffer.has_shard[shard.value()]);
   buffer.has_shard[shard.value()] = true;
@@ -209,7 +209,7 @@ uint64_t ParameterStore::Hold::serial() const { return buffer_->serial; }
 
 const float* ParameterStore::Hold::values() const { return buffer_->data(); }
 
-// Needs no lock: parameters that have arrived do not change any more.
+// Shards that have arrived do not change any more, so no lock is needed.
 const float* ParameterStore::Hold::kept_shard(ShardId shard) const {
   const std::vector<Blob>& in_place = buffer_->in_place;
   if (!in_place.empty() && in_place[shard.value()].size_bytes() > 0)

@@ -56,7 +56,7 @@ class ParameterStore {
   static constexpr std::chrono::milliseconds kAskInterval{50};
 
   struct Options {
-    // How many of the newest versions of which something has arrived are kept. Newer ones that a
+    // How many versions are kept: the newest ones of which a shard has arrived. Newer ones that a
     // thread waits for are kept too.
     uint64_t versions_kept = 1;
     ParameterResidency residency = ParameterResidency::kAll;
@@ -64,24 +64,23 @@ class ParameterStore {
       return FloatBuffer(count);
     };                                      // where all is resident
     const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
-    // Keep them as they travel instead of decoding them: readers do that. REQUIRES: all is
-    // resident.
+    // Keeps encoded payloads, which readers decode. REQUIRES: all is resident.
     bool keeps_encoded = false;
-    // Whether readers can read a payload that is kept where it lies. It is not copied then, but
-    // held for as long as its version. None: all is copied. REQUIRES: all is resident.
+    // Whether readers can read this payload itself. It is then not copied, but held for as long as
+    // its version. None: all is copied. REQUIRES: all is resident.
     std::function<bool(const Blob& payload)> is_read_in_place = {};
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard, or decodes it, or holds it where it lies.  REQUIRES: the payload is as long
-  // as options.payloads say. Dropped when it is here already, its version is older than those kept,
-  // or, with layer residency, when no thread has asked for it.
+  // Copies one shard, decodes it, or keeps the payload itself. The shard is dropped if the store
+  // has it already, if its version is older than those kept, or, with layer residency, if no thread
+  // has asked for it.  REQUIRES: the payload has the size that options.payloads say.
   void Put(ShardId shard, Version version, const Blob& payload);
-  // The same in two moves for a writer that makes the values in place: it writes the shard's floats
-  // of the vector, then calls Arrived.  REQUIRES: all is resident and floats; of Arrived: the
-  // version is kept, the shard is new.
+  // The same in two calls for a writer that makes the values in place: it writes the shard's floats
+  // into the vector, then calls Arrived.  REQUIRES: all is resident and floats; for Arrived, the
+  // version is kept and the shard is new.
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
@@ -104,19 +103,19 @@ class ParameterStore {
     Hold(Hold&&) noexcept = default;
     ~Hold();  // gives everything back
 
-    // Identifies the buffer. It changes when another version is held, or the same version after
+    // Identifies the buffer. It changes if another version is held, or the same version after
     // Clear.
     uint64_t serial() const;
-    // The flat vector, to be read where Advance has allowed it.  REQUIRES: all is copied floats.
+    // The flat vector. Read only shards that Advance has allowed.  REQUIRES: all is copied floats.
     const float* values() const;
-    // One shard as it is kept, to be read if Advance has allowed it.
+    // One shard as it is kept. Read it only if Advance has allowed it.
     const float* kept_shard(ShardId shard) const;
     // One shard's floats.  REQUIRES: Advance has allowed it.
     std::vector<float> ReadShard(ShardId shard) const;
-    // Blocks until the shards of `now` are there. With layer residency asks for them and for those
-    // of `next` first, and gives back all others. kInterrupted when they are not there and
-    // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
-    // store locked, at the start, after each Wake, and every kAskInterval.
+    // Blocks until the shards of `now` have arrived. With layer residency it first asks for them
+    // and for those of `next`, and gives back all others. kInterrupted: they have not arrived, and
+    // `interrupted()` is true, or the version is superseded or was cleared. `interrupted` is called
+    // with the store locked, at the start, after each Wake, and every kAskInterval.
     Status Advance(Run now, Run next, const std::function<bool()>& interrupted, const Fetch& fetch);
 
    private:
@@ -133,7 +132,7 @@ class ParameterStore {
   // under the lock. Otherwise work dropped before Clear could hold a version of the new generation,
   // and its requests would be ignored.
   Result<Hold> HoldVersion(Version version, const std::function<bool()>& is_dropped = {});
-  // The flat vector of a version of which all is there.  REQUIRES: all is resident, and copied.
+  // The flat vector of a version that is whole.  REQUIRES: all is resident, and copied.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
   // Lets every waiting thread ask `interrupted` again.
   void Wake();

@@ -1,5 +1,5 @@
-// The probe that proves a worker's kind (P40): a pass over a few samples, before it trains. Called
-// by the worker process.
+// The probe proves a worker's kind (P40) by a pass over a few samples, before the worker trains.
+// Called by the worker process.
 #pragma once
 
 #include <cstdint>

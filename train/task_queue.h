@@ -1,6 +1,5 @@
-// The work of the trainer's computing threads: calls, which are made of micro-batches, and
-// evaluations, which are made of chunks; and TaskQueue, where the threads find them. Used by the
-// trainer.
+// The work of the trainer's computing threads: calls, which consist of micro-batches, and
+// evaluations, which consist of chunks. The threads take them from TaskQueue. Used by the trainer.
 #pragma once
 
 #include <algorithm>
@@ -38,21 +37,21 @@ class ComputeTickets {
     calls_[Next()] = step;
     return last_;
   }
-  // Returns the ticket of a call whose events carry lasting() instead.
+  // For a call whose events carry lasting() instead.
   ComputeTicket Next() { return last_ = ComputeTicket(last_.value() + 1); }
-  // The ticket of evaluations and hashes, which Abandon does not end.
+  // For evaluations and hashes, which Abandon does not end.
   ComputeTicket lasting() const { return lasting_; }
 
   // Events of calls of steps ≥ `from` are stale.
   void Abandon(Step from) {
     std::erase_if(calls_, [&](const auto& call) { return call.second >= from; });
   }
-  // All events of before are stale.
+  // All earlier events are stale.
   void Forget() {
     calls_.clear();
     lasting_ = Next();
   }
-  // Whether the session may see this event. Events are asked in the order in which they came.
+  // Whether the session may see this event. Called once for each event, in the order of the events.
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
     if (ticket == lasting_) return true;
     if (std::holds_alternative<StepComputed>(event)) return calls_.erase(ticket) == 1;
@@ -65,12 +64,9 @@ class ComputeTickets {
   std::map<ComputeTicket, Step> calls_;  // current ones
 };
 
-// Takes events on computing threads.
-using ComputeSink = std::function<void(ComputeTicket ticket, ComputeEvent event)>;
-
 struct ComputeCall {
   const ComputeTicket ticket;
-  const ComputeTicket lasting_ticket;  // of events that outlive Abandon
+  const ComputeTicket lasting_ticket;  // for events that outlive Abandon
   const Step step;
   std::optional<TreeSum> sum = {};  // none: a verification (P41)
   std::atomic<bool> abandoned = false;
@@ -119,7 +115,7 @@ class TaskQueue {
   // All chunks of the evaluation.
   void Push(const std::shared_ptr<SliceEvaluation>& evaluation);
   void DropChunks();
-  // Drops queued micro-batches of these calls, and sets `abandoned` of those that are at work.
+  // Drops queued micro-batches of these calls, and sets `abandoned` of the calls that are computed.
   void Abandon(const std::function<bool(const ComputeCall&)>& is_abandoned);
   // From now on Take returns at once and without a task.
   void Stop();
@@ -133,7 +129,7 @@ class TaskQueue {
   void GiveBack(const MicroBatchTask& task);
   // Drops the rest of a call that has failed. False if it had been abandoned before.
   bool AbandonFailed(ComputeCall& call);
-  // Hints what the threads will take next: micro-batches, and chunks.
+  // Tell the batch source what the threads will take next: micro-batches, and chunks.
   void ReadAhead();
   void ReadChunksAhead();
   // These two never wait for a lock: threads ask them under the parameter store's.
@@ -156,7 +152,7 @@ class TaskQueue {
   std::deque<ChunkTask> chunks_;
   Step guessed_step_;                      // the next step, most likely with the same share again:
   std::vector<MicroBatch> guessed_share_;  // the micro-batches of the last call
-  std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be at work
+  std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be computed
   std::atomic<size_t> chunk_count_ = 0;              // == chunks_.size()
   std::atomic<bool> is_stopping_ = false;
 };

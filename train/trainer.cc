@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/hash.h"
 #include "common/system.h"
-#include "data/permutation.h"
 #include "kernels/ops.h"
 #include "train/gpu/device_codec.h"
 
@@ -175,8 +173,8 @@ SampleCounts NetworkSamples(const JobPlan& plan) {
           .evaluation = kEvaluationChunkSamples};
 }
 
-// Micro-batches read ahead for each computing thread: the bound of what waits in memory. A GPU
-// takes its next one the moment it is done, so a slow read must not be the last one.
+// Micro-batches that are read ahead for each computing thread: they wait in memory. A GPU takes its
+// next one at once, so a slow read must not be the last one.
 uint32_t ReadAheadPerThread(Device device) { return device.kind == DeviceKind::kCpu ? 2 : 4; }
 constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
 
@@ -184,7 +182,7 @@ BufferPool::Make PinnedFor(Device device) {
   return [device](size_t count) { return PinnedFloats(device, count); };
 }
 
-// The same memory, which the GPU accesses directly where its driver allows that.
+// The same memory. The GPU accesses it directly if its driver allows that.
 FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   struct Kept {  // the pin goes first
     FloatBuffer buffer;
@@ -192,7 +190,7 @@ FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   };
   const size_t size = buffer.size();
   constexpr uintptr_t kPageBytes = 4096;
-  // A small one, or one for which shared memory had no room, has its pages in common with others.
+  // A small buffer, or one for which shared memory had no room, shares its pages with others.
   if (reinterpret_cast<uintptr_t>(buffer.data()) % kPageBytes != 0) return buffer;
   auto pin = PinHost(device, std::as_bytes(buffer.span()), HostPin::kReadWrite);
   if (pin == nullptr) return buffer;
@@ -201,7 +199,7 @@ FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   return FloatBuffer(FloatBuffer::Memory(data, [kept](float*) mutable { kept = nullptr; }), size);
 }
 
-// Where a GPU's gradients arrive: in memory that other processes of the host read, if there is any.
+// A GPU's gradients arrive in memory that other processes of the host read, if there is any.
 BufferSource HostGradientsFor(const TrainerParts& parts) {
   if (!parts.buffers.renew) return {.make = PinnedFor(parts.device), .renew = {}};
   return {.make = [device = parts.device,
@@ -209,7 +207,7 @@ BufferSource HostGradientsFor(const TrainerParts& parts) {
           .renew = parts.buffers.renew};
 }
 
-// Parameters of this host's servers are uploaded from where the servers have put them.
+// Parameters of this host's servers are uploaded from the servers' shared memory.
 ParameterStore::Options TrainingParameters(const TrainerParts& parts,
                                            ParameterResidency residency) {
   ParameterStore::Options options{kTrainingVersionsKept, residency, PinnedFor(parts.device),
@@ -233,15 +231,13 @@ BatchSource::Finish FinishFor(Device device) {
   return [device](Batch* batch) { PinBatch(device, batch); };
 }
 
-// Joins one micro-batch's pass to its call: gradients go to the trainer's sink as events.
-class CallPort : public GradientSink, public PassControl {
+// Answers a micro-batch's pass for its call.
+class CallControl : public PassControl {
  public:
-  CallPort(const ComputeCall& call, bool is_hashed, const TaskQueue& queue, const ComputeSink& sink)
+  CallControl(const ComputeCall& call, bool is_hashed, const TaskQueue& queue,
+              const ComputeSink& sink)
       : call_(call), is_hashed_(is_hashed), queue_(queue), sink_(sink) {}
 
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
-    sink_(call_.ticket, GradientReady{call_.step, node, shard, std::move(sum)});
-  }
   // A wait also ends for evaluation, because the parameters may wait for a pin (P31).
   bool IsInterrupted() const override {
     return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
@@ -315,13 +311,14 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
   timeline_.Did(What::kAwaitWork);
   const bool is_hashed = trainer_.parts.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
-  CallPort port(call, is_hashed, trainer_.queue, trainer_.sink);
+  CallControl control(call, is_hashed, trainer_.queue, trainer_.sink);
   Status status = pass_.Run({.step = call.step,
                              .micro_batch = task.micro_batch,
                              .sum = call.sum ? &*call.sum : nullptr,
                              .hash = is_hashed ? &hash : nullptr,
-                             .sink = port,
-                             .control = port});
+                             .ticket = call.ticket,
+                             .sink = trainer_.sink,
+                             .control = control});
   if (hash != 0)
     trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
   Finish(task, std::move(status));

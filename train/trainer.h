@@ -45,7 +45,7 @@ struct TrainerParts {  // all outlive the trainer
   Timeline* timeline = nullptr;       // null: none is kept
   TimelineTrack* protocol = nullptr;  // of the protocol thread
   BufferSource buffers = {};          // of gradients that travel from this machine's memory
-  bool sums_stay = false;             // emitted ones, in the GPU's memory, if a GPU computes
+  bool sums_stay = false;             // a GPU's emitted sums stay in its memory
 };
 
 // The state that all of the trainer's threads share.
@@ -68,12 +68,12 @@ struct TrainerState {
   std::atomic<uint64_t> gpu_free_bytes = 0;
 };
 
-// One computing thread of the trainer: it takes tasks from the queue, runs them on its own network
-// and reports what comes of them.
+// One computing thread of the trainer. It takes tasks from the queue, runs them on its own network
+// and emits their results.
 // Threads: its own. Owns: a network with its activation memory.
 class ComputeThread {
  public:
-  // Both on the thread itself. `index`: of the thread.
+  // Call both on the thread itself. `index`: the thread's number.
   ComputeThread(TrainerState& trainer, uint32_t index);
   void Run();  // until the queue stops
 
@@ -96,7 +96,7 @@ class ComputeThread {
 // Threads: the protocol thread.
 class Evaluations {
  public:
-  // All references outlive it. `parameters`: those that are evaluated.
+  // All references outlive it. `parameters`: the store of those that are evaluated.
   Evaluations(ParameterStore& parameters, const ComputeTickets& tickets, TaskQueue& queue,
               const ComputeSink& sink)
       : parameters_(parameters), tickets_(tickets), queue_(queue), sink_(sink) {}
@@ -105,7 +105,7 @@ class Evaluations {
   void EvaluateSlice(const Evaluate& request);
   void ParametersArrived(ShardId shard, Version version, const Blob& payload);
   void ParametersGone(Version version);
-  // Drops everything, also what threads are at work on.
+  // Drops everything, including slices that threads compute now.
   void Forget();
 
  private:
@@ -155,7 +155,7 @@ class Trainer : public WorkerComputer {
   uint64_t parameter_bytes_peak() const override { return state_.held_bytes.peak(); }
 
   void Stop() override;
-  // The bytes that were free on the GPU when its thread stopped, its own still taken; 0 on a CPU.
+  // The GPU's free memory when its thread stopped, before the thread freed its own; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
   // For the serial trainer, which makes new parameters in place.

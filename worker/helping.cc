@@ -7,13 +7,13 @@
 
 namespace pando {
 
-// A member, with no step in the works, while there are some to come.
+// Whether this is a member without a step in the works, and the run has further steps.
 bool Helping::IsIdle() const {
   if (!steps_.has_started() || !lifecycle_.is_member() || !steps_.works().empty()) return false;
   return versions_.everywhere().value() < plan_.steps.step_count();
 }
 
-// Our part of the lowest incomplete step is done, and it is incomplete because of others alone.
+// Whether our part of the lowest incomplete step is done, so that only others' parts are missing.
 bool Helping::IsWaiting() const {
   if (IsIdle()) return true;
   const auto& works = steps_.works();
@@ -22,10 +22,10 @@ bool Helping::IsWaiting() const {
 }
 
 bool Helping::MayHelp() const {
-  // Help would heal what these leave out, only later.
+  // Help would hide the effect of these mutations.
   if (Mutated(Mutation::kNoQuestion)) return false;
   if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return false;
-  return !plan_.pushes.has_feedback();  // another's gradient has lost other bits (P34)
+  return !plan_.pushes.has_feedback();  // another worker's gradient would have other bits (P34)
 }
 
 void Helping::Tick(Micros now) {
@@ -42,10 +42,10 @@ void Helping::Tick(Micros now) {
   questions_.Ask(now);
 }
 
-// One micro-batch for each computing thread at a time, asked for again each time: what the
-// straggler sends meanwhile, or another helper, is not computed here.
+// Computes one micro-batch for each computing thread at a time, and asks again each time. So
+// micro-batches that the straggler or another helper sends meanwhile are not computed here.
 void Helping::OnAnswered(Micros now) {
-  if (!is_helping_ || !IsWaiting()) return;  // else a part of our share was missing
+  if (!is_helping_ || !IsWaiting()) return;  // a part of our own share was missing
   const Step step = versions_.lowest_incomplete();
   std::vector<MicroBatch> missing = Missing(step);
   if (missing.empty() || !clock_.patience()) {
@@ -70,7 +70,7 @@ std::vector<MicroBatch> Helping::Missing(Step step) const {
   return missing;
 }
 
-// P46: of a verified micro-batch only two workers' gradients are compared, so no third one's may
+// P46: only two workers' gradients of a verified micro-batch are compared, so no third one may
 // count.
 bool Helping::IsForItsVerifier(Step step, MicroBatch m) const {
   if (!plan_.IsVerified(step, m) || m.value() >= member_.view().owners.size()) return false;
@@ -78,7 +78,8 @@ bool Helping::IsForItsVerifier(Step step, MicroBatch m) const {
   return verifier != kUnknownNode && verifier != member_.self().node;
 }
 
-// Where this worker begins among `count` missing micro-batches: apart from other helpers.
+// Where this worker begins among `count` missing micro-batches: at another place than other
+// helpers.
 size_t Helping::Offset(size_t count) const {
   const auto& nodes = member_.view().nodes;
   const auto self = std::ranges::find(nodes, member_.self().node, &NodeInfo::node);

@@ -1,11 +1,10 @@
-// Helping: what a worker does when it has done its part of a step and waits for others. If that
-// takes much longer than a step does (StepClock), it asks every primary, and when all have
-// answered, computes micro-batches that some of them lack, one for each computing thread, then asks
-// again. The bits are the same, the first ones win. Workers begin at different places, by rank. A
-// version that is slow to come because a server is silent makes no worker compute anything: the
-// answers of all are needed. A member without work pulls nothing: it asks now and then how far the
-// run is, which is how it measures a step, and pulls a version only to help. Used by the session.
-// Threads: none.
+// Helping lets a worker that has done its part of a step help others. If it waits much longer than
+// a step takes (StepClock), it asks every primary. When all have answered, it computes
+// micro-batches that some of them lack, one for each computing thread, and asks again. The bits are
+// the same; the first sum to arrive counts. Workers begin at different places, by rank. If a
+// version is late because a server is silent, no worker computes anything, since all answers are
+// needed. A member without work pulls nothing: it asks from time to time how far the run is, which
+// measures a step, and pulls a version only to help. Used by the session. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +17,13 @@
 
 namespace pando {
 
-// Questions: on each new view, and before help, every primary is asked which version it has and
-// what it holds of the next step (P17). Used by the session. Threads: none.
+// Questions asks every primary, on each new view and before help, which version it has and what it
+// holds of the next step (P17). Used by the session. Threads: none.
 class Questions {
  public:
   static constexpr Micros kRetryFirst = std::chrono::milliseconds(10);
   static constexpr Micros kRetryMax = std::chrono::milliseconds(200);
-  // A lane that has not answered for so long may not have received our view.
+  // A lane that does not answer within this time may not have received our view.
   static constexpr Micros kHintAfter = std::chrono::milliseconds(100);
 
   // All outlive it.
@@ -47,7 +46,7 @@ class Questions {
   // Whether answers are still to come.
   bool is_open() const { return !lanes_asked_.empty(); }
 
-  // True if it was the last one: all primaries have answered in this view.
+  // True if it was the last answer: all primaries have answered in this view.
   bool OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
     const auto asked = lanes_asked_.find(from);
     if (asked == lanes_asked_.end() || asked->second) return false;
@@ -67,7 +66,7 @@ class Questions {
     interval_ = kRetryFirst;
     return true;
   }
-  // The answers to the last questions; complete once all have answered.
+  // The answers to the last questions. They are complete once all primaries have answered.
   const ShardAnswers& answers() const { return answers_; }
 
   void Tick(Micros now) {
@@ -92,26 +91,26 @@ class Questions {
   Micros interval_{0};
 };
 
-// How long a step usually takes, and so how long a worker that has nothing to do waits before it
-// computes what others owe.
+// StepClock measures how long a step usually takes, and so how long an idle worker waits before it
+// computes micro-batches of others.
 class StepClock {
  public:
   static constexpr int kPatienceSteps = 3;
   static constexpr Micros kPatienceMin = std::chrono::milliseconds(100);
-  static constexpr int kMemorySteps = 8;  // that the usual time looks back
+  static constexpr int kMemorySteps = 8;  // over which the usual time is taken
 
-  // Every shard is now known to have committed this version.  True if that is news. A worker that
-  // looks now and then sees several steps at once.
+  // Every shard is now known to have committed this version.  True if the version is new. A worker
+  // that asks from time to time sees several steps at once.
   bool OnVersion(Micros now, Version version) {
     if (version_ == version) return false;
     if (version_ && version > *version_ && !is_disturbed_)
       Take((now - since_) / static_cast<int64_t>(version.value() - version_->value()));
-    is_disturbed_ = !version_;  // the step under way was met in its middle
+    is_disturbed_ = !version_;  // the current step had begun before
     version_ = version;
     since_ = now;
     return true;
   }
-  // The step under way is no measure of others: a new view, a worker that needed help.
+  // The current step does not count: there was a new view, or a worker needed help.
   void Disturb() { is_disturbed_ = true; }
 
   // None before one step has been measured.

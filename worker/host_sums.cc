@@ -64,7 +64,6 @@ void HostRelay::EnterView(const HostGroup& group) {
   view_ = is_relay_ ? member_.view() : View();
   last_gave_.clear();
   nodes_step_.reset();
-  look_again_at_ = kNever;
   for (ShardState& shard : shards_) shard.leaves_at = kNever;
 }
 
@@ -87,7 +86,7 @@ bool HostRelay::OnPush(const PeerId& from, const Push& push) {
   return true;
 }
 
-// False: there are as many as can be.
+// False: the giver has as many gifts here as it may have.
 bool HostRelay::Keep(ShardId shard, Gift gift) {
   Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
   last = std::max(last, gift.step);
@@ -174,16 +173,15 @@ Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   return ToBlob(sum);
 }
 
-bool HostRelay::MayLeave(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience) {
-  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return true;
+Micros HostRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum,
+                           Micros patience) {
+  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return now;
   Micros& leaves_at = shards_[shard.value()].leaves_at;
   if (leaves_at == kNever) leaves_at = now + patience;
-  if (now >= leaves_at) return true;
-  look_again_at_ = std::min(look_again_at_, leaves_at);
-  return false;
+  return leaves_at;
 }
 
-// Whether it is a part of what the givers, and we, have to give.
+// Whether the node is only a part of a sum that the givers and we can make.
 bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   if (nodes_step_ != step) {

@@ -12,7 +12,7 @@ constexpr Version kNoVersion(UINT64_MAX);
 
 }  // namespace
 
-// A lane that has the version already sends it only on request, and the last question about another
+// A lane that has the version already sends it only on request. So an earlier request for another
 // version is no reason to wait.
 void LaneRequests::OnStepBegun(Step step) {
   if (parameters_.is_layered()) return;
@@ -46,7 +46,8 @@ bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
   return true;
 }
 
-// Asks once more about contributions that are held: our pull may have been lost.
+// If the lane holds gradients, their version is asked for again, because our pull may have been
+// lost.
 void LaneRequests::FindLost(const AnswerItem& item) {
   versions_.Learn(item.shard, item.version);
   if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
@@ -74,7 +75,8 @@ bool LaneRequests::Owes(const PeerId& lane) const {
   return false;
 }
 
-// The lane answers as soon as it has read the question: behind what is under way (P23).
+// The lane answers as soon as it has read the question, after the bytes that are on their way
+// (P23).
 void LaneRequests::SendQuestion(Micros now, const PeerId& lane) {
   Debt& debt = debts_[lane];
   if (debt.asked_from == kNever) debt.asked_from = now;
@@ -93,7 +95,7 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
   return bytes;
 }
 
-// Parameters that we compute with come before those that a relay waits for (P6a).
+// Versions that we compute with are asked for before those that a relay waits for (P6a).
 void LaneRequests::AskWhatIsDue(Micros now) {
   Pushes pushes;
   std::vector<PullItem> pulls;

@@ -1,12 +1,11 @@
-// Lanes: the servers' lanes as the session speaks to them. LaneRequests: what is asked of them
-// beside fresh pushes: versions that no push of ours asks for, and in a new view, or after a loss,
-// everything again (P10).
+// Lanes sends the session's messages to the servers' lanes. LaneRequests asks them for everything
+// that fresh pushes do not ask for: versions that no push of ours helps to make, and in a new view,
+// or after a loss, everything again (P10).
 //
-// Over a slow link a step's gradients take seconds, and their replies as long: repeated on a timer,
-// they would be all that it carries. So a silent lane is asked what it holds (P17's question). Its
-// answer comes behind all that it was sent before, and behind all that it replied: what is lacking
-// then was lost.
-// Used by the session. Threads: none.
+// Over a slow link a step's gradients take seconds, and so do their replies. If a timer repeated
+// them, the link would carry nothing else. So a silent lane is asked what it holds (P17's
+// question). Its answer comes after everything that it was sent before, and after all its replies:
+// whatever is missing then was lost. Used by the session. Threads: none.
 #pragma once
 
 #include <map>
@@ -18,8 +17,8 @@
 
 namespace pando {
 
-// Which lane is a shard's primary, and which ones owe an answer for so long that the scheduler has
-// to know (P23).
+// Lanes knows which lane is a shard's primary. It reports lanes that owe an answer for too long to
+// the scheduler (P23).
 class Lanes {
  public:
   // A lane that owes an answer for `patience` is reported. `member` outlives it.
@@ -33,8 +32,9 @@ class Lanes {
   void Send(const PeerId& lane, Message message) {
     if (lane.node != kUnknownNode) member_.Send(lane, std::move(message));
   }
-  // The same for what a lane answers at once, if only with Pending, from `expected_from` on. A
-  // fresh push is not answered at once: its answer is a version.
+  // The same for a message that the lane answers at once, even if only with Pending. The answer is
+  // expected from `expected_from` on. A fresh push is not answered at once: its answer is a
+  // version.
   void Ask(Micros expected_from, const PeerId& lane, Message message) {
     if (lane.node != kUnknownNode) silence_.Expect(expected_from, lane);
     Send(lane, std::move(message));
@@ -65,7 +65,7 @@ class LaneRequests : SessionPart {
   static constexpr Micros kRetryMax = std::chrono::seconds(4);
   // A lane that was not primary yet has probably received the view by then.
   static constexpr Micros kNotPrimaryRetry = std::chrono::milliseconds(20);
-  // A lane whose link carries less than 4 MB/s of ours may be taken for one that is cut off.
+  // A lane whose link carries less than 4 MB/s from us may be reported as cut off.
   static constexpr size_t kSlowestBytesPerMicro = 4;
 
   // All outlive it.
@@ -77,14 +77,14 @@ class LaneRequests : SessionPart {
       ask.at = now;
       ask.newest = Version(0);
     }
-    debts_.clear();  // a lane that was silent may not be the one that is asked now
+    debts_.clear();  // other lanes may be asked now
   }
   void Forget() { std::ranges::fill(asks_, Ask{}); }
-  // Missing parameters of this shard are asked for at once.
+  // Asks at once for the shard's version, if compute lacks it.
   void OnCommitted(ShardId shard) { asks_[shard.value()].at = Micros(0); }
-  // The step is in the works: what compute lacks of its parameters is asked for at once.
+  // The step is handed to compute. Asks at once for the parameters of it that compute lacks.
   void OnStepBegun(Step step);
-  // The lane was sent something that asks for data, or they come.
+  // The lane was sent a request for data, or has sent data.
   void Expect(Micros now, const PeerId& lane) {
     Debt& debt = debts_[lane];
     debt.interval = kRetryFirst;
@@ -102,7 +102,7 @@ class LaneRequests : SessionPart {
     ask.at = std::min(ask.at, now + kNotPrimaryRetry);
     parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
   }
-  // True if the answer was waited for: what was lost is known.
+  // True if the answer was expected: the losses are known now.
   bool OnAnswer(const PeerId& lane, const Answer& answer);
   // Asks a lane what it holds.
   void SendQuestion(Micros now, const PeerId& lane);
@@ -118,11 +118,11 @@ class LaneRequests : SessionPart {
 
  private:
   struct Ask {           // of a shard's lane
-    Micros at{0};        // when to ask; kNever: it was asked, or sends what is needed by itself
-    Micros asked_at{0};  // the last time: by a push or a pull
-    Version newest;      // that it was asked for, in this view
+    Micros at{0};        // when to ask; kNever: it was asked, or sends the version unasked
+    Micros asked_at{0};  // the last time, by a push or a pull
+    Version newest;      // the newest version that it was asked for, in this view
   };
-  // A lane that owes us data, in this view.
+  // The state of a lane that owes us data, in this view.
   struct Debt {
     Micros question_at = kNever;  // when to ask what it holds
     Micros interval{0};

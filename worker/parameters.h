@@ -1,8 +1,8 @@
-// Parameters: which versions of the shards compute has, and which it still needs. With layer
-// residency compute gets only what it wants, when it wants it: in forward, in backward and in
-// evaluation. Parameters that arrive without a request are dropped; they only show that the version
-// is committed. Servers keep a version while its step lacks this worker's part. If a lane answers
-// Behind, the step is complete without that part, and the work is dropped (P11).
+// Parameters knows which versions of the shards compute has, and which it still needs. With layer
+// residency compute gets only the shards that it asks for, when it asks: in forward, in backward
+// and in evaluation. Parameters that arrive without a request are dropped; they only show that the
+// version is committed. Servers keep a version while its step lacks this worker's part. If a lane
+// answers Behind, the step is complete without that part, and the work is dropped (P11).
 // Used by the session. Threads: none. Invariants I4.
 #pragma once
 
@@ -17,8 +17,8 @@
 namespace pando {
 
 // The shards that computing threads have asked for (layer residency), until they arrive or are
-// gone, and when to ask for them again. A shard is asked for even if the work that wants it is
-// abandoned meanwhile: then it arrives and is dropped.
+// gone, and when to ask for them again. If the work that wants a shard is abandoned meanwhile, the
+// shard is still asked for, arrives and is dropped.
 class WantedShards {
  public:
   static constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
@@ -33,11 +33,11 @@ class WantedShards {
   // `versions` outlives it.
   explicit WantedShards(const CommittedVersions& versions) : versions_(versions) {}
 
-  // Due at once, unless it is wanted already.
+  // The shard is due at once, unless it is wanted already.
   void Add(const Key& key) { asks_.try_emplace(key); }
   // It has arrived.  False if it was not wanted.
   bool Remove(const Key& key) { return asks_.erase(key) == 1; }
-  // Requests for this version and older ones will not be answered.
+  // Wanted shards of this version and older ones will not come.
   void RemoveUpTo(ParameterUse use, Version version) {
     std::erase_if(asks_, [&](const auto& entry) {
       return entry.first.use == use && entry.first.version <= version;
@@ -54,7 +54,7 @@ class WantedShards {
     }
   }
 
-  // Returns the keys to ask for now, in this order; they are due again after a while.
+  // The shards to ask for now, in this order. Each is due again after a while.
   std::vector<Key> TakeDue(Micros now);
   Micros NextDeadline() const;
   size_t size() const { return asks_.size(); }
@@ -79,7 +79,7 @@ class Parameters : SessionPart {
   // `steps` outlives it.
   Parameters(const SessionPart& part, const Steps& steps);
 
-  // Whether it names a shard and has the size of its values. Others are dropped.
+  // Whether the item names a shard and has the size of its values. Others are dropped.
   bool IsSound(const ParamsItem& item) const;
   // Hands the values to compute if it needs them.  REQUIRES: IsSound(item).
   void OnParams(const ParamsItem& item) {
@@ -98,7 +98,7 @@ class Parameters : SessionPart {
   void Forget();
 
   bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
-  // Whether compute has this, or, with layer residency, can have it when it wants it.
+  // Whether compute has this version whole, or, with layer residency, can get it on request.
   bool HasVersion(ShardId shard, Version version) const {
     if (is_layered()) return version <= versions_.known(shard);
     return held_[shard.value()][version.value() % 2] == version;
@@ -109,11 +109,11 @@ class Parameters : SessionPart {
     }
     return true;
   }
-  // The version that compute needs of this shard and that no push of ours asks for. A push asks for
-  // the version it helps to make, so nothing is pulled while ours are still to come.
+  // The version of this shard that compute needs and that no push of ours asks for. A push asks for
+  // the version that it helps to make, so nothing is pulled before our pushes are made.
   std::optional<Version> VersionToPull(ShardId shard) const;
 
-  // With layer residency: what compute asked for.
+  // With layer residency: the shards that compute asked for.
   WantedShards& wanted() { return wanted_; }
   const WantedShards& wanted() const { return wanted_; }
   uint64_t pulled_bytes() const { return pulled_bytes_; }

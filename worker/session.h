@@ -134,7 +134,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
     ViewMember::Identity identity;
     Ready ready;                                       // repeated until a view has us
     size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
-    BufferSource sum_buffers = {};                     // of what is summed here for the host
+    BufferSource sum_buffers = {};                     // of sums that are made here for the host
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -144,14 +144,14 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
 
-  // Returns the content of the next heartbeat.
+  // The activity that a heartbeat reports.
   Heartbeat CurrentActivity(Micros now) const;
   // Version that every shard is known to have committed.
   Version known_everywhere() const { return versions_.everywhere(); }
   size_t unreplied_count() const { return gradients_.count(); }
   const PushSender::Bytes& sent_bytes() const { return sender_.bytes(); }
   const Parameters& parameters() const { return parameters_; }
-  // The host's relay does not answer; we push for ourselves meanwhile.
+  // The host's relay does not answer, so this worker pushes its gradients itself.
   bool has_given_up_relay() const { return giver_.has_given_up(); }
 
  private:
@@ -160,7 +160,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  // A lane or the host's relay has sent data: expect the next data later.
+  // A lane or the host's relay has sent data, so the next data are expected later.
   void OnData(Micros now, const PeerId& from) {
     giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
   }

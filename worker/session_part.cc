@@ -1,5 +1,5 @@
-// The functions of the parts that have mutation points: headers have none, since the simulator's
-// sources are compiled without mutations.
+// The functions of session_part.h that have mutation points. Headers have none, since the
+// simulator's own sources are compiled without mutations.
 #include "worker/session_part.h"
 
 #include "common/mutation.h"

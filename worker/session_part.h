@@ -1,6 +1,5 @@
-// The state that the parts of a session share: gradients that are not answered for, committed
-// versions, what the primaries hold, and SessionPart, which names what every part works on.
-// Threads: none.
+// The state that the parts of a session share: gradients without an answer, committed versions, and
+// what the primaries hold. SessionPart gives every part references to it. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +19,18 @@
 
 namespace pando {
 
-// Acts on the news of the parts at once.
+// The session, as its parts call it. It acts at once.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
   virtual void OnCommitted(ShardId shard, Version version) = 0;
-  // The step is in the works from now on: its parameters are needed.
+  // The step is handed to compute: its parameters are needed.
   virtual void OnStepBegun(Step step) = 0;
-  // Results of these steps do not count; they may be computed again.
+  // The sums that compute made of these steps do not count. They may be computed again.
   virtual void OnStepsAbandoned(Step from) = 0;
 };
 
-// The newest version of each shard that is known to be committed. Messages of many kinds bring such
-// news.
+// The newest version of each shard that is known to be committed. Many kinds of messages say so.
 class CommittedVersions {
  public:
   // `listener` outlives it.
@@ -77,7 +75,7 @@ inline bool IsHeld(const AnswerItem& item, MicroBatchRange wanted, const MicroBa
   });
 }
 
-// The contributions that the primaries say in one view that they hold (P17), by shard.
+// The primaries' answers in one view: what they hold of each shard (P17).
 class ShardAnswers {
  public:
   void Clear() { items_.clear(); }
@@ -102,9 +100,9 @@ class ShardAnswers {
   std::map<ShardId, AnswerItem> items_;
 };
 
-// UnrepliedGradients: this worker's gradients that their shards have not answered for (P11), and,
-// on a host's relay, those of the host's other workers that it sums (P6a). A gradient stays here
-// until the version that it helps to make is committed. Owns: one step's gradients (I6).
+// UnrepliedGradients holds this worker's gradients that have no answer yet (P11), and, on a host's
+// relay, those of the host's other workers that it sums (P6a). A gradient stays here until the
+// version that it helps to make is committed. Owns: one step's gradients (I6).
 
 enum class Delivery : uint8_t { kUnsent, kPushed, kGiven };  // to its lane; to the host's relay
 
@@ -113,7 +111,7 @@ struct UnrepliedGradient {
   TreeNode node;
   Blob payload;
   Delivery delivery = Delivery::kUnsent;
-  bool is_held = false;  // the lane said so: it has this very contribution
+  bool is_held = false;  // the lane said that it has this contribution
 
   bool is_unsent() const { return delivery == Delivery::kUnsent; }
   bool is_pushed() const { return delivery == Delivery::kPushed; }
@@ -130,9 +128,7 @@ class UnrepliedGradients {
     return shards_[shard.value()];
   }
   size_t count() const {
-    size_t count = 0;
-    for (const auto& gradients : shards_) count += gradients.size();
-    return count;
+    return static_cast<size_t>(std::ranges::distance(shards_ | std::views::join));
   }
   bool HasUnsent() const {
     return std::ranges::any_of(shards_ | std::views::join, &UnrepliedGradient::is_unsent);
@@ -181,12 +177,12 @@ class UnrepliedGradients {
       if (gradient.node == node && VersionMadeBy(gradient.step) == version) gradient.is_held = true;
     }
   }
-  // Another lane may be the primary now: all is sent again.
+  // Another lane may be the primary now, so all gradients are sent again.
   void EnterView();
-  // The relay was given up: what it was given goes to the lanes.
+  // The relay was given up: the gradients that it was given go to the lanes.
   void TakeBackGiven();
-  // A contribution that the asked lane does not hold was lost, and is sent again (P10). True if it
-  // holds any.
+  // Gradients that a lane does not hold, according to its answer, were lost and are sent again
+  // (P10). True if it holds any.
   bool JudgePushed(const AnswerItem& item) {
     bool is_any_held = false;
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
@@ -202,7 +198,7 @@ class UnrepliedGradients {
     }
     return is_any_held;
   }
-  // The same of the relay. Every gradient that it was given and does not hold is given again.
+  // The same for the relay: every gradient that it was given and does not hold is given again.
   void JudgeGiven(const AnswerItem& item) {
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
       const bool is_held = StepReading(item.version) == gradient.step &&
@@ -212,14 +208,14 @@ class UnrepliedGradients {
   }
 
   // ---- sums ------------------------------------------------------------------------------------
-  // Whether a gradient here is of this node, or contains it.
+  // Whether a gradient here is the sum of this node, or of a node above it.
   bool Contains(ShardId id, Step step, TreeNode node) const {
     const MicroBatchTree tree = steps_.Tree(step);
     return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& other) {
       return other.step == step && (other.node == node || tree.IsAncestor(other.node, node));
     });
   }
-  // Takes the payload of an unsent gradient out.
+  // Removes an unsent gradient, and returns its payload.
   std::optional<Blob> TakeUnsent(ShardId id, Step step, TreeNode node) {
     auto& gradients = shards_[id.value()];
     const auto it = std::ranges::find_if(gradients, [&](const UnrepliedGradient& other) {
@@ -230,7 +226,7 @@ class UnrepliedGradients {
     gradients.erase(it);
     return payload;
   }
-  // Drops the unsent gradients that this node contains.
+  // Drops the unsent gradients of nodes below this one.
   void DropUnsentBelow(ShardId id, Step step, TreeNode node) {
     const MicroBatchTree tree = steps_.Tree(step);
     std::erase_if(shards_[id.value()], [&](const UnrepliedGradient& other) {
@@ -243,7 +239,7 @@ class UnrepliedGradients {
   std::vector<std::vector<UnrepliedGradient>> shards_;
 };
 
-// The objects that every part of a session works on. All outlive the part.
+// Every part of a session works on these references. All of them outlive the part.
 class SessionPart {
  public:
   SessionPart(const JobPlan& plan, ViewMember& member, CommittedVersions& versions,

@@ -1,4 +1,4 @@
-// WorkerCore: what Session and GroupSession have in common, and Evaluation, a part of both.
+// WorkerCore is the common base of Session and GroupSession. Evaluation is a part of both.
 // Lifecycle and GradientReports repeat messages until the scheduler reacts. Threads: none.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace pando {
 
-// How a worker enters a run and leaves it. Repeats Ready, Failure and Leave, and keeps the
-// scheduler's Stop or Refused.
+// Lifecycle brings a worker into a run and out of it. It repeats Ready, Failure and Leave, and
+// keeps the scheduler's Stop or Refused.
 class Lifecycle {
  public:
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(200);
@@ -45,9 +45,9 @@ class Lifecycle {
   void SetMember(bool is_member) { is_member_ = is_member; }
   // The worker cannot go on.
   void Fail(Failure failure) { failure_ = std::move(failure); }
-  // The failure was of a generation that is over (P21).
+  // The failure belongs to a generation that is over (P21).
   void ForgetFailure() { failure_.reset(); }
-  // This process was asked to leave. It works on until the scheduler stops it.
+  // This process was asked to leave. It continues to work until the scheduler stops it.
   void Leave(Micros now) {
     is_leaving_ = true;
     report_at_ = now;
@@ -97,13 +97,13 @@ class Lifecycle {
 // messages.
 class GradientReports {
  public:
-  // While the scheduler is away the oldest give way to new ones (I6).
+  // While the scheduler is away, new hashes replace the oldest (I6).
   static constexpr size_t kReportsMax = 1 << 16;
   static constexpr size_t kReportsPerMessageMax = 4096;
   static constexpr Micros kGatherInterval = std::chrono::milliseconds(20);
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(200);
 
-  // A hash of 0 says that there is none to come; it takes no hash away.
+  // A hash of 0 says that none will come. It does not replace a hash.
   void Add(Micros now, const GradientHash& report) {
     const Micros due_at = now + kGatherInterval;
     due_at_ = hashes_.empty() ? due_at : std::min(due_at_, due_at);
@@ -111,8 +111,7 @@ class GradientReports {
     if (report.hash != 0) known = {report.hash, /*was_sent=*/false};
     if (hashes_.size() > kReportsMax) hashes_.erase(hashes_.begin());
   }
-  // A step may be settled without our report of it: a report that was never sent is sent all the
-  // same.
+  // A step may be settled without our report. A report that was never sent is still sent.
   void Acknowledge(Step below) {
     std::erase_if(hashes_, [&](const auto& entry) {
       return entry.first.first < below && entry.second.was_sent;
@@ -143,18 +142,18 @@ class GradientReports {
   Micros due_at_ = kNever;
 };
 
-// How a worker's protocol core belongs to a run, in a run with servers or without. Owns: its
-// member, and what it repeats.
+// WorkerCore is what a worker's protocol core needs to belong to a run, with servers or without.
+// Owns: its member and its Lifecycle.
 class WorkerCore : public ProtocolCore {
  public:
-  // This process was asked to leave: repeats Leave until the scheduler stops it. It works on
-  // meanwhile.
+  // This process was asked to leave. It repeats Leave until the scheduler stops it, and continues
+  // to work meanwhile.
   void Leave(Micros now) { lifecycle_.Leave(now); }
 
   bool finished() const { return lifecycle_.finished(); }
   // How the run ended, or why it cannot go on.
   const Lifecycle& lifecycle() const { return lifecycle_; }
-  // The scheduler of today, and the view: what heartbeats are addressed to and say.
+  // The current scheduler and view, for heartbeats.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
   // Whether this message brings a view that the core will enter: its members are dialed first.
@@ -183,19 +182,19 @@ class WorkerCore : public ProtocolCore {
   Lifecycle lifecycle_;
 };
 
-// A session does this for its evaluation.
+// The session, as its evaluation calls it.
 class EvaluationPort {
  public:
   virtual ~EvaluationPort() = default;
-  // Pulls these shards of a version; what is lost is pulled again later.
+  // Pulls these shards of a version. Evaluation pulls lost ones again later.
   virtual void Pull(Micros now, const std::vector<PullItem>& items) = 0;
   // Another version is evaluated, or this one's parameters are gone.
   virtual void OnCalledOff(Version version) = 0;
   virtual bool MayReport(const EvaluationResult& result) const = 0;
 };
 
-// A slice of the test set at a pinned version, for the scheduler (P31). Pulls the version's
-// parameters for compute and reports the result. One version at a time.
+// Evaluation evaluates a slice of the test set at a pinned version, for the scheduler (P31). It
+// pulls the version's parameters for compute and reports the result. It has one version at a time.
 class Evaluation {
  public:
   static constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
@@ -204,8 +203,8 @@ class Evaluation {
     uint64_t test_samples = 0;
     size_t shard_count = 0;
     Micros retry_max = kRetryFirst;
-    Micros put_off{0};        // a pull, while parameters come
-    bool is_layered = false;  // compute says itself which parameters it wants
+    Micros put_off{0};        // how long arriving parameters delay the next pull
+    bool is_layered = false;  // compute asks for the parameters that it wants
   };
   // `compute`, `member` and `port` outlive it.
   Evaluation(const Options& options, ComputePort& compute, ViewMember& member, EvaluationPort& port)
@@ -239,7 +238,7 @@ class Evaluation {
     task_->last_result = result;
     Report();
   }
-  // Parameters that compute needs are handed to it. While some come, the others may be on their
+  // Gives parameters to compute if it needs them. While some arrive, the others may be on their
   // way. REQUIRES: the item has the size of its shard's values.
   void OnParams(Micros now, const ParamsItem& item) {
     if (!IsAbout(item.version)) return;

@@ -44,7 +44,7 @@ class Peer {
       registration.lane_endpoints = {bound};
     }
     PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
-    JoinCore join(incarnation_, std::move(registration), outbox_);
+    JoinCore join(incarnation_, std::move(registration), transport_);
     RunLoop(join, transport_, {.is_finished = [&] { return join.has_answer(); }});
     identity_ = {join.self(0), join.scheduler(), join.job()};
     if (std::getenv("PANDO_BENCH_CLEAR") != nullptr)
@@ -70,7 +70,7 @@ class Peer {
 
   Incarnation incarnation() const { return incarnation_; }
   const ViewMember::Identity& identity() const { return identity_; }
-  Outbox& outbox() { return outbox_; }
+  Outbox& outbox() { return transport_; }
   const Status& sharing_failure() const { return transport_.sharing_failure(); }
   // The source of payloads' memory.
   const BufferSource& buffers() const { return buffers_; }
@@ -91,7 +91,6 @@ class Peer {
       context_, {kUnknownNode, incarnation_, 0}, {.on_warning = [](const std::string& text) {
         fmt::print(stderr, "{}\n", text);
       }}};
-  TransportOutbox outbox_{transport_};
   ViewMember::Identity identity_;
   std::optional<HeartbeatSender> heartbeat_;
   BufferSource buffers_;

@@ -33,7 +33,9 @@ constexpr double kGiga = 1e9;
 class SchedulerThread {
  public:
   SchedulerThread(const Load& load, std::string endpoint)
-      : plan_(MakePlan(load)), core_(load, plan_, self_, outbox_), endpoint_(std::move(endpoint)) {}
+      : plan_(MakePlan(load)),
+        core_(load, plan_, self_, transport_),
+        endpoint_(std::move(endpoint)) {}
   ~SchedulerThread() {
     stop_.Request();
     if (thread_.joinable()) thread_.join();
@@ -51,7 +53,6 @@ class SchedulerThread {
   const PeerId self_{kSchedulerNode, NewIncarnation(), 0};
   ZmqContext context_{KeysOfBench(KeyRole::kAdmin)};
   Transport transport_{context_, self_, {.linger_ms = 0}};
-  TransportOutbox outbox_{transport_};
   StandInScheduler core_;
   const std::string endpoint_;
   StopFlag stop_;
