@@ -47,8 +47,7 @@ int LeaveRequest::Take() {
   return is_requested_ && !was_taken_.exchange(true) ? kSignal : 0;
 }
 
-ProgramWorker::ProgramWorker(Options options)
-    : options_(std::move(options)), wanted_rank_(options_.wanted_rank) {
+ProgramWorker::ProgramWorker(Options options) : options_(std::move(options)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -121,46 +120,40 @@ Result<ProgramWorker::Ending> ProgramWorker::LiveToTheEnd() {
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kMember));
   context_ = std::make_unique<ZmqContext>(std::move(keys), LogWarning);
-  incarnation_ = NewIncarnation();
-  transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, incarnation_, 0},
+  transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, {}, 0},
                                            Transport::Options{.on_warning = LogWarning});
   host_lines_.emplace(*transport_);
+  process_.emplace(
+      JoiningProcess{.transports = {transport_.get()},
+                     .registration = DescribeProcess(Role::kWorker, options_.wanted_rank),
+                     .scheduler_endpoint = options_.scheduler,
+                     .timeout_ms = options_.start_timeout_ms,
+                     .shutdown = leave_,
+                     .declared = &options_.declared});
   while (true) {
     is_given_up_ = false;
     PANDO_ASSIGN_OR_RETURN(Ending ending, Live());
     if (!is_given_up_ || close_.is_requested()) return ending;
-    incarnation_ = NewIncarnation();
     host_lines_->Close();
-    transport_->SpeakAs({kUnknownNode, incarnation_, 0});
   }
-}
-
-Result<MembershipEnd> ProgramWorker::Join(std::optional<Membership>* membership) {
-  PANDO_RETURN_IF_ERROR(transport_->Dial({kSchedulerNode, {}, 0}, options_.scheduler));
-  PANDO_ASSIGN_OR_RETURN(
-      JoinOutcome joined,
-      JoinRun(*transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_),
-              options_.scheduler, options_.start_timeout_ms, leave_, &options_.declared));
-  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
-  *membership = std::get<Membership>(std::move(joined));
-  return MembershipEnd::kStopped;
 }
 
 // Covers one incarnation, from its registration to its end.
 Result<ProgramWorker::Ending> ProgramWorker::Live() {
-  std::optional<Membership> membership;
-  PANDO_ASSIGN_OR_RETURN(const MembershipEnd end, Join(&membership));
-  is_given_up_ = end == MembershipEnd::kGivenUp;
-  if (!membership) return Ending();
-  wanted_rank_ = membership->rank;  // keeps the name for another life
-  SetUpLog({.process = fmt::format("worker {}", membership->rank)});
+  PANDO_ASSIGN_OR_RETURN(const JoinOutcome joined, JoinRun(*process_));
+  if (const auto* end = std::get_if<MembershipEnd>(&joined)) {
+    is_given_up_ = *end == MembershipEnd::kGivenUp;
+    return Ending();
+  }
+  const auto& membership = std::get<Membership>(joined);
+  SetUpLog({.process = fmt::format("worker {}", membership.rank)});
   // The run continues without a program that does not fit it.
-  PANDO_RETURN_IF_ERROR(Check(*membership));
-  if (Status status = Enter(*membership); !status.ok()) {
-    TellScheduler(*transport_, *membership, 0, status);
+  PANDO_RETURN_IF_ERROR(Check(membership));
+  if (Status status = Enter(membership); !status.ok()) {
+    TellScheduler(*transport_, membership, 0, status);
     return status;
   }
-  return Train(*membership);
+  return Train(membership);
 }
 
 Status ProgramWorker::Check(const Membership& membership) const {
@@ -201,7 +194,6 @@ Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std:
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
                          RemoteFiles::Dial({.context = *context_,
                                             .membership = membership,
-                                            .scheduler_endpoint = options_.scheduler,
                                             .lane = FilesLane::kWeights,
                                             .folder = "",
                                             .stop_fd = close_.fd(),
@@ -218,11 +210,10 @@ Status ProgramWorker::FetchFinalWeights(const Membership& membership, const std:
 }
 
 Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership) {
-  HeartbeatSender heartbeat(*context_, HeartbeatOptions(membership, options_.scheduler),
+  HeartbeatSender heartbeat(*context_, HeartbeatOptions(membership),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
-  const MemberTimeline timeline(membership, Role::kWorker);
-  const ClockProbe clock(*context_, options_.scheduler, timeline.get());
+  const MemberTimeline timeline(*context_, membership, Role::kWorker);
   SessionWorker worker({.transport = *transport_,
                         .shutdown = leave_,
                         .heartbeat = heartbeat,
@@ -243,7 +234,7 @@ Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership)
     heartbeat.Update(MakeHeartbeat(membership.job_id, session, content, *transport_, now));
   };
   const Result<MembershipEnd> end = worker.Run(tell);
-  timeline.Close(*context_, options_.scheduler, close_.fd());
+  timeline.Close(close_.fd());
   if (!end.ok()) return end.status();
   is_given_up_ = *end == MembershipEnd::kGivenUp;
   Ending ending{.stop = worker.stop()};

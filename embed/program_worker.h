@@ -92,7 +92,6 @@ class ProgramWorker {
   void Run();
   Result<Ending> LiveToTheEnd();
   Result<Ending> Live();
-  Result<MembershipEnd> Join(std::optional<Membership>* membership);
   Status Check(const Membership& membership) const;
   Status Enter(const Membership& membership);
   Result<Ending> Train(const Membership& membership);
@@ -114,8 +113,7 @@ class ProgramWorker {
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<Transport> transport_;
   std::optional<HostLines> host_lines_;
-  Incarnation incarnation_;
-  uint32_t wanted_rank_;
+  std::optional<JoiningProcess> process_;
   bool is_given_up_ = false;
   std::optional<Facts> facts_;
   std::optional<JobPlan> plan_;

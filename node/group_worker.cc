@@ -42,8 +42,7 @@ constexpr std::chrono::seconds kLetGoMax{2};
 GroupServer::GroupServer(const WorkerParts& worker, Callbacks callbacks)
     : worker_(worker),
       callbacks_(std::move(callbacks)),
-      incarnation_(NewIncarnation()),
-      transport_(worker.context, {kUnknownNode, incarnation_, 0},
+      transport_(worker.context, {kUnknownNode, {}, 0},
                  {.insecure = true, .on_warning = LogWarning}),
       track_(worker.trainer.timeline ? &worker.trainer.timeline->OpenTrack("lane 0") : nullptr),
       shown_(worker.trainer.plan.shards.shard_count()) {
@@ -66,19 +65,21 @@ Result<std::optional<MembershipEnd>> GroupServer::Start() {
 }
 
 Result<JoinOutcome> GroupServer::Register() {
-  PANDO_ASSIGN_OR_RETURN(std::string wanted, OwnEndpoint(worker_.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(std::string wanted, OwnEndpoint(worker_.membership.scheduler_endpoint));
   PANDO_ASSIGN_OR_RETURN(std::string bound, transport_.Bind(wanted));
-  PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, worker_.scheduler_endpoint));
-  pando::Register registration = DescribeProcess(Role::kServer, /*wanted_rank=*/0);
-  registration.lane_endpoints = {bound};
-  return JoinRun(transport_, incarnation_, registration, worker_.scheduler_endpoint,
-                 worker_.start_timeout_ms, worker_.shutdown);
+  JoiningProcess server{.transports = {&transport_},
+                        .registration = DescribeProcess(Role::kServer, /*wanted_rank=*/0),
+                        .scheduler_endpoint = worker_.membership.scheduler_endpoint,
+                        .timeout_ms = worker_.start_timeout_ms,
+                        .shutdown = worker_.shutdown};
+  server.registration.lane_endpoints = {bound};
+  return JoinRun(server);
 }
 
 Status GroupServer::Serve() {
   const Job& job = membership_.job;
   heartbeat_ = std::make_unique<HeartbeatSender>(
-      worker_.context, HeartbeatOptions(membership_, worker_.scheduler_endpoint),
+      worker_.context, HeartbeatOptions(membership_),
       HeartbeatState{.job = membership_.job_id,
                      .scheduler = membership_.scheduler,
                      .content = {.activity = Activity::kServing}});
@@ -86,11 +87,12 @@ Status GroupServer::Serve() {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<RunFiles> files,
                          ReachRunFolder({.context = worker_.context,
                                          .membership = membership_,
-                                         .scheduler_endpoint = worker_.scheduler_endpoint,
                                          .lane = FilesLane::kSnapshots,
                                          .folder = "snapshots"}));
-  store_ = std::make_unique<SnapshotStore>(SnapshotStore::Options{
-      .files = std::move(files), .process = incarnation_, .job = membership_.job_id});
+  store_ = std::make_unique<SnapshotStore>(
+      SnapshotStore::Options{.files = std::move(files),
+                             .process = membership_.self.incarnation,
+                             .job = membership_.job_id});
   snapshots_ = std::make_unique<SnapshotStore::Port>(*store_);
   lane_ = std::make_unique<Lane>(
       Lane::Options{.identity = {membership_.self, membership_.scheduler, membership_.job_id,
@@ -246,7 +248,6 @@ Status GroupWorker::ReachGroupFiles() {
       group_files_,
       ReachRunFolder({.context = parts_.context,
                       .membership = parts_.membership,
-                      .scheduler_endpoint = parts_.scheduler_endpoint,
                       .lane = FilesLane::kGroup,
                       .folder = "group",
                       .patience = std::chrono::milliseconds(parts_.start_timeout_ms)}));
@@ -321,7 +322,8 @@ void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {  // NOLI
 // ---- the exchange's thread ----------------------------------------------------------------------
 
 Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
-  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(parts_.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler,
+                         ParsePeerEndpoint(parts_.membership.scheduler_endpoint));
   PANDO_ASSIGN_OR_RETURN(std::string address, LocalAddressTowards(scheduler));
   const uint32_t rank = parts_.membership.rank;
   const std::chrono::milliseconds timeout(parts_.start_timeout_ms);

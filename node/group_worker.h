@@ -75,7 +75,6 @@ class GroupServer : private Outbox {
 
   const WorkerParts& worker_;
   const Callbacks callbacks_;
-  const Incarnation incarnation_;
   Transport transport_;
   TimelineTrack* const track_;              // the lane thread's track; null: no timeline
   std::optional<TimelineLaneProbe> probe_;  // set if there is a timeline

@@ -13,12 +13,14 @@
 #include <tuple>
 
 #include "common/clock.h"
+#include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/mailbox.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/address.h"
 #include "node/leave_notices.h"
+#include "node/log.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -36,10 +38,11 @@ Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
 }
 
-Result<JoinOutcome> ReadWelcome(const JoinCore& join) {
+Result<JoinOutcome> ReadWelcome(const JoinCore& join, JoiningProcess& process) {
   PANDO_ASSIGN_OR_RETURN(Job job, ParseJobText(join.welcome()->job_toml, "the scheduler's job"));
-  return JoinOutcome(
-      Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(), std::move(job)});
+  process.registration.wanted_rank = join.welcome()->rank;
+  return JoinOutcome(Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(),
+                                std::move(job), process.scheduler_endpoint});
 }
 
 Status StartSharing(Transport& transport, bool is_required, OnMapped on_mapped) {
@@ -61,14 +64,19 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
           .process_key = ProcessKey()};
 }
 
-Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
-                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                            ShutdownRequests& shutdown, const DeclaredRun* declared) {
-  Register keyed = registration;
-  keyed.public_key = transport.guard().public_key();
-  JoinCore join(self, keyed, transport, declared);
+Result<JoinOutcome> JoinRun(JoiningProcess& process) {
+  const std::string& scheduler_endpoint = process.scheduler_endpoint;
+  const Incarnation self = NewIncarnation();
+  for (size_t i = 0; i < process.transports.size(); ++i) {
+    process.transports[i]->SpeakAs({kUnknownNode, self, static_cast<uint16_t>(i)});
+    PANDO_RETURN_IF_ERROR(process.transports[i]->Dial({kSchedulerNode, {}, 0}, scheduler_endpoint));
+  }
+  Transport& transport = *process.transports[0];
+  ShutdownRequests& shutdown = process.shutdown;
+  process.registration.public_key = transport.guard().public_key();
+  JoinCore join(self, process.registration, transport, process.declared);
   const Micros start = SteadyNow();
-  const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
+  const Micros deadline = start + std::chrono::milliseconds(process.timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;
   // Reasons are found on other threads, since a lookup of a name may outlast the wait.
   const auto reasons = std::make_shared<Mailbox<std::string>>();
@@ -93,7 +101,7 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
     return join.has_answer() || shutdown.first_signal() != 0 || SteadyNow() >= deadline;
   };
   RunLoop(join, transport, {.local = {{shutdown.fd(), watch}}, .is_finished = is_over});
-  if (join.welcome()) return ReadWelcome(join);
+  if (join.welcome()) return ReadWelcome(join, process);
   if (join.refused()) {
     const Stop stop{StopReason::kFailed, join.refused()->reason};
     PANDO_ASSIGN_OR_RETURN(MembershipEnd end,
@@ -102,17 +110,33 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   }
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
   return Unavailable(fmt::format("no scheduler answered at {} within {} s; {}", scheduler_endpoint,
-                                 timeout_ms / 1000.0,
+                                 process.timeout_ms / 1000.0,
                                  ExplainSilence(scheduler_endpoint,
                                                 "is it running there, and is --join the "
                                                 "endpoint that it printed?",
                                                 keys)));
 }
 
-HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
-                                          const std::string& endpoint) {
+Result<int> RunMember(JoiningProcess& process, const MemberWork& work,
+                      const std::function<void()>& on_given_up) {
+  while (true) {
+    PANDO_ASSIGN_OR_RETURN(JoinOutcome joined, JoinRun(process));
+    if (auto* membership = std::get_if<Membership>(&joined)) {
+      SetUpLog(
+          {.process = fmt::format("{} {}", EnumName(process.registration.role), membership->rank),
+           .is_verbose = process.is_verbose});
+      PANDO_ASSIGN_OR_RETURN(joined, work(*membership));
+    }
+    const auto end = std::get<MembershipEnd>(joined);
+    if (end != MembershipEnd::kGivenUp)
+      return end == MembershipEnd::kFailed ? kExitFailed : kExitCompleted;
+    on_given_up();
+  }
+}
+
+HeartbeatSender::Options HeartbeatOptions(const Membership& membership) {
   return {.self = membership.self,
-          .scheduler_endpoint = endpoint,
+          .scheduler_endpoint = membership.scheduler_endpoint,
           .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)};
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/buffer_pool.h"
 #include "net/event_loop.h"
@@ -25,11 +26,11 @@ struct Membership : Welcome {
   PeerId scheduler;
   JobId job_id;
   Job job;
+  std::string scheduler_endpoint = {};  // as this process dials it
 };
 
-// Returns the options of the sender that tells the scheduler at `endpoint` that we live.
-HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
-                                          const std::string& endpoint);
+// Returns the options of the sender that tells the scheduler that we live.
+HeartbeatSender::Options HeartbeatOptions(const Membership& membership);
 // Makes a transport speak in clear text if run.encrypt = "control" (P44), and share memory with
 // this host's other processes as run.transport says (P42). Returns where to allocate payloads, or
 // an error if the job requires shared memory and this host has none. May be called again after the
@@ -56,15 +57,29 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
                                          const std::optional<RefusalKind>& refusal,
                                          bool is_leaving);
 
-// Registers through `transport`, which has dialed the scheduler, and waits for the answer. Logs
-// what it waits for. A membership that never began can also end: the run was over, or the welcome
-// was lost until the scheduler declared this incarnation dead. kUnavailable: no answer within
-// `timeout_ms`; kInvalidArgument: refused; kInterrupted. `declared` is the run that this process
-// declares (P43).
+// A process that joins a run, and joins again if the scheduler has given it up. All outlive it.
+struct JoiningProcess {
+  std::vector<Transport*> transports;  // by lane; the first one registers
+  Register registration;               // JoinRun keeps the rank here, for another life
+  std::string scheduler_endpoint;
+  uint32_t timeout_ms;
+  ShutdownRequests& shutdown;
+  const DeclaredRun* declared = nullptr;  // the run that this process declares (P43)
+  bool is_verbose = false;
+};
+
+// Makes the process another incarnation, registers it, and waits for the answer. Logs what it waits
+// for. A membership that never began can also end: the run was over, or the welcome was lost until
+// the scheduler declared this incarnation dead. kUnavailable: no answer within `timeout_ms`;
+// kInvalidArgument: refused; kInterrupted.
 using JoinOutcome = std::variant<Membership, MembershipEnd>;
-Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
-                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                            ShutdownRequests& shutdown, const DeclaredRun* declared = nullptr);
+Result<JoinOutcome> JoinRun(JoiningProcess& process);
+
+// Runs a server or worker process to its end: joins, names the log, does `work`, and joins again
+// after `on_given_up` if the scheduler has given it up. Returns the exit code.
+using MemberWork = std::function<Result<MembershipEnd>(Membership& membership)>;
+Result<int> RunMember(JoiningProcess& process, const MemberWork& work,
+                      const std::function<void()>& on_given_up);
 
 // Returns where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);

@@ -60,7 +60,8 @@ void WarnOfLost(const Timeline* timeline) {
       timeline->lost_count());
 }
 
-MemberTimeline::MemberTimeline(const Membership& membership, Role role) : membership_(membership) {
+MemberTimeline::MemberTimeline(ZmqContext& context, const Membership& membership, Role role)
+    : context_(context), membership_(membership) {
   if (membership.job.timeline.empty()) return;
   if (!SharesRunFolder(membership)) folder_.emplace();
   const std::string folder =
@@ -68,22 +69,20 @@ MemberTimeline::MemberTimeline(const Membership& membership, Role role) : member
   timeline_ =
       OpenTimeline(membership.job, folder, fmt::format("{} {}", EnumName(role), membership.rank),
                    membership.self.incarnation.value());
+  clock_.emplace(context, membership.scheduler_endpoint, timeline_.get());
 }
 
-void MemberTimeline::Close(ZmqContext& context, const std::string& scheduler_endpoint,
-                           int stop_fd) const {
+void MemberTimeline::Close(int stop_fd) const {
   WarnOfLost(timeline_.get());
   if (timeline_ == nullptr || !folder_) return;
-  const Status sent = Send(context, scheduler_endpoint, stop_fd);
+  const Status sent = Send(stop_fd);
   if (!sent.ok()) spdlog::warn("the timeline lacks this process: {}", sent.message());
 }
 
-Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_endpoint,
-                            int stop_fd) const {
+Status MemberTimeline::Send(int stop_fd) const {
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> files,
-                         RemoteFiles::Dial({.context = context,
+                         RemoteFiles::Dial({.context = context_,
                                             .membership = membership_,
-                                            .scheduler_endpoint = scheduler_endpoint,
                                             .lane = FilesLane::kTimeline,
                                             .folder = "timeline",
                                             .stop_fd = stop_fd,

@@ -32,28 +32,6 @@ std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder
 // Warns, when the process is done, if the file could not hold all records.
 void WarnOfLost(const Timeline* timeline);
 
-// MemberTimeline: the timeline of a server or worker. On a machine that does not share the run
-// folder it is kept in a temporary folder and sent to the scheduler at the end (P45). If the
-// process is killed there, it is lost.
-class MemberTimeline {
- public:
-  // `membership` outlives it.
-  MemberTimeline(const Membership& membership, Role role);
-  Timeline* get() const { return timeline_.get(); }  // null: the job asks for none
-  TimelineTrack* OpenTrack(const std::string& name) const {
-    return timeline_ ? &timeline_->OpenTrack(name) : nullptr;
-  }
-  // Call it at the process's end. Waits some seconds for the scheduler, or for `stop_fd`.
-  void Close(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
-
- private:
-  Status Send(ZmqContext& context, const std::string& scheduler_endpoint, int stop_fd) const;
-
-  const Membership& membership_;
-  std::optional<TemporaryFolder> folder_;  // none: the run folder has it
-  std::unique_ptr<Timeline> timeline_;
-};
-
 // TimelineSendProbe records when gradients (push), parameters (reply) and roots (replicate) are
 // sent, shard by shard. The time of sending a message is divided by the items' bytes. Threads: one
 // at a time, that of the track.
@@ -163,6 +141,30 @@ class ClockProbe {
   TimelineTrack* track_ = nullptr;
   TimelineNameId name_;
   std::thread thread_;
+};
+
+// MemberTimeline: the timeline of a server or worker. On a machine that does not share the run
+// folder it is kept in a temporary folder and sent to the scheduler at the end (P45). If the
+// process is killed there, it is lost.
+class MemberTimeline {
+ public:
+  // `context` and `membership` outlive it.
+  MemberTimeline(ZmqContext& context, const Membership& membership, Role role);
+  Timeline* get() const { return timeline_.get(); }  // null: the job asks for none
+  TimelineTrack* OpenTrack(const std::string& name) const {
+    return timeline_ ? &timeline_->OpenTrack(name) : nullptr;
+  }
+  // Call it at the process's end. Waits some seconds for the scheduler, or for `stop_fd`.
+  void Close(int stop_fd) const;
+
+ private:
+  Status Send(int stop_fd) const;
+
+  ZmqContext& context_;
+  const Membership& membership_;
+  std::optional<TemporaryFolder> folder_;  // none: the run folder has it
+  std::unique_ptr<Timeline> timeline_;
+  std::optional<ClockProbe> clock_;
 };
 
 }  // namespace pando

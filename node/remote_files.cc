@@ -76,8 +76,9 @@ RemoteFiles::RemoteFiles(const Options& options, std::string endpoint)
               transport_, {}) {}
 
 Result<std::unique_ptr<RunFiles>> RemoteFiles::Dial(const Options& options) {
-  PANDO_ASSIGN_OR_RETURN(std::string endpoint, EndpointTowards(options.membership.files_endpoint,
-                                                               options.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(
+      std::string endpoint,
+      EndpointTowards(options.membership.files_endpoint, options.membership.scheduler_endpoint));
   std::unique_ptr<RemoteFiles> files(new RemoteFiles(options, endpoint));
   PANDO_RETURN_IF_ERROR(files->transport_.Dial({kSchedulerNode, {}, 0}, endpoint));
   return std::unique_ptr<RunFiles>(std::move(files));
@@ -154,15 +155,13 @@ Result<std::unique_ptr<RunFiles>> ReachRunFolder(const RemoteFiles::Options& opt
   return std::unique_ptr<RunFiles>(std::make_unique<FolderFiles>(path.string(), kFolderAdvice));
 }
 
-Status ReadRunStart(ZmqContext& context, const Membership& membership,
-                    const std::string& scheduler_endpoint, int stop_fd,
+Status ReadRunStart(ZmqContext& context, const Membership& membership, int stop_fd,
                     std::chrono::milliseconds patience, JobPlan* plan) {
   const bool is_remote = !membership.files_endpoint.empty();
   if (!is_remote) PANDO_RETURN_IF_ERROR(CheckRunFolder(membership));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<RunFiles> folder,
                          ReachRunFolder({.context = context,
                                          .membership = membership,
-                                         .scheduler_endpoint = scheduler_endpoint,
                                          .lane = FilesLane::kWeights,
                                          .folder = "",
                                          .stop_fd = stop_fd,

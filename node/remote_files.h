@@ -23,7 +23,6 @@ class RemoteFiles : public RunFiles {
   struct Options {
     ZmqContext& context;  // outlives this
     const Membership& membership;
-    std::string scheduler_endpoint;  // as the process dials it
     FilesLane lane;
     std::string folder;  // within the run folder; empty: the run folder
     int stop_fd = -1;    // when it becomes readable, all calls fail
@@ -67,8 +66,7 @@ inline constexpr Micros kLastFilesPatience = std::chrono::seconds(5);
 
 // Reads the start values of the run into a server's plan. It is an error if it does not reach the
 // run folder within `patience`, or CheckRunFolder's. kInterrupted: `stop_fd` is readable.
-Status ReadRunStart(ZmqContext& context, const Membership& membership,
-                    const std::string& scheduler_endpoint, int stop_fd,
+Status ReadRunStart(ZmqContext& context, const Membership& membership, int stop_fd,
                     std::chrono::milliseconds patience, JobPlan* plan);
 
 }  // namespace pando

@@ -111,14 +111,13 @@ std::string OwnMachine(const std::string& endpoint) {
 // Owns: the lanes' transports and threads.
 class ServerProcess {
  public:
-  explicit ServerProcess(const ServerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
+  explicit ServerProcess(const ServerArgs& args) : args_(args) {}
   Result<int> Run();
 
  private:
   using Seats = std::vector<std::unique_ptr<Seat>>;
   Result<std::string> AddressTowards(const Endpoint& scheduler);
   Status BindLanes();
-  Result<MembershipEnd> Live();
   Result<MembershipEnd> Serve(const Membership& membership);
   Result<std::unique_ptr<RunFiles>> ReachSnapshots(const Membership& membership, JobPlan* plan);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
@@ -129,8 +128,6 @@ class ServerProcess {
   ShutdownSignal shutdown_;
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
-  Incarnation incarnation_ = NewIncarnation();
-  uint32_t wanted_rank_;
   std::vector<std::unique_ptr<Transport>> transports_;  // by lane
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
@@ -163,7 +160,7 @@ Status ServerProcess::BindLanes() {
   Result<std::string> highest = LaneEndpoint(bind, lane_count - 1);
   if (!highest.ok()) return BadBind(highest.status());
   for (uint32_t i = 0; i < lane_count; ++i) {
-    const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
+    const PeerId self{kUnknownNode, {}, static_cast<uint16_t>(i)};
     transports_.push_back(std::make_unique<Transport>(
         context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = LogWarning}));
     PANDO_ASSIGN_OR_RETURN(std::string wanted, LaneEndpoint(bind, i));
@@ -180,50 +177,33 @@ Result<int> ServerProcess::Run() {
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   KeepFreedMemory();
   PANDO_RETURN_IF_ERROR(BindLanes());
-  while (true) {
-    PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
-    if (end != MembershipEnd::kGivenUp)
-      return end == MembershipEnd::kFailed ? kExitFailed : kExitCompleted;
-    incarnation_ = NewIncarnation();
-    for (uint16_t i = 0; i < transports_.size(); ++i) {
-      transports_[i]->SpeakAs({kUnknownNode, incarnation_, i});
-    }
-  }
-}
-
-// Covers one incarnation, from its registration to its end.
-Result<MembershipEnd> ServerProcess::Live() {
-  for (const auto& transport : transports_)
-    PANDO_RETURN_IF_ERROR(transport->Dial({kSchedulerNode, {}, 0}, args_.join));
-  Register registration = DescribeProcess(Role::kServer, wanted_rank_);
-  registration.lane_endpoints = endpoints_;
   PANDO_ASSIGN_OR_RETURN(const Labels labels, ParseLabels(args_.labels));
-  registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
-  registration.rack = labels.rack;
-  PANDO_ASSIGN_OR_RETURN(JoinOutcome joined,
-                         JoinRun(*transports_[0], incarnation_, registration, args_.join,
-                                 args_.start_timeout_ms, shutdown_));
-  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
-  const auto& membership = std::get<Membership>(joined);
-  wanted_rank_ = membership.rank;  // keeps the name for another life
-  SetUpLog({.process = fmt::format("server {}", membership.rank), .is_verbose = args_.is_verbose});
-  return Serve(membership);
+  JoiningProcess process{.registration = DescribeProcess(Role::kServer, args_.wanted_rank),
+                         .scheduler_endpoint = args_.join,
+                         .timeout_ms = args_.start_timeout_ms,
+                         .shutdown = shutdown_,
+                         .is_verbose = args_.is_verbose};
+  for (const auto& transport : transports_) process.transports.push_back(transport.get());
+  process.registration.lane_endpoints = endpoints_;
+  process.registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
+  process.registration.rack = labels.rack;
+  return RunMember(
+      process, [this](const Membership& membership) { return Serve(membership); }, [] {});
 }
 
 // Also reads the start values of the run.
 Result<std::unique_ptr<RunFiles>> ServerProcess::ReachSnapshots(const Membership& membership,
                                                                 JobPlan* plan) {
-  PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),
+  PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, shutdown_.fd(),
                                      std::chrono::milliseconds(args_.start_timeout_ms), plan));
   return ReachRunFolder({.context = context_,
                          .membership = membership,
-                         .scheduler_endpoint = args_.join,
                          .lane = FilesLane::kSnapshots,
                          .folder = "snapshots"});
 }
 
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
-  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
+  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership),
                             {.job = membership.job_id,
                              .scheduler = membership.scheduler,
                              .content = {.activity = Activity::kServing}});
@@ -236,10 +216,10 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
       TellScheduler(*transports_[0], membership, 0, files.status());
     return files.status();
   }
-  SnapshotStore store(
-      {.files = *std::move(files), .process = incarnation_, .job = membership.job_id});
-  const MemberTimeline timeline(membership, Role::kServer);
-  const ClockProbe clock(context_, args_.join, timeline.get());
+  SnapshotStore store({.files = *std::move(files),
+                       .process = membership.self.incarnation,
+                       .job = membership.job_id});
+  const MemberTimeline timeline(context_, membership, Role::kServer);
   Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
@@ -258,7 +238,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
-  timeline.Close(context_, args_.join, shutdown_.fd());
+  timeline.Close(shutdown_.fd());
   return end;
 }
 

@@ -25,7 +25,6 @@ struct WorkerParts {
   ShutdownRequests& shutdown;
   const HeartbeatSender& heartbeat;
   const Membership& membership;
-  const std::string& scheduler_endpoint;
   uint32_t start_timeout_ms;
   Trainer::Parts trainer;
   uint32_t thread_count;

@@ -67,7 +67,7 @@ Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_l
 
 class WorkerProcess {
  public:
-  explicit WorkerProcess(const WorkerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
+  explicit WorkerProcess(const WorkerArgs& args) : args_(args) {}
   Result<int> Run();
 
  private:
@@ -79,7 +79,6 @@ class WorkerProcess {
     uint64_t probe_hash = 0;
     uint64_t gpu_free_bytes = 0;  // at its opening; 0 on a CPU
   };
-  Result<MembershipEnd> Live();
   Result<MembershipEnd> Work(Membership& membership);
   Status PrepareFor(const Membership& membership);
   Result<Prepared> Open(const Membership& membership);
@@ -92,9 +91,7 @@ class WorkerProcess {
   ShutdownSignal shutdown_;
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
-  Incarnation incarnation_ = NewIncarnation();
-  uint32_t wanted_rank_;
-  Transport transport_{context_, {kUnknownNode, incarnation_, 0}, {.on_warning = LogWarning}};
+  Transport transport_{context_, {kUnknownNode, {}, 0}, {.on_warning = LogWarning}};
   HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
   std::unique_ptr<Prepared> prepared_;  // kept for the next membership
@@ -104,34 +101,21 @@ Result<int> WorkerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   KeepFreedMemory();
-  while (true) {
-    PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
-    if (end != MembershipEnd::kGivenUp)
-      return end == MembershipEnd::kFailed ? kExitFailed : kExitCompleted;
-    incarnation_ = NewIncarnation();
-    host_lines_.Close();
-    transport_.SpeakAs({kUnknownNode, incarnation_, 0});
-  }
-}
-
-// Covers one incarnation, from its registration to its end.
-Result<MembershipEnd> WorkerProcess::Live() {
-  PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
-  PANDO_ASSIGN_OR_RETURN(
-      JoinOutcome joined,
-      JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
-              args_.start_timeout_ms, shutdown_));
-  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
-  auto& membership = std::get<Membership>(joined);
-  wanted_rank_ = membership.rank;  // keeps the name for another life
-  SetUpLog({.process = fmt::format("worker {}", membership.rank), .is_verbose = args_.is_verbose});
-  ArmBitFlip(membership.rank);
-  return Work(membership);
+  JoiningProcess process{.transports = {&transport_},
+                         .registration = DescribeProcess(Role::kWorker, args_.wanted_rank),
+                         .scheduler_endpoint = args_.join,
+                         .timeout_ms = args_.start_timeout_ms,
+                         .shutdown = shutdown_,
+                         .is_verbose = args_.is_verbose};
+  return RunMember(
+      process, [this](Membership& membership) { return Work(membership); },
+      [this] { host_lines_.Close(); });
 }
 
 // Failures here are reported to the scheduler, so that it knows the cause.
 Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
-  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
+  ArmBitFlip(membership.rank);
+  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
@@ -164,7 +148,7 @@ Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership
   PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
   JobPlan plan(membership.job, membership.data, model.layout());
   if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
-    PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),
+    PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, shutdown_.fd(),
                                        std::chrono::milliseconds(args_.start_timeout_ms), &plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job, LogEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
@@ -199,14 +183,12 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
   }
-  const MemberTimeline timeline(membership, Role::kWorker);
-  const ClockProbe clock(context_, args_.join, timeline.get());
+  const MemberTimeline timeline(context_, membership, Role::kWorker);
   const WorkerParts parts{.context = context_,
                           .transport = transport_,
                           .shutdown = shutdown_,
                           .heartbeat = heartbeat,
                           .membership = membership,
-                          .scheduler_endpoint = args_.join,
                           .start_timeout_ms = args_.start_timeout_ms,
                           .trainer = {.plan = plan,
                                       .model = prepared_->model,
@@ -233,12 +215,12 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   };
   if (!has_servers) {
     Result<MembershipEnd> end = GroupWorker(parts).Run(tell);
-    timeline.Close(context_, args_.join, shutdown_.fd());
+    timeline.Close(shutdown_.fd());
     return end;
   }
   uint64_t gpu_free_bytes = 0;
   Result<MembershipEnd> end = RunWithServers(parts, host_lines_, tell, &gpu_free_bytes);
-  timeline.Close(context_, args_.join, shutdown_.fd());
+  timeline.Close(shutdown_.fd());
   if (gpu) LogGpuMemory(gpu_free_bytes);
   return end;
 }

@@ -54,9 +54,9 @@ struct StoreFixture {
     return *std::move(started);
   }
   std::unique_ptr<RunFiles> Reach(const std::string& scheduler, int stop_fd = -1) {
+    membership.scheduler_endpoint = scheduler;
     Result<std::unique_ptr<RunFiles>> files = ReachRunFolder({.context = context,
                                                               .membership = membership,
-                                                              .scheduler_endpoint = scheduler,
                                                               .lane = FilesLane::kSnapshots,
                                                               .folder = "snapshots",
                                                               .stop_fd = stop_fd});

@@ -28,11 +28,13 @@ Result<JoinOutcome> JoinRefusedWith(const Refused& refused) {
   const std::string endpoint = MustBind(transport, kAnyTcpPort);
   ShutdownSignal shutdown;
   auto joining = std::async(std::launch::async, [&] {
-    const PeerId self{kUnknownNode, NewIncarnation(), 0};
-    Transport line(context, self, {});
-    REQUIRE(line.Dial({kSchedulerNode, {}, 0}, endpoint).ok());
-    return JoinRun(line, self.incarnation, {.role = Role::kWorker, .host = "here"}, endpoint,
-                   kTimeoutMs, shutdown);
+    Transport line(context, {kUnknownNode, {}, 0}, {});
+    JoiningProcess process{.transports = {&line},
+                           .registration = {.role = Role::kWorker, .host = "here"},
+                           .scheduler_endpoint = endpoint,
+                           .timeout_ms = kTimeoutMs,
+                           .shutdown = shutdown};
+    return JoinRun(process);
   });
   const Envelope heard = MustReceive(transport);
   CHECK(std::holds_alternative<Register>(heard.message));
@@ -74,8 +76,9 @@ struct LonelyMember {
                         {NodeId(2), NewIncarnation(), 0},
                         {kSchedulerNode, NewIncarnation(), 0},
                         JobId(7),
-                        job};
-  HeartbeatSender heartbeat{context, HeartbeatOptions(membership, "tcp://127.0.0.1:1"), {}};
+                        job,
+                        "tcp://127.0.0.1:1"};
+  HeartbeatSender heartbeat{context, HeartbeatOptions(membership), {}};
   ShutdownSignal shutdown;
   int leave_count = 0;
   NodeWatch watch{shutdown, heartbeat, membership, [this](Micros) { ++leave_count; }};
