@@ -30,7 +30,7 @@ class SessionListener {
   virtual void OnStepsAbandoned(Step from) = 0;
 };
 
-// The newest version of each shard that is known to be committed. Many kinds of messages say so.
+// The newest version of each shard that is known to be committed. Many messages carry it.
 class CommittedVersions {
  public:
   // `listener` outlives it.

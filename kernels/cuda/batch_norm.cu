@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
 
 }  // namespace
 
-// The width is 1 if a pack does not divide the channels; there are then fewer runs.
+// If a pack does not divide the channels, the width is 1, and fewer runs need less scratch.
 size_t BatchNormScratchBytes(CudaDevice&, const BatchNormSpec& spec) {
   const uint32_t channels = spec.shape.channels;
   const size_t rows = 2 * ((size_t{channels} + 15) / 16 * 16) * sizeof(float);
