@@ -8,8 +8,8 @@
 namespace pando {
 namespace {
 
-// The version lies this far ahead: every shard must get the request before it comes to the version.
-// The lead doubles when a shard has passed the version.
+// The version lies this far ahead, because every shard must get the request before it reaches the
+// version. The lead doubles when a shard has passed the version.
 constexpr Micros kLead = std::chrono::milliseconds(300);
 constexpr uint32_t kAttemptsMax = 6;
 // A shard's report of a version takes at most this long.
@@ -19,7 +19,7 @@ constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
-// Without a worker no later version comes.
+// Without a worker there is no later version than the committed one.
 Version SnapshotRequests::Ask(Micros now) {
   if (!HasWorkers()) return AskFor(now, progress_.committed());
   if (!request_) Ask(now, 1);
@@ -55,7 +55,7 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
     request_.reset();
     return CommandReply{CommandOutcome::kDone, name};
   }
-  // The version does not come, for example because the last worker is gone.
+  // The version is not reached, for example because the last worker is gone.
   if (now >= request_->patience_until && progress_.committed() < version) {
     request_.reset();
     acked_.Clear();  // lanes have acknowledged a later version
@@ -77,7 +77,8 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   return std::nullopt;
 }
 
-// A shard that was past the version has the next one, and the scheduler hears soon that all have.
+// Waits for the lanes' next reports. A shard that was past the version has the next one, and soon
+// all shards report that one.
 bool SnapshotRequests::AwaitsNews(Micros now) {
   const Version committed = progress_.committed();
   if (committed > request_->version) {
@@ -108,7 +109,7 @@ void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   Ask(now);
 }
 
-// A request that is open already may be for a version before the last one.
+// Asks for a snapshot. An open request may be for an earlier version than the committed one.
 void LastSnapshot::Ask(Micros now) {
   const Stop& stop = pending_->stop;
   // After a failure the run may make no further step.
@@ -121,7 +122,7 @@ void LastSnapshot::Ask(Micros now) {
 }
 
 void LastSnapshot::Tick(Micros now) {
-  if (pending_ && !phase_.is_training()) pending_.reset();  // its last version came first
+  if (pending_ && !phase_.is_training()) pending_.reset();  // it reached its last version first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
   const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
   if (is_earlier && now < pending_->patience_until) return Ask(now);
@@ -129,7 +130,7 @@ void LastSnapshot::Tick(Micros now) {
   pending_.reset();
 }
 
-// Whether steps were made that no snapshot has. A group's members store what is due and no more.
+// Returns whether steps were made that no snapshot has. A group stores only snapshots that are due.
 bool LastSnapshot::HasNews() const {
   if (!phase_.is_training() || !snapshots_.has_store() || IsGroup(plan_)) return false;
   return Stored() < progress_.committed();
