@@ -122,7 +122,7 @@ Status JobDraft::EndSource() {
   return status;
 }
 
-// For two keys with the same meaning: the later source wins, and one source may give only one.
+// Keeps one of two keys with the same meaning: the later source wins; one source may give only one.
 template <class T>
 Status JobDraft::ChooseOne(const char* by_steps, uint64_t Job::*steps, const char* by_epochs,
                            T Job::*epochs, const char* meaning) {
@@ -331,8 +331,8 @@ std::vector<JobDraft::Rule> JobDraft::RunRules() const {
            "one of them"}};
 }
 
-// Without servers, flags about them are errors. A file's keys about them stay for the day when the
-// job runs with servers again, because a resolved job's text has all keys.
+// Without servers, flags about them are errors. A file's keys about them are ignored and stay for
+// later runs with servers, because a resolved job's text has all keys.
 std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
   if (job_.strategy != Strategy::kAllreduce) return {};
   const auto has_flag = [this](const char* name) {
@@ -399,11 +399,11 @@ Status LoadNetwork(Job* job) {
 
 std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
 
-// Four sections say where, how and how safely to compute, and do not affect the result.
+// The keys of four sections say where, how and how safely to compute, and do not affect the result.
 bool IsIdentityKey(const JobKey& key) {
-  // It says how a step is trained, but changes no bit: it exchanges memory for time.
+  // This key says how a step is trained, but changes no bit: it exchanges memory for time.
   if (key.name == "train.activation_checkpointing") return false;
-  if (key.name == "model.init" || key.name == "model.init_partial") return false;  // their hash is
+  if (key.name == "model.init" || key.name == "model.init_partial") return false;  // init_hash is
   const std::string_view section = key.section();
   return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
 }

@@ -83,8 +83,8 @@ __device__ void ForPixels(const ColumnShape& shape, uint32_t channel, F f) {
   }
 }
 
-// The factors of a thread's channels. Backward repeats what forward computed, so no compiler may
-// choose where to round.
+// The factors of a thread's channels. Backward computes forward's results again with the same bits,
+// so fmaf decides where to round, not the compiler.
 template <int kWidth>
 struct Normaliser {
   float mean[kWidth], factor[kWidth], offset[kWidth];
