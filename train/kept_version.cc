@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "train/paged_floats.h"
 
 namespace pando {
 
@@ -34,6 +35,11 @@ void KeptVersion::Write(ShardId shard, const Blob& payload, std::span<float> mem
   std::ranges::copy(payload.floats(), memory.begin());
 }
 
+SharedBuffer KeptVersion::WholeVector() {
+  PANDO_CHECK(false);
+  return nullptr;
+}
+
 std::span<const float> KeptVersion::KeptShard(ShardId shard) const {
   const ShardRange place = Place(shard);
   return {values() + place.first, place.size()};
@@ -43,6 +49,64 @@ std::vector<float> KeptVersion::ReadShard(ShardId shard) const {
   const std::span<const float> kept = KeptShard(shard);
   return {kept.begin(), kept.end()};
 }
+
+namespace {
+
+class FlatVersion : public KeptVersion {
+ public:
+  using KeptVersion::KeptVersion;
+  SharedBuffer WholeVector() override { return Whole(); }
+  std::span<float> MemoryFor(ShardId shard) override;
+  const float* values() const override { return whole_ == nullptr ? nullptr : whole_->data(); }
+
+ private:
+  const SharedBuffer& Whole();  // makes it if there is none
+
+  SharedBuffer whole_;
+};
+
+class InPlaceVersion : public FlatVersion {
+ public:
+  using CanRead = std::function<bool(const Blob& payload)>;
+  InPlaceVersion(const Parts& parts, uint64_t serial, const CanRead& can_read);
+  SharedBuffer WholeVector() override;
+  bool KeepPayload(ShardId shard, const Blob& payload) override;
+  std::span<const float> KeptShard(ShardId shard) const override;
+
+ private:
+  const CanRead& can_read_;
+  std::vector<Blob> payloads_;  // by shard; empty: it was copied, or has not arrived
+};
+
+class EncodedVersion : public InPlaceVersion {
+ public:
+  using InPlaceVersion::InPlaceVersion;
+  std::vector<float> ReadShard(ShardId shard) const override;
+
+ protected:
+  ShardRange Place(ShardId shard) const override { return parts_.payloads->range(shard); }
+  const ShardCodec* Decoder(ShardId) const override { return nullptr; }
+};
+
+class LayeredVersion : public KeptVersion {
+ public:
+  LayeredVersion(const Parts& parts, uint64_t serial);
+  std::span<float> MemoryFor(ShardId shard) override;
+  void EndWrite(ShardId shard) override { Release({shard.value(), shard.value() + 1}); }
+  std::vector<ShardId> Ask(Run shards) override;
+  void Release(Run shards) override;
+  const float* values() const override { return pages_.data(); }
+
+ private:
+  void Drop(uint32_t shard);
+  uint64_t ShardBytes(uint32_t shard) const {
+    return parts_.shards.range(ShardId(shard)).size() * sizeof(float);
+  }
+
+  PagedFloats pages_;
+  std::vector<uint32_t> asker_counts_;  // by shard; a thread that writes it is counted too
+  std::vector<bool> has_memory_;        // by shard
+};
 
 // ---- FlatVersion, InPlaceVersion, EncodedVersion ------------------------------------------------
 
@@ -62,8 +126,9 @@ std::span<float> FlatVersion::MemoryFor(ShardId shard) {
 InPlaceVersion::InPlaceVersion(const Parts& parts, uint64_t serial, const CanRead& can_read)
     : FlatVersion(parts, serial), can_read_(can_read), payloads_(parts.shards.shard_count()) {}
 
-bool InPlaceVersion::is_copied() const {
-  return std::ranges::all_of(payloads_, [](const Blob& b) { return b.size_bytes() == 0; });
+SharedBuffer InPlaceVersion::WholeVector() {
+  PANDO_CHECK(std::ranges::all_of(payloads_, [](const Blob& b) { return b.size_bytes() == 0; }));
+  return FlatVersion::WholeVector();
 }
 
 bool InPlaceVersion::KeepPayload(ShardId shard, const Blob& payload) {
@@ -137,6 +202,20 @@ void LayeredVersion::Drop(uint32_t shard) {
     if (is_in_memory(s, last - page, last)) last -= page;
   }
   pages_.GiveBack(first, last);
+}
+
+}  // namespace
+
+std::shared_ptr<KeptVersion> MakeKeptVersion(const KeptVersion::Parts& parts, uint64_t serial,
+                                             const KeptVersionOptions& options) {
+  const auto& is_read_in_place = options.is_read_in_place;
+  if (options.is_layered) return std::make_shared<LayeredVersion>(parts, serial);
+  if (options.keeps_encoded)
+    return std::make_shared<EncodedVersion>(parts, serial, is_read_in_place);
+  if (is_read_in_place) return std::make_shared<InPlaceVersion>(parts, serial, is_read_in_place);
+  auto flat = std::make_shared<FlatVersion>(parts, serial);
+  flat->WholeVector();
+  return flat;
 }
 
 }  // namespace pando

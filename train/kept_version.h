@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,7 +18,6 @@
 #include "plan/payload_plan.h"
 #include "plan/shard_plan.h"
 #include "train/held_bytes.h"
-#include "train/paged_floats.h"
 
 namespace pando {
 
@@ -51,6 +51,8 @@ class KeptVersion {
   void Write(ShardId shard, const Blob& payload, std::span<float> memory) const;
   // The written shard has arrived.
   virtual void EndWrite(ShardId) {}
+  // Returns the flat vector.  REQUIRES: all shards that have arrived are in it.
+  virtual SharedBuffer WholeVector();
 
   // ---- readers ----
   // Counts one more thread that needs these shards. Returns those that no thread needed before:
@@ -81,62 +83,13 @@ class KeptVersion {
   uint32_t missing_count_;
 };
 
-class FlatVersion : public KeptVersion {
- public:
-  using KeptVersion::KeptVersion;
-  // Returns the flat vector, and makes it if there is none yet.
-  const SharedBuffer& Whole();
-  // Whether every shard that has arrived is in the flat vector.
-  virtual bool is_copied() const { return true; }
-  std::span<float> MemoryFor(ShardId shard) override;
-  const float* values() const override { return whole_ == nullptr ? nullptr : whole_->data(); }
-
- private:
-  SharedBuffer whole_;
+struct KeptVersionOptions {
+  bool is_layered = false;
+  bool keeps_encoded = false;
+  // Whether readers can read a payload itself; none: all payloads are copied. It outlives them.
+  const std::function<bool(const Blob& payload)>& is_read_in_place;
 };
-
-class InPlaceVersion : public FlatVersion {
- public:
-  using CanRead = std::function<bool(const Blob& payload)>;
-  // `can_read` outlives it. It says whether readers can read a payload itself.
-  InPlaceVersion(const Parts& parts, uint64_t serial, const CanRead& can_read);
-  bool is_copied() const override;
-  bool KeepPayload(ShardId shard, const Blob& payload) override;
-  std::span<const float> KeptShard(ShardId shard) const override;
-
- private:
-  const CanRead& can_read_;
-  std::vector<Blob> payloads_;  // by shard; empty: it was copied, or has not arrived
-};
-
-class EncodedVersion : public InPlaceVersion {
- public:
-  using InPlaceVersion::InPlaceVersion;
-  std::vector<float> ReadShard(ShardId shard) const override;
-
- protected:
-  ShardRange Place(ShardId shard) const override { return parts_.payloads->range(shard); }
-  const ShardCodec* Decoder(ShardId) const override { return nullptr; }
-};
-
-class LayeredVersion : public KeptVersion {
- public:
-  LayeredVersion(const Parts& parts, uint64_t serial);
-  std::span<float> MemoryFor(ShardId shard) override;
-  void EndWrite(ShardId shard) override { Release({shard.value(), shard.value() + 1}); }
-  std::vector<ShardId> Ask(Run shards) override;
-  void Release(Run shards) override;
-  const float* values() const override { return pages_.data(); }
-
- private:
-  void Drop(uint32_t shard);
-  uint64_t ShardBytes(uint32_t shard) const {
-    return parts_.shards.range(ShardId(shard)).size() * sizeof(float);
-  }
-
-  PagedFloats pages_;
-  std::vector<uint32_t> asker_counts_;  // by shard; a thread that writes it is counted too
-  std::vector<bool> has_memory_;        // by shard
-};
+std::shared_ptr<KeptVersion> MakeKeptVersion(const KeptVersion::Parts& parts, uint64_t serial,
+                                             const KeptVersionOptions& options);
 
 }  // namespace pando

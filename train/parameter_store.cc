@@ -46,7 +46,7 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
 SharedBuffer ParameterStore::Writable(Version version) {
   std::lock_guard lock(mutex_);
   PANDO_CHECK(!IsTooOld(version));
-  return FindOrMakeFlat(version).Whole();
+  return FindOrMake(version)->WholeVector();
 }
 
 void ParameterStore::Arrived(ShardId shard, Version version) {
@@ -94,29 +94,12 @@ bool ParameterStore::IsSuperseded(Version version) const {
   return IsTooOld(version);
 }
 
-std::shared_ptr<KeptVersion> ParameterStore::Make() {
-  const KeptVersion::Parts parts{shards_, options_.payloads, pool_, held_bytes_};
-  const uint64_t serial = ++last_serial_;
-  if (is_layered()) return std::make_shared<LayeredVersion>(parts, serial);
-  if (options_.keeps_encoded)
-    return std::make_shared<EncodedVersion>(parts, serial, options_.is_read_in_place);
-  if (options_.is_read_in_place)
-    return std::make_shared<InPlaceVersion>(parts, serial, options_.is_read_in_place);
-  auto flat = std::make_shared<FlatVersion>(parts, serial);
-  flat->Whole();
-  return flat;
-}
-
 const std::shared_ptr<KeptVersion>& ParameterStore::FindOrMake(Version version) {
   std::shared_ptr<KeptVersion>& kept = versions_[version];
-  if (kept == nullptr) kept = Make();
+  if (kept == nullptr)
+    kept = MakeKeptVersion({shards_, options_.payloads, pool_, held_bytes_}, ++last_serial_,
+                           {is_layered(), options_.keeps_encoded, options_.is_read_in_place});
   return kept;
-}
-
-FlatVersion& ParameterStore::FindOrMakeFlat(Version version) {
-  auto* flat = dynamic_cast<FlatVersion*>(FindOrMake(version).get());
-  PANDO_CHECK(flat != nullptr);
-  return *flat;
 }
 
 bool ParameterStore::IsTooOld(Version version) const {
@@ -147,9 +130,7 @@ Result<ParameterStore::Hold> ParameterStore::HoldVersion(Version version,
 Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version) {
   std::lock_guard lock(mutex_);
   if (IsTooOld(version)) return Interrupted("the version has been superseded");
-  FlatVersion& flat = FindOrMakeFlat(version);
-  PANDO_CHECK(flat.is_copied());
-  return std::shared_ptr<const FloatBuffer>(flat.Whole());
+  return std::shared_ptr<const FloatBuffer>(FindOrMake(version)->WholeVector());
 }
 
 ParameterStore::Hold::~Hold() {

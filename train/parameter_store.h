@@ -132,10 +132,8 @@ class ParameterStore {
     Run shards;
     size_t missing_count;
   };
-  std::shared_ptr<KeptVersion> Make();
   // All REQUIRE: mutex_ held.
   const std::shared_ptr<KeptVersion>& FindOrMake(Version version);  // REQUIRES: !IsTooOld(version)
-  FlatVersion& FindOrMakeFlat(Version version);  // REQUIRES: also that all is resident
   bool IsTooOld(Version version) const;
   bool IsGone(const std::shared_ptr<KeptVersion>& kept, Version version) const;
   void DropTooOld();
@@ -148,7 +146,7 @@ class ParameterStore {
   HeldBytes& held_bytes_;
   BufferPool pool_;  // of flat vectors
 
-  mutable std::mutex mutex_;  // guards all below, and the versions but for their floats
+  mutable std::mutex mutex_;  // guards all below, and the versions except their floats
   std::condition_variable changed_;
   std::map<Version, std::shared_ptr<KeptVersion>> versions_;
   std::vector<Waiter*> waiters_;
