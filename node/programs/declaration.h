@@ -2,7 +2,7 @@
 // plan. The scheduler process uses it.
 #pragma once
 
-#include "common/status.h"
+#include "common/result.h"
 #include "node/processes.h"
 #include "node/shutdown_signal.h"
 
