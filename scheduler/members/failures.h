@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/last_snapshot.h"
 
 namespace pando {
 
