@@ -1,4 +1,4 @@
-// The output of `pando data inspect` about a data set.
+// Describes a data set for `pando data inspect`, as text and as a contact sheet.
 #pragma once
 
 #include <string>

@@ -207,7 +207,7 @@ std::string DescribeMachine(const MachineFacts& facts,
 
 namespace {
 
-// Prints the problems of one visit. Returns an exit code.
+// Prints the problems, and returns an exit code.
 int PrintVisit(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) Print("problem: {}\n", problem);
   Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));

@@ -31,7 +31,7 @@ struct ModelOptions {
   bool is_summary = false;
 };
 
-// Returns the CPU, unless a GPU is requested: no GPU is started without need.
+// Opens the CPU, unless a GPU is requested: no GPU is started without need.
 Result<OpenedDevice> OpenAskedDevice(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", job.device));
   using enum DeviceChoice::Kind;

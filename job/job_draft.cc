@@ -99,7 +99,7 @@ Status JobDraft::EndSource() {
   return status;
 }
 
-// For two keys with the same meaning: the later source wins, and one source may give only one.
+// Keeps one of two keys with the same meaning: the later source wins; one source may give only one.
 template <class T>
 Status JobDraft::ChooseOne(const char* by_steps, uint64_t Job::*steps, const char* by_epochs,
                            T Job::*epochs, const char* meaning) {
@@ -308,8 +308,8 @@ std::vector<JobDraft::Rule> JobDraft::RunRules() const {
            "one of them"}};
 }
 
-// Without servers, flags about them are errors. A file's keys about them stay for the day when the
-// job runs with servers again, because a resolved job's text has all keys.
+// Without servers, flags about them are errors. A file's keys about them are ignored and stay for
+// later runs with servers, because a resolved job's text has all keys.
 std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
   if (job_.strategy != Strategy::kAllreduce) return {};
   const auto has_flag = [this](const char* name) {

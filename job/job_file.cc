@@ -70,11 +70,11 @@ Status LoadNetwork(Job* job) {
 
 std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
 
-// Four sections say where, how and how safely to compute, and do not affect the result.
+// The keys of four sections say where, how and how safely to compute, and do not affect the result.
 bool IsIdentityKey(const JobKey& key) {
-  // It says how a step is trained, but changes no bit: it exchanges memory for time.
+  // This key says how a step is trained, but changes no bit: it exchanges memory for time.
   if (key.name == "train.activation_checkpointing") return false;
-  if (key.name == "model.init" || key.name == "model.init_partial") return false;  // their hash is
+  if (key.name == "model.init" || key.name == "model.init_partial") return false;  // init_hash is
   const std::string_view section = key.section();
   return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
 }

@@ -12,7 +12,7 @@ void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   Ask(now);
 }
 
-// A request that is open already may be for a version before the last one.
+// Asks for a snapshot. An open request may be for an earlier version than the committed one.
 void LastSnapshot::Ask(Micros now) {
   const Stop& stop = pending_->stop;
   // After a failure the run may make no further step.
@@ -25,7 +25,7 @@ void LastSnapshot::Ask(Micros now) {
 }
 
 void LastSnapshot::Tick(Micros now) {
-  if (pending_ && !phase_.is_training()) pending_.reset();  // its last version came first
+  if (pending_ && !phase_.is_training()) pending_.reset();  // it reached its last version first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
   const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
   if (is_earlier && now < pending_->patience_until) return Ask(now);
@@ -33,7 +33,7 @@ void LastSnapshot::Tick(Micros now) {
   pending_.reset();
 }
 
-// Whether steps were made that no snapshot has. A group's members store what is due and no more.
+// Returns whether steps were made that no snapshot has. A group stores only snapshots that are due.
 bool LastSnapshot::HasNews() const {
   if (!phase_.is_training() || !snapshots_.has_store() || IsGroup(plan_)) return false;
   return Stored() < progress_.committed();

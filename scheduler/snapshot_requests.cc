@@ -7,8 +7,8 @@
 namespace pando {
 namespace {
 
-// The version lies this far ahead: every shard must get the request before it comes to the version.
-// The lead doubles when a shard has passed the version.
+// The version lies this far ahead, because every shard must get the request before it reaches the
+// version. The lead doubles when a shard has passed the version.
 constexpr Micros kLead = std::chrono::milliseconds(300);
 constexpr uint32_t kAttemptsMax = 6;
 // A shard's report of a version takes at most this long.
@@ -18,7 +18,7 @@ constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
-// Without a worker no later version comes.
+// Without a worker there is no later version than the committed one.
 Version SnapshotRequests::Ask(Micros now) {
   if (!HasWorkers()) return AskFor(now, progress_.committed());
   if (!request_) Ask(now, 1);
@@ -54,7 +54,7 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
     request_.reset();
     return CommandReply{CommandOutcome::kDone, name};
   }
-  // The version does not come, for example because the last worker is gone.
+  // The version is not reached, for example because the last worker is gone.
   if (now >= request_->patience_until && progress_.committed() < version) {
     request_.reset();
     acked_.Clear();  // lanes have acknowledged a later version
@@ -76,7 +76,8 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   return std::nullopt;
 }
 
-// A shard that was past the version has the next one, and the scheduler hears soon that all have.
+// Waits for the lanes' next reports. A shard that was past the version has the next one, and soon
+// all shards report that one.
 bool SnapshotRequests::AwaitsNews(Micros now) {
   const Version committed = progress_.committed();
   if (committed > request_->version) {

@@ -1,5 +1,5 @@
-// CommittedVersions has the newest version of each shard that is known to be committed. Many kinds
-// of messages name one. Threads: none.
+// CommittedVersions has the newest version of each shard that is known to be committed. Many
+// messages carry it. Threads: none.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // Over a slow link a step's gradients take seconds, and so do their replies. If a timer repeated
 // them, the link would carry nothing else. So a silent lane is asked what it holds (P17's
 // question). Its answer comes after everything that it was sent before, and after all its replies:
-// whatever is missing then was lost. Used by the session. Threads: none.
+// all that is missing then was lost. Used by the session. Threads: none.
 #pragma once
 
 #include <map>
@@ -74,7 +74,7 @@ class LaneRequests : SessionPart {
 
  private:
   struct Ask {           // of a shard's lane
-    Micros at{0};        // when to ask; kNever: it was asked, or sends the version unasked
+    Micros at{0};        // when to ask; kNever: it was asked, or sends it without a request
     Micros asked_at{0};  // the last time, by a push or a pull
     Version newest;      // the newest version that it was asked for, in this view
   };

@@ -20,7 +20,7 @@
 namespace pando {
 namespace {
 
-// Writes the count last, so that everything that a later reader finds below it is complete.
+// Writes the count after the entries that it counts, so that a reader finds only complete entries.
 void Publish(uint64_t& count, uint64_t value) {
   std::atomic_ref(count).store(value, std::memory_order_release);
 }
@@ -56,8 +56,8 @@ std::string FilePath(const Timeline::Options& options) {
   return fmt::format("{}/{}-{:016x}.bin", options.folder, name, options.incarnation);
 }
 
-// Returns 0 or an error number. Allocates the blocks, so that a full disk shows here and not as
-// SIGBUS.
+// Allocates blocks of the file, so that a full disk is an error here and not a SIGBUS later.
+// Returns 0 or an error number.
 int Allocate(int fd, size_t offset, size_t size) {
   if (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) return 0;
   if (errno != EOPNOTSUPP) return errno;

@@ -2,7 +2,7 @@
 // which `pando timeline` merges such files.
 //
 //   0               TimelineHead
-//   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its place.
+//   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its index.
 //   kChunksOffset   chunks of kChunkBytes, each of one track: TimelineChunkHead, then its records
 //
 // Numbers are in the machine's byte order. The process writes through a shared mapping, so the file
@@ -98,7 +98,7 @@ struct TimelineFile {
   std::vector<TimelineTrackRecords> tracks;  // in the order of their first chunks
 };
 
-// kCorrupt if it is not a whole timeline; the error names the file and the place.
+// Reads a timeline. kCorrupt: the file is not a whole one; the error names the file and the place.
 Result<TimelineFile> ReadTimelineFile(const std::string& path);
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// A build without CUDA: no GPU can be opened.
+// The functions of kernels/device.h in a build without CUDA: no GPU can be opened.
 #include "common/check.h"
 #include "kernels/copy_queue.h"
 #include "kernels/launch_graph.h"

@@ -49,7 +49,7 @@ class CudaDevice {
 
 namespace cuda {
 
-// Launches on the device's stream. The arguments become the kernel's parameters; elements may be
+// Launches a kernel on the device's stream. The arguments become its parameters; elements may be
 // given as `void`.
 template <class... Parameters, class... Arguments>
 void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),

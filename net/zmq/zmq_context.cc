@@ -23,7 +23,7 @@ ZmqContext::ZmqContext(Keys keys, std::function<void(const std::string& text)> o
   context_.set(zmq::ctxopt::max_sockets, kSocketsMax);
 }
 
-// The handler's socket closes when the context does, which waits for it.
+// close() makes the handler's thread close its socket, and waits until it has.
 ZmqContext::~ZmqContext() { context_.close(); }
 
 Status ZmqContext::StartLettingIn() {

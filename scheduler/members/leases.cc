@@ -50,7 +50,7 @@ std::optional<Micros> Leases::TakeDeafness(Micros now) {
 }
 
 Micros Leases::NextDeadline() const {
-  // This is so often that only a pause of this process is long compared to a lease (P27).
+  // Ticks come so often that only a pause of this process is long compared to a lease (P27).
   Micros deadline = judged_at_ + lease_ / 4;
   for (const auto& [node, entry] : entries_) {
     deadline = std::min(deadline, entry.heard_at + lease_for_(node) + Micros(1));
