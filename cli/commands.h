@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/flag.h"
-#include "job/job_file.h"
+#include "job/job_draft.h"
 #include "job/run_plan.h"
 #include "models/graph.h"
 #include "net/zmq/keys.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 
 namespace pando {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 

@@ -20,6 +20,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "job/job_key.h"
 
 namespace pando {

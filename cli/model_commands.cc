@@ -14,6 +14,7 @@
 #include "common/text.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "models/network.h"
 #include "models/zoo.h"
 #include "train/evaluation_pass.h"

@@ -19,6 +19,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "net/address.h"
 #include "net/scheduler_client.h"
 #include "net/transport.h"

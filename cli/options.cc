@@ -14,6 +14,7 @@
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "worker/allreduce/allreduce_group.h"

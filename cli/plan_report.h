@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "models/graph.h"
 #include "plan/role_memory.h"
 #include "plan/step_time.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "node/programs/program_process.h"
 
 namespace pando {

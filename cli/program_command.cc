@@ -9,6 +9,7 @@
 #include "cli/watch/viewer.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "job/job_file.h"
 #include "node/log.h"
 #include "node/processes.h"
 #include "plan/external_model.h"

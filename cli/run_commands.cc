@@ -13,6 +13,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "node/log.h"
 #include "node/processes.h"

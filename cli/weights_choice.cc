@@ -11,6 +11,7 @@
 
 #include "common/output.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "run/safetensors_file.h"
 #include "run/safetensors_shards.h"
 #include "run/summary.h"

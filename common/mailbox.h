@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/descriptor.h"
+#include "common/event_fd.h"
 
 namespace pando {
 

@@ -18,7 +18,7 @@
 
 #include "common/batch.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 #include "plan/step_plan.h"
 

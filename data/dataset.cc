@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/cpu/denormals_kept.h"
 #include "common/hash.h"
-#include "common/system.h"
 #include "common/text.h"
 #include "data/augmenter.h"
 #include "data/kinds.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/job_plan.h"
 

@@ -22,11 +22,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/text.h"
+#include "common/unique_fd.h"
 #include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/picture_file.h"

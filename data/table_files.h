@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/cpu/denormals_kept.h"
 #include "common/hash.h"
-#include "common/status.h"
-#include "common/system.h"
+#include "common/result.h"
 #include "common/text.h"
 #include "data/csv_file.h"
 #include "data/kinds.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 
 namespace pando {

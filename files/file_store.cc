@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/hash.h"
 #include "proto/dispatch.h"
 
 namespace pando {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/hash.h"
+#include "common/hash128.h"
 #include "common/recent_map.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/message_limits.h"
 #include "proto/protocol_core.h"
 

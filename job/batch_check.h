@@ -6,7 +6,7 @@
 
 #include "common/status.h"
 #include "kernels/device.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "plan/job.h"
 #include "plan/job_plan.h"
 #include "plan/step_plan.h"

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
-#include "kernels/device.h"
-#include "models/network.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
+#include "models/model.h"
 #include "plan/job.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 
 namespace pando {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
-#include "job/job_file.h"
-#include "models/network.h"
+#include "job/job_draft.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 
 namespace pando {

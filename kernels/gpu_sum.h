@@ -12,7 +12,7 @@
 #include <memory>
 #include <span>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "kernels/device.h"
 
 namespace pando {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/text.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "models/zoo.h"
 
 namespace pando {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "models/graph.h"
 #include "plan/job.h"
 

@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "net/socket_address.h"
 #include "net/zmq/zmq_socket.h"
 

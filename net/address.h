@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/endpoint.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "net/zmq/keys.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "net/transport.h"
 
 namespace pando {

@@ -11,7 +11,7 @@
 
 #include "common/clock.h"
 #include "common/endpoint.h"
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 

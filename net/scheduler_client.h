@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "net/transport.h"
 
 namespace pando {

@@ -11,7 +11,7 @@
 #include <fmt/core.h>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "net/socket_address.h"
 #include "net/zmq/checked_curve.h"
 

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "net/address.h"
 #include "net/connection_watch.h"
 #include "net/host_names.h"

@@ -19,7 +19,7 @@
 #include "net/address.h"
 #include "net/event_loop.h"
 #include "net/view_guard.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/file_service.h"
 #include "node/log.h"
 #include "node/patient_journal.h"

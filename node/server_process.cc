@@ -15,7 +15,7 @@
 #include "common/system.h"
 #include "net/address.h"
 #include "net/view_guard.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/log.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/job_plan.h"
 #include "plan/tensor_layout.h"

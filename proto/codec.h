@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/message_limits.h"
 #include "proto/messages.h"
 

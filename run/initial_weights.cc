@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/text.h"
+#include "files/folder_files.h"
 #include "plan/tensor_init.h"
 #include "run/run_weights.h"
 #include "run/safetensors_file.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "files/run_files.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "run/summary.h"
 

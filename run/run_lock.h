@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 

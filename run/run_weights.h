@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 #include "run/safetensors_file.h"

@@ -11,8 +11,9 @@
 #include <tuple>
 #include <utility>
 
-#include "common/hash.h"
+#include "common/hash128.h"
 #include "files/file_kind.h"
+#include "files/folder_files.h"
 #include "files/json_depth.h"
 #include "run/safetensors_shards.h"
 

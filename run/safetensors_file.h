@@ -13,7 +13,7 @@
 
 #include "common/atomic_file.h"
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "files/run_files.h"
 #include "plan/tensor_layout.h"
 

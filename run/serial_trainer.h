@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline.h"
 #include "data/dataset.h"
-#include "models/network.h"
+#include "kernels/device.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 #include "proto/messages.h"
 #include "scheduler/journal.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "optim/optimizer.h"
 #include "plan/job_plan.h"
 #include "scheduler/journaled_outbox.h"

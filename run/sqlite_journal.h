@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "scheduler/journal.h"
 
 struct sqlite3;

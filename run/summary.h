@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "scheduler/journal.h"
 

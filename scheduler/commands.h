@@ -7,7 +7,7 @@
 #include <string>
 
 #include "scheduler/evaluation_rounds.h"
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/last_snapshot.h"
 
 namespace pando {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/messages.h"
 #include "proto/protocol_core.h"
 

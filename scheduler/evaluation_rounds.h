@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "scheduler/members/lane_acks.h"
 #include "scheduler/members/run_members.h"
 
 namespace pando {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/named_fields.h"
 #include "scheduler/journal.h"
 

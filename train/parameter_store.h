@@ -22,7 +22,7 @@
 #include "common/blob.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/payload_plan.h"
 #include "plan/shard_plan.h"

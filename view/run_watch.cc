@@ -237,9 +237,7 @@ void RunWatch::AddEvent(Json event) {
 
 void RunWatch::ReadFault(const Json& fault) {
   FaultRecord record;
-  JsonReader reader(Missing::kKept);
-  reader.Read(fault, record);
-  if (reader.status().ok()) AddFault(record);
+  if (FromJson(fault, &record, Missing::kKept).ok()) AddFault(record);
 }
 
 void RunWatch::AddFault(const FaultRecord& fault) { metrics_.OnFault(shown_.faults.Add(fault)); }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "net/zmq/keys.h"
 #include "proto/messages.h"
 #include "run/run_folder.h"

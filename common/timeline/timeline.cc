@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/system.h"
 #include "common/text.h"
@@ -174,23 +175,6 @@ void TimelineTrack::Add(const TimelineRecord& record) {
   if (chunk_ == nullptr) return timeline_.CountLost();
   reinterpret_cast<TimelineRecord*>(chunk_ + 1)[count_++] = record;
   Publish(chunk_->record_count, count_);
-}
-
-GaplessTrack::GaplessTrack(Timeline* timeline, const std::string& track)
-    : timeline_(timeline), track_(timeline == nullptr ? nullptr : &timeline->OpenTrack(track)) {}
-
-void GaplessTrack::BeginNow(Step step) {
-  const bool was_wanted = is_wanted_;
-  is_wanted_ = timeline_->Wants(step);
-  step_ = step;
-  if (is_wanted_ && !was_wanted) since_ns_ = TimelineNow();
-}
-
-void GaplessTrack::End(TimelineNameId name, uint32_t number) {
-  const int64_t now = TimelineNow();
-  if (now - since_ns_ < kSpanMinNs) return;
-  track_->AddSpan(name, since_ns_, now, step_, number);
-  since_ns_ = now;
 }
 
 }  // namespace pando

@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/ops.h"
 
 namespace pando::cuda {

@@ -11,7 +11,10 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/copy_queue.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/event.h"
+#include "kernels/launch_graph.h"
 #include "kernels/runtime_library.h"
 
 #ifndef PANDO_GPU_ARCH_MIN  // the oldest compute capability that kernels were compiled for: 75

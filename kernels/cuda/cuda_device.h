@@ -9,11 +9,12 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/matrix_library.h"
 #include "kernels/cuda/runtime.h"
-#include "kernels/device.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando {
 

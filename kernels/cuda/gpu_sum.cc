@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/event.h"
+#include "kernels/device_memory.h"
 #include "kernels/runtime_library.h"
 
 namespace pando {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando::cuda {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "models/stage_builder.h"
+#include "models/layers/dropout_mask.h"
 
 namespace pando {
 namespace {

@@ -26,10 +26,10 @@
 #include <string>
 #include <utility>
 
-#include "common/descriptor.h"
 #include "common/ids.h"
+#include "common/unique_fd.h"
 #include "net/shm/link_proof.h"
-#include "net/shm/shared_pool.h"
+#include "net/shm/shared_reader.h"
 #include "proto/codec.h"
 #include "proto/messages.h"
 

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "common/check.h"
+#include "net/shm/shared_reader.h"
 #include "proto/codec.h"
 
 namespace pando {

@@ -26,9 +26,10 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/event_fd.h"
 #include "common/mailbox.h"
-#include "net/zmq/zmq_socket.h"
+#include "common/unique_fd.h"
+#include "net/zmq/zmq_monitor.h"
 
 namespace pando {
 

@@ -17,7 +17,7 @@
 #include <fmt/core.h>
 
 #include "common/atomic_file.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 namespace {

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <span>
 #include <tuple>
+
 #include "common/hash.h"
 #include "common/system.h"
+#include "net/zmq/zmq_monitor.h"
 
 namespace pando {
 namespace {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/atomic_file.h"
 #include "common/clock.h"
 #include "common/endpoint.h"
 #include "common/exit_codes.h"
@@ -25,6 +26,7 @@
 #include "common/system.h"
 #include "files/temporary_folder.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "node/fleet/fleet.h"
 #include "node/processes.h"

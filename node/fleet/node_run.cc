@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"

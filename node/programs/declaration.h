@@ -2,7 +2,7 @@
 // before there is a plan. The scheduler process uses them.
 #pragma once
 
-#include "common/status.h"
+#include "common/result.h"
 #include "node/processes.h"
 #include "node/shutdown_signal.h"
 

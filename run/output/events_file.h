@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "common/atomic_file.h"
 #include "run/output/patient_rows.h"
+#include "run/output/row_file.h"
 #include "run/run_folder.h"
 
 namespace pando {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "plan/job.h"
 #include "run/output/patient_rows.h"
+#include "run/output/row_file.h"
 #include "run/run_folder.h"
 
 namespace pando {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/atomic_file.h"
+#include "run/output/row_file.h"
 
 namespace pando {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/last_snapshot.h"
 
 namespace pando {
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "scheduler/members/lane_acks.h"
 #include "scheduler/members/run_members.h"
 
 namespace pando {

@@ -15,6 +15,7 @@
 
 #include "common/float_buffer.h"
 #include "common/philox.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/ops.h"
 #include "models/network.h"
 #include "plan/tensor_init.h"

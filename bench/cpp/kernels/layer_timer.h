@@ -8,7 +8,7 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "models/network.h"
 
 namespace pando::bench {

@@ -11,6 +11,7 @@
 #include "bench/cpp/push_pull/load_generator.h"
 #include "bench/cpp/push_pull/peers.h"
 #include "common/system.h"
+#include "files/folder_files.h"
 #include "net/event_loop.h"
 #include "net/heartbeat_sender.h"
 #include "proto/join_core.h"

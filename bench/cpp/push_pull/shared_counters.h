@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando::bench {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/cpp/push_pull/peers.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/cpp/push_pull/load.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "node/shutdown_signal.h"
 
 namespace pando::bench {

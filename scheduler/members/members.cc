@@ -1,4 +1,4 @@
-#include "scheduler/members/member.h"
+#include "scheduler/members/members.h"
 
 #include <fmt/core.h>
 
