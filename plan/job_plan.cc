@@ -1,4 +1,4 @@
-// The simulator compiles this function with mutants (tests/sim/mutants), which headers cannot have.
+// The function is in a source file, because the simulator adds mutants to it (tests/sim/mutants).
 #include "plan/job_plan.h"
 
 namespace pando {

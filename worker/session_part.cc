@@ -1,6 +1,6 @@
-// The functions of session_part.h that have mutation points. Headers have none, since the
+// The functions of unreplied_gradients.h that have mutation points. Headers have none, since the
 // simulator's own sources are compiled without mutations.
-#include "worker/session_part.h"
+#include "worker/unreplied_gradients.h"
 
 #include "common/mutation.h"
 
