@@ -315,8 +315,7 @@ pando_result pando_describe(pando_worker* worker, pando_run* run) {
 
 pando_result pando_next_work(pando_worker* worker, pando_work* work, uint32_t timeout_ms) {
   return InRun(worker, [&](ProgramWorker& program) {
-    const auto is_over = [&] { return program.ending() != nullptr; };
-    worker->current = program.computer().NextWork(After(timeout_ms), is_over);
+    worker->current = program.computer().NextWork(After(timeout_ms));
     if (worker->current != nullptr) Fill(work, program.plan(), *worker->current);
     if (worker->current != nullptr) return PANDO_OK;
     const pando_result end = EndFor(worker);

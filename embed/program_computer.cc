@@ -24,14 +24,6 @@ ParameterStore::Options KeptInPlace(uint64_t versions_kept, const PayloadPlan* p
           .is_read_in_place = [](const Blob&) { return true; }};
 }
 
-// Calls use(*item) for each item that still exists.
-template <class T>
-void ForEachLiving(const std::vector<std::weak_ptr<T>>& items, auto use) {
-  for (const std::weak_ptr<T>& item : items) {
-    if (const std::shared_ptr<T> living = item.lock()) use(*living);
-  }
-}
-
 // The metric tensor does not belong to the program.
 Status CheckTensor(const TensorLayout& layout, size_t tensor) {
   if (tensor + 1 < layout.tensor_count()) return Status();
@@ -63,12 +55,14 @@ std::vector<uint64_t> TrainingSamples(const JobPlan& plan, Step step, MicroBatch
 }  // namespace
 
 ProgramComputer::ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink)
-    : plan_(plan),
-      sink_(std::move(sink)),
-      parameters_(plan.shards, KeptInPlace(kTrainingVersionsKept, &plan.pulls), held_bytes_),
-      evaluation_parameters_(plan.shards, KeptInPlace(1, nullptr), held_bytes_),
+    : QueuedComputer({.plan = plan,
+                      .sink = std::move(sink),
+                      .training = KeptInPlace(kTrainingVersionsKept, &plan.pulls),
+                      .evaluation = KeptInPlace(1, nullptr),
+                      .chunk_samples_max = std::max<uint64_t>(1, plan.data.test_samples)}),
+      plan_(plan),
       gradients_(plan.layout.float_count(), std::move(buffers)),
-      results_(plan, sink_) {}
+      results_(plan, this->sink()) {}
 
 ProgramComputer::~ProgramComputer() {
   Release();
@@ -76,110 +70,6 @@ ProgramComputer::~ProgramComputer() {
 }
 
 // ---- protocol thread ----------------------------------------------------------------------------
-
-void ProgramComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
-  auto call = std::make_shared<ProgramCall>(tickets_.ForCall(step), tickets_.lasting(), step);
-  call->sum.emplace(plan_.steps.Tree(step), plan_.NodesToPush(step, micro_batches), plan_.shards);
-  {
-    std::lock_guard lock(mutex_);
-    std::erase_if(calls_, [](const auto& other) { return other.expired(); });
-    calls_.push_back(call);
-  }
-  queue_.Push(call, micro_batches);
-}
-
-void ProgramComputer::Verify(Step step, MicroBatch micro_batch) {
-  auto call = std::make_shared<ProgramCall>(tickets_.Next(), tickets_.lasting(), step);
-  {
-    std::lock_guard lock(mutex_);
-    calls_.push_back(call);
-  }
-  queue_.Push(call, {micro_batch});
-}
-
-void ProgramComputer::Abandon(Step from) {
-  tickets_.Abandon(from);
-  {
-    std::lock_guard lock(mutex_);
-    ForEachLiving(calls_, [&](ProgramCall& call) {
-      if (call.sum && call.step >= from) call.is_abandoned = true;
-    });
-  }
-  queue_.DropAbandoned();
-  parameters_.Wake();
-}
-
-void ProgramComputer::Forget() {
-  tickets_.Forget();
-  lasting_ = tickets_.lasting().value();
-  unstarted_.clear();
-  {
-    std::lock_guard lock(mutex_);
-    ForEachLiving(calls_, [](ProgramCall& call) { call.is_abandoned = call.is_forgotten = true; });
-    ForEachLiving(evaluations_, [](ProgramEvaluation& e) { e.is_abandoned = true; });
-    calls_.clear();
-    evaluations_.clear();
-  }
-  queue_.DropAbandoned();
-  queue_.DropEvaluations();
-  parameters_.Clear();
-  evaluation_parameters_.Clear();
-}
-
-void ProgramComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  parameters_.Put(shard, version, payload);
-}
-
-void ProgramComputer::ParametersGone(ParameterUse use, Version version) {
-  if (use == ParameterUse::kTraining) return parameters_.Supersede(version);
-  std::lock_guard lock(mutex_);
-  ForEachLiving(evaluations_, [&](ProgramEvaluation& e) {
-    if (e.request.version <= version) e.is_abandoned = true;
-  });
-}
-
-void ProgramComputer::EvaluateSlice(const Evaluate& request) {
-  std::erase_if(unstarted_, [&](const Evaluate& e) { return e.version != request.version; });
-  {
-    std::lock_guard lock(mutex_);
-    ForEachLiving(evaluations_, [&](ProgramEvaluation& e) {
-      if (e.request.version != request.version) e.is_abandoned = true;
-    });
-  }
-  unstarted_.push_back(request);
-  StartEvaluations();
-}
-
-void ProgramComputer::EvaluationParametersArrived(ShardId shard, Version version,
-                                                  const Blob& payload) {
-  evaluation_parameters_.Put(shard, version, payload);
-  StartEvaluations();
-}
-
-// A thread that waits for training parameters computes the slices first, since these parameters may
-// wait for the evaluation's end (P31).
-void ProgramComputer::StartEvaluations() {
-  if (unstarted_.empty() || !evaluation_parameters_.IsWhole(unstarted_.front().version)) return;
-  for (const Evaluate& request : std::exchange(unstarted_, {})) {
-    if (request.first_sample == request.last_sample) {
-      sink_(tickets_.lasting(),
-            EvaluationResult{.version = request.version, .slice = request.slice});
-      continue;
-    }
-    auto evaluation = std::make_shared<ProgramEvaluation>(tickets_.lasting(), request);
-    {
-      std::lock_guard lock(mutex_);
-      std::erase_if(evaluations_, [](const auto& other) { return other.expired(); });
-      evaluations_.push_back(evaluation);
-    }
-    queue_.Push(std::move(evaluation));
-  }
-  parameters_.Wake();
-}
-
-bool ProgramComputer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
-  return tickets_.IsCurrent(ticket, event);
-}
 
 // The program may still own the work, and a hold's end may close a descriptor of this thread.
 void ProgramComputer::Tidy() {
@@ -190,17 +80,17 @@ void ProgramComputer::Tidy() {
   }
   for (const std::shared_ptr<CurrentWork>& work : done) work->DropHold();
   std::lock_guard lock(mutex_);
-  if (failure_.empty() || failed_with_ == lasting_) return;
+  if (failure_.empty() || failed_with_ == lasting_ticket()) return;
   // A rollback drops events, and the program cannot go on in the next generation either.
-  failed_with_ = lasting_;
-  sink_(ComputeTicket(lasting_), ComputeFailed{Internal(failure_)});
+  failed_with_ = lasting_ticket();
+  sink()(failed_with_, ComputeFailed{Internal(failure_)});
 }
 
 void ProgramComputer::Fail(const std::string& text) {
   std::lock_guard lock(mutex_);
   failure_ = text;
-  failed_with_ = lasting_;
-  sink_(ComputeTicket(lasting_), ComputeFailed{Internal(text)});
+  failed_with_ = lasting_ticket();
+  sink()(failed_with_, ComputeFailed{Internal(text)});
 }
 
 // ---- the program's threads: work ----------------------------------------------------------------
@@ -216,43 +106,46 @@ std::shared_ptr<CurrentWork> ProgramComputer::Release() {
   return std::exchange(current_, nullptr);
 }
 
-bool ProgramComputer::IsSuperseded(const CurrentWork& work) const {
-  return (work.is_training() ? parameters_ : evaluation_parameters_).IsSuperseded(work.version());
+ParameterStore& ProgramComputer::StoreFor(const CurrentWork& work) {
+  return work.is_training() ? parameters() : evaluation_parameters();
+}
+
+bool ProgramComputer::IsSuperseded(const CurrentWork& work) {
+  return StoreFor(work).IsSuperseded(work.version());
 }
 
 // Its parameters may wait for an evaluation's end (P31).
 bool ProgramComputer::Yields(const CurrentWork& work) const {
-  return work.is_training() && !work.is_partly_out && queue_.has_evaluations();
+  return work.is_training() && !work.is_partly_out && queue().has_chunks();
 }
 
 // Work whose version is superseded is not needed any more, because its step is complete everywhere.
 // A verification then reports the hash 0.
 void ProgramComputer::GiveBack(CurrentWork& work) {
   if (!work.is_training()) {
-    if (!work.is_dropped() && !IsSuperseded(work)) queue_.Push(work.evaluation);
+    if (!IsSuperseded(work)) queue().GiveBack(ChunkTask{work.evaluation});
     return;
   }
-  const ProgramCall& call = *work.micro_batch.call;
-  if (!IsSuperseded(work)) return queue_.GiveBack(work.micro_batch);
+  const ComputeCall& call = *work.micro_batch.call;
+  if (!IsSuperseded(work)) return queue().GiveBack(work.micro_batch);
   if (!call.sum && !call.is_abandoned)
-    sink_(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, 0});
+    sink()(call.lasting_ticket, GradientHashed{call.step, work.micro_batch.micro_batch, 0});
 }
 
-std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline,
-                                                             const std::function<bool()>& is_over) {
+std::shared_ptr<const CurrentWork> ProgramComputer::NextWork(Deadline deadline) {
   EndReading();
   if (const auto unfinished = Release()) GiveBack(*unfinished);
-  std::optional<ProgramTask> task = queue_.Take(deadline, is_over);
+  std::optional<ComputeTask> task = queue().Take(deadline);
   if (!task) return nullptr;
   auto work = std::make_shared<CurrentWork>();
   work->started_at = Clock::now();
-  if (auto* evaluation = std::get_if<std::shared_ptr<ProgramEvaluation>>(&*task)) {
-    work->evaluation = std::move(*evaluation);
+  if (auto* chunk = std::get_if<ChunkTask>(&*task)) {
+    work->evaluation = std::move(chunk->evaluation);
     const Evaluate& request = work->evaluation->request;
     for (uint64_t s = request.first_sample; s < request.last_sample; ++s)
       work->samples.push_back(s);
   } else {
-    work->micro_batch = std::get<MicroBatchWork>(std::move(*task));
+    work->micro_batch = std::get<MicroBatchTask>(std::move(*task));
     const MicroBatch m = work->micro_batch.micro_batch;
     work->samples = TrainingSamples(plan_, work->step(), m);
     if (plan_.IsVerified(work->step(), m)) work->shard_hashes.resize(plan_.shards.shard_count());
@@ -275,16 +168,18 @@ void ProgramComputer::AddTimes(Heartbeat* heartbeat) const {
       since == 0 ? 0 : static_cast<uint64_t>((NowNs() - since) / 1'000'000);
   heartbeat->data_stall_us =
       static_cast<uint64_t>(read_ns_ / 1000) + 1000 * heartbeat->samples_wait_ms;
-  heartbeat->exposed_sync_us = parameters_.waited_us();
+  heartbeat->exposed_sync_us = parameters().waited_us();
   heartbeat->micro_batch_us = results_.micro_batch_us();
 }
 
 std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) const {
-  const auto next = queue_.Peek(ahead);
-  if (!next || next->first.value() >= plan_.steps.step_count()) return std::nullopt;
-  std::vector<uint64_t> samples = TrainingSamples(plan_, next->first, next->second);
+  const std::vector<TaskQueue::StepPart> expected = queue().Expected(size_t{ahead} + 1);
+  if (expected.size() <= ahead) return std::nullopt;
+  const auto [step, m] = expected.back();
+  if (step.value() >= plan_.steps.step_count()) return std::nullopt;
+  std::vector<uint64_t> samples = TrainingSamples(plan_, step, m);
   if (samples.empty()) return std::nullopt;  // in a short last batch
-  return Guess{next->first, next->second, std::move(samples)};
+  return Guess{step, m, std::move(samples)};
 }
 
 // ---- the program's threads: parameters ----------------------------------------------------------
@@ -293,8 +188,7 @@ Result<ProgramComputer::Outcome> ProgramComputer::Hold(
     CurrentWork& work, std::shared_ptr<ParameterStore::Hold>* hold) {
   std::lock_guard lock(work.hold_mutex);
   if (!work.hold) {
-    ParameterStore& store = work.is_training() ? parameters_ : evaluation_parameters_;
-    auto held = store.HoldVersion(work.version(), [&] { return work.is_abandoned(); });
+    auto held = StoreFor(work).HoldVersion(work.version(), [&] { return work.is_abandoned(); });
     if (!held.ok()) return Outcome::kAbandoned;
     work.hold = std::make_shared<ParameterStore::Hold>(*std::move(held));
   }

@@ -83,7 +83,7 @@ void ProgramWorker::Conclude(Ending ending) {
     ending_ = std::move(ending);
     changed_.notify_all();
   }
-  if (computer_) computer_->Wake();
+  if (computer_) computer_->End();
 }
 
 // All objects with descriptors are made, used and dropped on this thread and those that it starts.
@@ -234,6 +234,7 @@ Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership)
     heartbeat.Update(MakeHeartbeat(membership.job_id, session, content, *transport_, now));
   };
   const Result<MembershipEnd> end = worker.Run(tell);
+  computer_->Forget();
   timeline.Close(close_.fd());
   if (!end.ok()) return end.status();
   is_given_up_ = *end == MembershipEnd::kGivenUp;

@@ -31,7 +31,7 @@ Result<WorkOutcome> WorkResults::Give(CurrentWork& work, size_t tensor, const fl
 
 // The hash comes first, because TreeSum adds into the gradients.
 void WorkResults::AddToSum(CurrentWork& work, const std::vector<ShardId>& shards) {
-  ProgramCall& call = *work.micro_batch.call;
+  ComputeCall& call = *work.micro_batch.call;
   const MicroBatch m = work.micro_batch.micro_batch;
   for (ShardId shard : shards) {
     const ShardRange& range = plan_.shards.range(shard);
@@ -48,7 +48,7 @@ void WorkResults::AddToSum(CurrentWork& work, const std::vector<ShardId>& shards
 }
 
 // So work that was dropped half-way and computed again adds no shard twice.
-bool WorkResults::IsNew(const MicroBatchWork& work, ShardId shard) {
+bool WorkResults::IsNew(const MicroBatchTask& work, ShardId shard) {
   std::lock_guard lock(mutex_);
   std::vector<bool>& added = work.call->added[work.micro_batch];
   added.resize(plan_.shards.shard_count());
@@ -56,7 +56,7 @@ bool WorkResults::IsNew(const MicroBatchWork& work, ShardId shard) {
   return added[shard.value()] = true;
 }
 
-bool WorkResults::IsPartlyOut(const MicroBatchWork& work) {
+bool WorkResults::IsPartlyOut(const MicroBatchTask& work) {
   std::lock_guard lock(mutex_);
   const auto added = work.call->added.find(work.micro_batch);
   return added != work.call->added.end() && std::ranges::count(added->second, true) > 0;
@@ -108,7 +108,7 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
 Result<WorkOutcome> WorkResults::FinishTraining(CurrentWork& work, std::span<const double> sums) {
   PANDO_ASSIGN_OR_RETURN(const WorkOutcome given, GiveRest(work, sums));
   if (given != WorkOutcome::kDone) return given;
-  ProgramCall& call = *work.micro_batch.call;
+  ComputeCall& call = *work.micro_batch.call;
   if (work.is_hashed()) {
     const uint64_t hash =
         std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(work.shard_hashes))));
@@ -148,7 +148,7 @@ Result<WorkOutcome> WorkResults::FinishEvaluation(const CurrentWork& work,
 
 // Work that does not count must not end the run.
 Result<WorkOutcome> WorkResults::Diverge(const CurrentWork& work, const std::string& what) {
-  const ProgramCall& call = *work.micro_batch.call;
+  const ComputeCall& call = *work.micro_batch.call;
   if (call.is_abandoned) return WorkOutcome::kAbandoned;
   Status failed = Internal(fmt::format(
       "{} in step {}, micro-batch {}: training has diverged. Try a lower learning rate "

@@ -15,9 +15,7 @@
 #include "common/ids.h"
 #include "common/result.h"
 #include "embed/gradient_builder.h"
-#include "embed/work_queue.h"
 #include "plan/job_plan.h"
-#include "train/compute_port.h"
 #include "train/micro_batch_time.h"
 #include "train/parameter_store.h"
 #include "train/task_queue.h"
@@ -30,9 +28,9 @@ enum class WorkOutcome : uint8_t { kDone, kAgain, kAbandoned };
 
 // The program's current work: one micro-batch, or one slice of the test set.
 struct CurrentWork {
-  MicroBatchWork micro_batch;                     // set if `evaluation` is null
-  std::shared_ptr<ProgramEvaluation> evaluation;  // set otherwise
-  std::vector<uint64_t> samples;                  // indices into the training or test samples
+  MicroBatchTask micro_batch;                   // set if `evaluation` is null
+  std::shared_ptr<SliceEvaluation> evaluation;  // set otherwise
+  std::vector<uint64_t> samples;                // indices into the training or test samples
   std::optional<GradientBuilder> gradient;
   std::vector<uint64_t> shard_hashes;       // set if it is verified (P41)
   std::atomic<bool> is_partly_out = false;  // a shard is in the sum
@@ -50,12 +48,10 @@ struct CurrentWork {
     return is_training() ? VersionReadBy(step()) : evaluation->request.version;
   }
 
-  // Whether it does not count any more. Shards that were sent may be part of the update, so a
-  // verified micro-batch is computed to its end for its hash (P41).
+  // Whether it does not count any more.
   bool is_dropped() const {
-    if (!is_training()) return evaluation->is_abandoned;
-    const ProgramCall& call = *micro_batch.call;
-    return call.is_abandoned && (call.is_forgotten || !(is_partly_out && is_hashed()));
+    return is_training() ? micro_batch.call->IsDropped(is_partly_out, is_hashed())
+                         : evaluation->is_abandoned.load();
   }
   void DropHold() {
     std::lock_guard lock(hold_mutex);
@@ -77,7 +73,7 @@ class WorkResults {
   // REQUIRES: the work is training.
   Result<WorkOutcome> Give(CurrentWork& work, size_t tensor, const float* values, double weight);
   // Whether a shard of it is in the sum.
-  bool IsPartlyOut(const MicroBatchWork& work);
+  bool IsPartlyOut(const MicroBatchTask& work);
   // kAbandoned: the work was abandoned when it was partly in the sum.
   Result<WorkOutcome> Finish(CurrentWork& work, std::span<const double> sums);
   // The recent mean time of a micro-batch, without waits; 0 before the first. Any thread.
@@ -85,7 +81,7 @@ class WorkResults {
 
  private:
   void AddToSum(CurrentWork& work, const std::vector<ShardId>& shards);
-  bool IsNew(const MicroBatchWork& work, ShardId shard);
+  bool IsNew(const MicroBatchTask& work, ShardId shard);
   Result<WorkOutcome> GiveRest(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishTraining(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishEvaluation(const CurrentWork& work, std::span<const double> sums);
@@ -94,7 +90,7 @@ class WorkResults {
   const JobPlan& plan_;
   const ComputeSink& sink_;
   MicroBatchTime time_;
-  std::mutex mutex_;  // guards ProgramCall::added
+  std::mutex mutex_;  // guards ComputeCall::added
 };
 
 }  // namespace pando

@@ -103,7 +103,6 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
            .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = [this](const View& view) { Connect(view); },
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
-  parts_.computer.Stop();
   LogTraffic();
   stop_ = session_.finished() ? std::optional(session_.lifecycle().stop()) : watch.stop();
   if (parts_.stop != nullptr && parts_.stop->is_requested() && !session_.finished())

@@ -100,7 +100,7 @@ class SessionWorker {
     const HeartbeatSender& heartbeat;
     const Membership& membership;
     const JobPlan& plan;
-    WorkerComputer& computer;
+    QueuedComputer& computer;
     ComputeNewsBox& news;  // the computer puts its events here
     HostLines& host_lines;
     BufferSource buffers = {};  // for gradients that are summed here for the host

@@ -61,6 +61,7 @@ Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_l
                         .protocol = parts.trainer.protocol});
   Result<MembershipEnd> end =
       worker.Run([&](const Session& session, Micros now) { tell(session, trainer, now); });
+  trainer.Stop();
   *gpu_free_bytes = trainer.gpu_free_bytes();
   return end;
 }

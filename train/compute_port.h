@@ -1,6 +1,7 @@
 // ComputePort is the computing side of a worker as the session sees it; its events come back to the
-// session. train/trainer implements it with threads, the simulator with a virtual computer. Nothing
-// here knows kernels or models, because the session is a pure core (P12, P17).
+// session. QueuedComputer implements it for the trainer's threads and for a program (embed/), the
+// simulator with a virtual computer. Nothing here knows kernels or models, because the session is a
+// pure core (P12, P17).
 #pragma once
 
 #include <cstdint>
@@ -104,18 +105,5 @@ using ComputeTicket = StrongId<struct ComputeTicketTag, uint64_t>;
 
 // Takes events, each with its call's ticket. Threads: called on computing threads.
 using ComputeSink = std::function<void(ComputeTicket ticket, ComputeEvent event)>;
-
-// WorkerComputer is the computing side of a worker process, behind its mailbox: the trainer, or the
-// program that the worker is part of (embed/). Its events go to a sink. Threads: IsCurrent and Stop
-// on the protocol thread.
-class WorkerComputer : public ComputePort {
- public:
-  // Whether the session may see this event. Called once for each event, in the order of the events.
-  virtual bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) = 0;
-  // Stops at once: threads that wait for parameters or work return. After it, call only accessors.
-  virtual void Stop() = 0;
-  // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
-  virtual uint64_t parameter_bytes_peak() const = 0;
-};
 
 }  // namespace pando

@@ -68,6 +68,8 @@ class ParameterStore {
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
   bool is_layered() const { return options_.residency == ParameterResidency::kLayer; }
+  // Whether Open may be called.
+  bool is_copied_whole() const { return !is_layered() && !options_.is_read_in_place; }
   // Drops everything: versions may begin again at a lower one (P21). Waits end with kInterrupted.
   void Clear();
   // This version and older ones will not arrive any more. Waits for them end with kInterrupted.

@@ -2,31 +2,21 @@
 
 namespace pando {
 
-TaskQueue::TaskQueue(const StepPlan& steps, size_t read_ahead_max, BatchSource& batches,
-                     ParameterStore& parameters)
-    : step_count_(steps.step_count()),
-      read_ahead_max_(read_ahead_max),
-      batches_(batches),
-      parameters_(parameters) {}
-
 // ---- the protocol thread ------------------------------------------------------------------------
 
 void TaskQueue::Push(const std::shared_ptr<ComputeCall>& call,
                      const std::vector<MicroBatch>& micro_batches) {
   call->unfinished_count = micro_batches.size();
-  {
-    std::lock_guard lock(mutex_);
-    std::erase_if(running_, [](const auto& other) { return other.expired(); });
-    running_.push_back(call);
-    for (MicroBatch m : micro_batches)
-      micro_batches_.emplace(Key(call->step, call->ticket, m), MicroBatchTask{call, m});
-    if (call->sum) {
-      guessed_step_ = NextStep(call->step);
-      guessed_share_ = micro_batches;
-    }
+  std::lock_guard lock(mutex_);
+  std::erase_if(running_, [](const auto& other) { return other.expired(); });
+  running_.push_back(call);
+  for (MicroBatch m : micro_batches)
+    micro_batches_.emplace(Key(call->step, call->ticket, m), MicroBatchTask{call, m});
+  if (call->sum && NextStep(call->step) > guessed_step_) {
+    guessed_step_ = NextStep(call->step);
+    guessed_share_ = micro_batches;
   }
   has_task_.notify_all();
-  ReadAhead();
 }
 
 void TaskQueue::Push(const std::shared_ptr<SliceEvaluation>& evaluation) {
@@ -38,7 +28,6 @@ void TaskQueue::Push(const std::shared_ptr<SliceEvaluation>& evaluation) {
   }
   has_task_.notify_all();
   parameters_.Wake();
-  ReadChunksAhead();
 }
 
 void TaskQueue::DropChunks() {
@@ -47,33 +36,31 @@ void TaskQueue::DropChunks() {
   chunk_count_ = 0;
 }
 
-void TaskQueue::Abandon(const std::function<bool(const ComputeCall&)>& is_abandoned) {
+// The calls that follow have other shares.
+void TaskQueue::Abandon(const std::function<bool(ComputeCall&)>& is_abandoned) {
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(micro_batches_,
-                  [&](const auto& entry) { return is_abandoned(*entry.second.call); });
+    std::erase_if(micro_batches_, [&](auto& entry) { return is_abandoned(*entry.second.call); });
     for (const std::weak_ptr<ComputeCall>& running : running_) {
       if (auto call = running.lock(); call != nullptr && is_abandoned(*call))
-        call->abandoned = true;
+        call->is_abandoned = true;
     }
+    guessed_step_ = Step(0);
+    guessed_share_.clear();
   }
-  parameters_.Wake();
-}
-
-void TaskQueue::Stop() {
-  {
-    std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-  }
-  has_task_.notify_all();
   parameters_.Wake();
 }
 
 // ---- the computing threads ----------------------------------------------------------------------
 
-std::optional<ComputeTask> TaskQueue::Take() {
+std::optional<ComputeTask> TaskQueue::Take(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  has_task_.wait(lock, [&] { return is_stopping_ || !chunks_.empty() || !micro_batches_.empty(); });
+  const auto has_news = [&] { return is_stopping_ || !chunks_.empty() || !micro_batches_.empty(); };
+  if (deadline == kNoDeadline) {
+    has_task_.wait(lock, has_news);
+  } else if (!has_task_.wait_until(lock, deadline, has_news)) {
+    return std::nullopt;
+  }
   if (is_stopping_) return std::nullopt;
   if (!chunks_.empty()) {  // first, because servers keep a version for it (P31)
     ComputeTask task = std::move(chunks_.front());
@@ -84,32 +71,24 @@ std::optional<ComputeTask> TaskQueue::Take() {
   return std::move(micro_batches_.extract(micro_batches_.begin()).mapped());
 }
 
-std::optional<std::pair<Step, MicroBatch>> TaskQueue::Next() {
-  std::lock_guard lock(mutex_);
-  if (!micro_batches_.empty()) {
-    const MicroBatchTask& task = micro_batches_.begin()->second;
-    return std::pair(task.call->step, task.micro_batch);
-  }
-  if (guessed_share_.empty()) return std::nullopt;
-  return std::pair(guessed_step_, guessed_share_.front());
-}
-
-std::shared_ptr<const Batch> TaskQueue::NextBatch() {
-  const auto next = Next();
-  return next ? batches_.Peek(next->first, next->second) : nullptr;
-}
-
 void TaskQueue::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
   std::lock_guard lock(mutex_);
-  if (call.abandoned) return;  // set under the same lock
+  if (call.is_abandoned) return;  // set under the same lock
   micro_batches_.emplace(Key(call.step, call.ticket, task.micro_batch), task);
+}
+
+void TaskQueue::GiveBack(const ChunkTask& task) {
+  std::lock_guard lock(mutex_);
+  if (task.evaluation->is_abandoned) return;
+  chunks_.push_back(task);
+  chunk_count_ = chunks_.size();
 }
 
 bool TaskQueue::AbandonFailed(ComputeCall& call) {
   {
     std::lock_guard lock(mutex_);
-    if (call.abandoned.exchange(true)) return false;
+    if (call.is_abandoned.exchange(true)) return false;
     std::erase_if(micro_batches_,
                   [&](const auto& entry) { return entry.second.call.get() == &call; });
   }
@@ -117,34 +96,37 @@ bool TaskQueue::AbandonFailed(ComputeCall& call) {
   return true;
 }
 
-// After the queued micro-batches comes the same share of the next step, which is pushed only when
-// this step is done.
-void TaskQueue::ReadAhead() {
-  std::vector<std::pair<Step, MicroBatch>> hints;
+// ---- any thread ---------------------------------------------------------------------------------
+
+void TaskQueue::Stop() {
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [key, task] : micro_batches_) {
-      if (hints.size() == read_ahead_max_) break;
-      hints.emplace_back(task.call->step, task.micro_batch);
-    }
-    const bool has_next = guessed_step_.value() < step_count_;
-    for (MicroBatch m : has_next ? guessed_share_ : std::vector<MicroBatch>()) {
-      if (hints.size() == read_ahead_max_) break;
-      hints.emplace_back(guessed_step_, m);
-    }
+    is_stopping_ = true;
   }
-  for (const auto& [step, m] : hints) batches_.Expect(step, m);
+  has_task_.notify_all();
+  parameters_.Wake();
 }
 
-void TaskQueue::ReadChunksAhead() {
-  std::vector<std::pair<uint64_t, uint64_t>> hints;
-  {
-    std::lock_guard lock(mutex_);
-    const size_t count = std::min(chunks_.size(), read_ahead_max_);
-    for (size_t i = 0; i < count; ++i)
-      hints.push_back(chunks_[i].evaluation->SamplesOfChunk(chunks_[i].chunk));
+std::vector<TaskQueue::StepPart> TaskQueue::Expected(size_t count_max) const {
+  std::lock_guard lock(mutex_);
+  std::vector<StepPart> expected;
+  for (const auto& [key, task] : micro_batches_) {
+    if (expected.size() == count_max) break;
+    expected.emplace_back(task.call->step, task.micro_batch);
   }
-  for (const auto& [first, last] : hints) batches_.ExpectTest(first, last);
+  for (Step step = guessed_step_; !guessed_share_.empty(); step = NextStep(step)) {
+    for (MicroBatch m : guessed_share_) {
+      if (expected.size() == count_max) return expected;
+      expected.emplace_back(step, m);
+    }
+  }
+  return expected;
+}
+
+std::vector<ChunkTask> TaskQueue::ExpectedChunks(size_t count_max) const {
+  std::lock_guard lock(mutex_);
+  const size_t count = std::min(chunks_.size(), count_max);
+  return {chunks_.begin(), chunks_.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
 }  // namespace pando

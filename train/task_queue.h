@@ -1,10 +1,12 @@
-// The work of the trainer's computing threads: calls, which consist of micro-batches, and
-// evaluations, which consist of chunks. The threads take them from TaskQueue. Used by the trainer.
+// TaskQueue holds the work that computing threads take next: micro-batches of calls, and chunks of
+// evaluations. QueuedComputer fills it. The trainer's threads empty it, or those of a program.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -18,7 +20,6 @@
 
 #include "common/float_buffer.h"
 #include "common/ids.h"
-#include "data/batch_source.h"
 #include "train/compute_port.h"
 #include "train/evaluation_pass.h"
 #include "train/parameter_store.h"
@@ -26,66 +27,41 @@
 
 namespace pando {
 
-// Decides which of the trainer's events the session may still see. Threads: the protocol thread.
-class ComputeTickets {
- public:
-  // For a Compute call. Older calls become stale once their parameters are gone.
-  ComputeTicket ForCall(Step step) {
-    std::erase_if(calls_, [&](const auto& call) {
-      return call.second.value() + kTrainingVersionsKept <= step.value();
-    });
-    calls_[Next()] = step;
-    return last_;
-  }
-  // For a call whose events carry lasting() instead.
-  ComputeTicket Next() { return last_ = ComputeTicket(last_.value() + 1); }
-  // For evaluations and hashes, which Abandon does not end.
-  ComputeTicket lasting() const { return lasting_; }
-
-  // Events of calls of steps ≥ `from` are stale.
-  void Abandon(Step from) {
-    std::erase_if(calls_, [&](const auto& call) { return call.second >= from; });
-  }
-  // All earlier events are stale.
-  void Forget() {
-    calls_.clear();
-    lasting_ = Next();
-  }
-  // Whether the session may see this event. Called once for each event, in the order of the events.
-  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
-    if (ticket == lasting_) return true;
-    if (std::holds_alternative<StepComputed>(event)) return calls_.erase(ticket) == 1;
-    return calls_.contains(ticket);
-  }
-
- private:
-  ComputeTicket last_;
-  ComputeTicket lasting_;
-  std::map<ComputeTicket, Step> calls_;  // current ones
-};
-
+// One Compute or Verify of the session.
 struct ComputeCall {
   const ComputeTicket ticket;
   const ComputeTicket lasting_ticket;  // for events that outlive Abandon
   const Step step;
-  std::optional<TreeSum> sum = {};  // none: a verification (P41)
-  std::atomic<bool> abandoned = false;
+  std::optional<TreeSum> sum = {};           // none: a verification (P41)
+  std::atomic<bool> is_abandoned = false;    // its sum is not needed any more
+  std::atomic<bool> is_forgotten = false;    // it belongs to an earlier generation
   std::atomic<size_t> unfinished_count = 0;  // micro-batches
+  // By micro-batch, the shards that are in the sum. A program may drop a micro-batch half-way and
+  // compute it again. Guarded by WorkResults.
+  std::map<MicroBatch, std::vector<bool>> added = {};
+
+  // Whether a micro-batch is not computed any further. Shards that were sent may be part of the
+  // update, so a hashed micro-batch is computed to its end (P41).
+  bool IsDropped(bool is_partly_out, bool is_hashed) const {
+    return is_abandoned && (is_forgotten || !(is_partly_out && is_hashed));
+  }
 };
 
+// One EvaluateSlice of the session, of which threads take chunks.
 struct SliceEvaluation {
   ComputeTicket ticket;
   uint64_t number = 0;  // in the order of their starts
   Evaluate request;
-  std::shared_ptr<const FloatBuffer> parameters;  // null: they come layer by layer
+  uint64_t chunk_samples_max = kEvaluationChunkSamples;
+  std::shared_ptr<const FloatBuffer> parameters;  // null: readers hold the version
   std::vector<ChunkScore> scores;                 // by chunk, each written by one thread
   std::atomic<size_t> unfinished_count = 0;       // chunks
-  std::atomic<bool> abandoned = false;            // its parameters are gone
+  std::atomic<bool> is_abandoned = false;         // its result is not needed any more
 
   // Test samples [first, last) of a chunk.
   std::pair<uint64_t, uint64_t> SamplesOfChunk(size_t chunk) const {
-    const uint64_t first = request.first_sample + chunk * kEvaluationChunkSamples;
-    return {first, std::min(first + kEvaluationChunkSamples, request.last_sample)};
+    const uint64_t first = request.first_sample + chunk * chunk_samples_max;
+    return {first, std::min(first + chunk_samples_max, request.last_sample)};
   }
 };
 
@@ -99,39 +75,41 @@ struct ChunkTask {
 };
 using ComputeTask = std::variant<MicroBatchTask, ChunkTask>;
 
-// TaskQueue holds the work that the trainer's computing threads take next, and tells the batch
-// source which samples to read ahead for it. Filled by the protocol thread.
 // Threads: any. Owns: the queue. Invariants: micro-batches leave in the order of step, call and
 // index; chunks of an evaluation leave before all micro-batches.
 class TaskQueue {
  public:
-  // At most `read_ahead_max` batches are read ahead. Threads that wait for `parameters` are woken
-  // when the queue has news for them. Both references outlive the queue.
-  TaskQueue(const StepPlan& steps, size_t read_ahead_max, BatchSource& batches,
-            ParameterStore& parameters);
+  using Deadline = std::chrono::steady_clock::time_point;
+  static constexpr Deadline kNoDeadline = Deadline::max();
+
+  // Threads that wait for `parameters` are woken when the queue has news for them. Outlives it.
+  explicit TaskQueue(ParameterStore& parameters) : parameters_(parameters) {}
 
   // ---- protocol thread ----
   void Push(const std::shared_ptr<ComputeCall>& call, const std::vector<MicroBatch>& micro_batches);
   // All chunks of the evaluation.
   void Push(const std::shared_ptr<SliceEvaluation>& evaluation);
   void DropChunks();
-  // Drops queued micro-batches of these calls, and sets `abandoned` of the calls that are computed.
-  void Abandon(const std::function<bool(const ComputeCall&)>& is_abandoned);
-  // From now on Take returns at once and without a task.
-  void Stop();
+  // Drops queued micro-batches of these calls, and marks the calls that are computed.
+  void Abandon(const std::function<bool(ComputeCall&)>& is_abandoned);
 
   // ---- computing threads ----
-  // Blocks until there is a task; none after Stop.
-  std::optional<ComputeTask> Take();
-  // The batch of the micro-batch that a thread will most likely take next, if it has been read.
-  std::shared_ptr<const Batch> NextBatch();
-  // The task is to be run again, unless its call has been abandoned.
+  // Blocks until there is a task; returns none after Stop or at the deadline.
+  std::optional<ComputeTask> Take(Deadline deadline = kNoDeadline);
+  // The task is to be run again, unless it has been abandoned.
   void GiveBack(const MicroBatchTask& task);
+  void GiveBack(const ChunkTask& task);
   // Drops the rest of a call that has failed. False if it had been abandoned before.
   bool AbandonFailed(ComputeCall& call);
-  // Tell the batch source what the threads will take next: micro-batches, and chunks.
-  void ReadAhead();
-  void ReadChunksAhead();
+
+  // ---- any thread ----
+  // From now on Take returns at once and without a task.
+  void Stop();
+  // The micro-batches that Take will most likely return next, at most `count_max`: first the queued
+  // ones, then those of the next steps, with the last call's share again.
+  using StepPart = std::pair<Step, MicroBatch>;
+  std::vector<StepPart> Expected(size_t count_max) const;
+  std::vector<ChunkTask> ExpectedChunks(size_t count_max) const;
   // These two never wait for a lock: threads ask them under the parameter store's.
   bool has_chunks() const { return chunk_count_ > 0; }
   bool is_stopping() const { return is_stopping_; }
@@ -139,19 +117,15 @@ class TaskQueue {
  private:
   // Micro-batches leave in this order.
   using Key = std::tuple<Step, ComputeTicket, MicroBatch>;
-  std::optional<std::pair<Step, MicroBatch>> Next();
 
-  const uint64_t step_count_;
-  const size_t read_ahead_max_;
-  BatchSource& batches_;
   ParameterStore& parameters_;
 
-  std::mutex mutex_;  // guards all below, except reads of the two atomics
+  mutable std::mutex mutex_;  // guards all below, except reads of the two atomics
   std::condition_variable has_task_;
   std::map<Key, MicroBatchTask> micro_batches_;
   std::deque<ChunkTask> chunks_;
   Step guessed_step_;                      // the next step, most likely with the same share again:
-  std::vector<MicroBatch> guessed_share_;  // the micro-batches of the last call
+  std::vector<MicroBatch> guessed_share_;  // the micro-batches of the last step's call
   std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be computed
   std::atomic<size_t> chunk_count_ = 0;              // == chunks_.size()
   std::atomic<bool> is_stopping_ = false;

@@ -11,151 +11,6 @@
 
 namespace pando {
 
-Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, ParameterResidency residency)
-    : state_(parts, thread_count, std::move(sink), residency),
-      evaluations_(state_.evaluation_parameters, tickets_, state_.queue, state_.sink) {
-  PANDO_CHECK(thread_count >= 1);
-  PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);
-  if (parts.timeline != nullptr) pull_ = parts.timeline->Name({"pull", "pull", "shard"});
-  for (uint32_t i = 0; i < thread_count; ++i)
-    threads_.emplace_back([this, i] { ComputeThread(state_, i).Run(); });
-}
-
-Trainer::~Trainer() { Stop(); }
-
-void Trainer::Stop() {
-  state_.queue.Stop();
-  state_.evaluation_parameters.Wake();
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
-}
-
-void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
-  PANDO_CHECK(!micro_batches.empty());
-  const JobPlan& plan = state_.parts.plan;
-  auto call = std::make_shared<ComputeCall>(tickets_.ForCall(step), tickets_.lasting(), step);
-  call->sum.emplace(plan.steps.Tree(step), plan.NodesToPush(step, micro_batches), plan.shards,
-                    state_.parts.device);
-  state_.queue.Push(call, micro_batches);
-}
-
-void Trainer::Verify(Step step, MicroBatch micro_batch) {
-  state_.queue.Push(std::make_shared<ComputeCall>(tickets_.Next(), tickets_.lasting(), step),
-                    {micro_batch});
-}
-
-void Trainer::Abandon(Step from) {
-  tickets_.Abandon(from);
-  state_.queue.Abandon([&](const ComputeCall& call) { return call.sum && call.step >= from; });
-}
-
-void Trainer::Forget() {
-  tickets_.Forget();
-  evaluations_.Forget();
-  state_.queue.Abandon([](const ComputeCall&) { return true; });
-  state_.parameters.Clear();
-  state_.feedback.Forget();
-}
-
-void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineTrack::Span span = PullSpan(shard, version);
-  state_.parameters.Put(shard, version, payload);
-}
-
-void Trainer::ParametersGone(ParameterUse use, Version version) {
-  if (use == ParameterUse::kTraining) return state_.parameters.Supersede(version);
-  evaluations_.ParametersGone(version);
-}
-
-void Trainer::EvaluateSlice(const Evaluate& request) { evaluations_.EvaluateSlice(request); }
-
-void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineTrack::Span span = PullSpan(shard, version);
-  evaluations_.ParametersArrived(shard, version, payload);
-}
-
-bool Trainer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
-  return tickets_.IsCurrent(ticket, event);
-}
-
-uint64_t Trainer::micro_batch_us() const {
-  const auto thread_count = static_cast<int64_t>(threads_.size());
-  return static_cast<uint64_t>((state_.time.average_ns() / thread_count + 999) / 1000);
-}
-
-uint64_t Trainer::exposed_sync_us() const {
-  return state_.parameters.waited_us() / threads_.size();
-}
-
-uint64_t Trainer::data_stall_us() const {
-  return static_cast<uint64_t>(state_.batches.stalled().count() / 1000);
-}
-
-uint64_t Trainer::samples_wait_ms() const {
-  return static_cast<uint64_t>(state_.batches.waiting().count() / 1'000'000);
-}
-
-TimelineTrack::Span Trainer::PullSpan(ShardId shard, Version version) const {
-  const Step step = StepReading(version);
-  const bool is_wanted = state_.parts.protocol != nullptr && state_.parts.timeline->Wants(step);
-  return {is_wanted ? state_.parts.protocol : nullptr, pull_, step, shard.value()};
-}
-
-// ---- evaluations --------------------------------------------------------------------------------
-
-void Evaluations::EvaluateSlice(const Evaluate& request) {
-  std::erase_if(unstarted_,
-                [&](const Evaluate& other) { return other.version != request.version; });
-  unstarted_.push_back(request);
-  StartWhole();
-}
-
-void Evaluations::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  parameters_.Put(shard, version, payload);
-  StartWhole();
-}
-
-void Evaluations::ParametersGone(Version version) {
-  for (const std::weak_ptr<SliceEvaluation>& entry : running_) {
-    auto evaluation = entry.lock();
-    if (evaluation != nullptr && evaluation->request.version <= version)
-      evaluation->abandoned = true;
-  }
-  parameters_.Wake();
-}
-
-void Evaluations::Forget() {
-  unstarted_.clear();
-  queue_.DropChunks();
-  for (const std::weak_ptr<SliceEvaluation>& entry : std::exchange(running_, {})) {
-    if (auto evaluation = entry.lock()) evaluation->abandoned = true;
-  }
-  parameters_.Clear();
-}
-
-void Evaluations::StartWhole() {
-  if (unstarted_.empty()) return;
-  if (!parameters_.is_layered() && !parameters_.IsWhole(unstarted_.front().version)) return;
-  for (const Evaluate& request : std::exchange(unstarted_, {})) Start(request);
-}
-
-void Evaluations::Start(const Evaluate& request) {
-  const uint64_t sample_count = request.last_sample - request.first_sample;
-  const size_t chunk_count = (sample_count + kEvaluationChunkSamples - 1) / kEvaluationChunkSamples;
-  if (chunk_count == 0) return sink_(tickets_.lasting(), CombineScores(request, {}));
-  auto evaluation = std::make_shared<SliceEvaluation>();
-  evaluation->number = ++started_count_;
-  evaluation->ticket = tickets_.lasting();
-  evaluation->request = request;
-  if (!parameters_.is_layered()) evaluation->parameters = *parameters_.Open(request.version);
-  evaluation->scores.resize(chunk_count);
-  evaluation->unfinished_count = chunk_count;
-  std::erase_if(running_, [](const auto& other) { return other.expired(); });
-  running_.push_back(evaluation);
-  queue_.Push(evaluation);
-}
-
 namespace {
 
 using What = StepTimeline::What;
@@ -240,12 +95,10 @@ class CallControl : public PassControl {
 
   // A wait also ends for evaluation, because the parameters may wait for a pin (P31).
   bool IsInterrupted() const override {
-    return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
+    return queue_.is_stopping() || call_.is_abandoned || queue_.has_chunks();
   }
-  // Abandoned work stops. But shards of it that have left may be part of the update, so a verified
-  // micro-batch is computed to its end for its hash (P41).
   bool IsAbandoned(bool is_partly_out) const override {
-    return queue_.is_stopping() || (call_.abandoned && !(is_partly_out && is_hashed_));
+    return queue_.is_stopping() || call_.IsDropped(is_partly_out, is_hashed_);
   }
   void FetchParameters(const std::vector<ShardId>& shards) override {
     sink_(call_.lasting_ticket,
@@ -261,41 +114,99 @@ class CallControl : public PassControl {
 
 }  // namespace
 
-TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
-                           ParameterResidency residency)
+Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, ParameterResidency residency)
+    : QueuedComputer({.plan = parts.plan,
+                      .sink = std::move(sink),
+                      .training = TrainingParameters(parts, residency),
+                      .evaluation = {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
+                      .device = parts.device,
+                      .timeline = parts.timeline,
+                      .protocol = parts.protocol,
+                      .on_queued = [this] { state_.ReadAhead(); },
+                      .on_forgotten = [this] { state_.feedback.Forget(); }}),
+      state_(parts, thread_count, *this) {
+  PANDO_CHECK(thread_count >= 1);
+  PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);
+  for (uint32_t i = 0; i < thread_count; ++i)
+    threads_.emplace_back([this, i] { ComputeThread(state_, i).Run(); });
+}
+
+Trainer::~Trainer() { Stop(); }
+
+void Trainer::Stop() {
+  queue().Stop();
+  evaluation_parameters().Wake();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+uint64_t Trainer::micro_batch_us() const {
+  const auto thread_count = static_cast<int64_t>(threads_.size());
+  return static_cast<uint64_t>((state_.time.average_ns() / thread_count + 999) / 1000);
+}
+
+uint64_t Trainer::exposed_sync_us() const { return parameters().waited_us() / threads_.size(); }
+
+uint64_t Trainer::data_stall_us() const {
+  return static_cast<uint64_t>(state_.batches.stalled().count() / 1000);
+}
+
+uint64_t Trainer::samples_wait_ms() const {
+  return static_cast<uint64_t>(state_.batches.waiting().count() / 1'000'000);
+}
+
+// ---- what the threads share ---------------------------------------------------------------------
+
+TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count,
+                           QueuedComputer& computer_in)
     : parts(parts_in),
-      sink(std::move(sink_in)),
+      computer(computer_in),
+      read_ahead_max(size_t{ReadAheadPerThread(parts.device)} * thread_count),
       batches(parts.data, parts.plan.steps, parts.plan.job.seed,
-              /*prefetch_max=*/ReadAheadPerThread(parts.device) * thread_count,
-              parts.plan.job.reader_threads, FinishFor(parts.device)),
-      parameters(parts.plan.shards, TrainingParameters(parts, residency), held_bytes),
-      evaluation_parameters(parts.plan.shards,
-                            {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
-                            held_bytes),
+              static_cast<uint32_t>(read_ahead_max), parts.plan.job.reader_threads,
+              FinishFor(parts.device)),
       gradients(parts.plan.layout.float_count(), GradientsFor(parts)),
       host_gradients(parts.plan.layout.float_count(), HostGradientsFor(parts)),
       encoded_gradients(parts.plan.pushes.float_count(), parts.device.kind == DeviceKind::kCpu
                                                              ? parts.buffers
                                                              : HostGradientsFor(parts)),
-      feedback(parts.plan),
-      queue(parts.plan.steps, ReadAheadPerThread(parts.device) * thread_count, batches,
-            parameters) {}
+      feedback(parts.plan) {}
+
+void TrainerState::ReadAhead() {
+  for (const ChunkTask& task : computer.queue().ExpectedChunks(read_ahead_max)) {
+    const auto [first, last] = task.evaluation->SamplesOfChunk(task.chunk);
+    batches.ExpectTest(first, last);
+  }
+  for (const auto& [step, m] : computer.queue().Expected(read_ahead_max)) {
+    if (step.value() < parts.plan.steps.step_count()) batches.Expect(step, m);
+  }
+}
+
+std::shared_ptr<const Batch> TrainerState::NextBatch() {
+  const std::vector<TaskQueue::StepPart> next = computer.queue().Expected(1);
+  return next.empty() ? nullptr : batches.Peek(next.front().first, next.front().second);
+}
+
+// ---- a computing thread -------------------------------------------------------------------------
 
 ComputeThread::ComputeThread(TrainerState& trainer, uint32_t index)
     : trainer_(trainer),
+      queue_(trainer.computer.queue()),
+      sink_(trainer.computer.sink()),
       timeline_(trainer.parts.timeline, "compute " + std::to_string(index)),
       network_(trainer.parts.model, NetworkSamples(trainer.parts.plan),
                UsedOnThisThread(trainer.parts.device)),
       pass_(network_, trainer.parts.device,
-            {trainer.parts.plan, trainer.batches, trainer.parameters, trainer.gradients,
+            {trainer.parts.plan, trainer.batches, trainer.computer.parameters(), trainer.gradients,
              trainer.host_gradients, trainer.encoded_gradients, trainer.feedback, timeline_,
-             trainer.parts.sums_stay, [&queue = trainer.queue] { return queue.NextBatch(); }}),
+             trainer.parts.sums_stay, [&trainer] { return trainer.NextBatch(); }}),
       evaluation_pass_(trainer.parts.plan, network_, trainer.parts.device) {
   timeline_.NameLayers(network_);
 }
 
 void ComputeThread::Run() {
-  while (std::optional<ComputeTask> task = trainer_.queue.Take()) {
+  while (std::optional<ComputeTask> task = queue_.Take()) {
     std::visit([this](auto& t) { RunTask(t); }, *task);
     timeline_.Did(What::kFinish);
   }
@@ -311,71 +222,69 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
   timeline_.Did(What::kAwaitWork);
   const bool is_hashed = trainer_.parts.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
-  CallControl control(call, is_hashed, trainer_.queue, trainer_.sink);
+  CallControl control(call, is_hashed, queue_, sink_);
   Status status = pass_.Run({.step = call.step,
                              .micro_batch = task.micro_batch,
                              .sum = call.sum ? &*call.sum : nullptr,
                              .hash = is_hashed ? &hash : nullptr,
                              .ticket = call.ticket,
-                             .sink = trainer_.sink,
+                             .sink = sink_,
                              .control = control});
-  if (hash != 0)
-    trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
+  if (hash != 0) sink_(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
   Finish(task, std::move(status));
 }
 
 void ComputeThread::Finish(MicroBatchTask& task, Status status) {
   ComputeCall& call = *task.call;
-  if (call.abandoned) return;
+  if (call.is_abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) {
-    if (!trainer_.queue.AbandonFailed(call)) return;
-    return trainer_.sink(call.sum ? call.ticket : call.lasting_ticket,
-                         ComputeFailed{std::move(status)});
+    if (!queue_.AbandonFailed(call)) return;
+    return sink_(call.sum ? call.ticket : call.lasting_ticket, ComputeFailed{std::move(status)});
   }
   trainer_.time.Add(pass_.computing_time());
-  trainer_.queue.ReadAhead();
-  if (--call.unfinished_count == 0 && call.sum) trainer_.sink(call.ticket, StepComputed{call.step});
+  trainer_.ReadAhead();
+  if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
 }
 
 // If the version is superseded, the sum is not needed any more. A verification reports a hash of 0.
 void ComputeThread::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
-  if (!trainer_.parameters.IsSuperseded(VersionReadBy(call.step)))
-    return trainer_.queue.GiveBack(task);
-  if (!call.sum) trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
+  if (!trainer_.computer.parameters().IsSuperseded(VersionReadBy(call.step)))
+    return queue_.GiveBack(task);
+  if (!call.sum) sink_(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
 }
 
 // ---- evaluation ---------------------------------------------------------------------------------
 
 void ComputeThread::RunTask(ChunkTask& task) {
   SliceEvaluation& evaluation = *task.evaluation;
-  if (evaluation.abandoned) return;
+  if (evaluation.is_abandoned) return;
   timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
   timeline_.Did(What::kAwaitWork);
   const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
   auto batch = trainer_.batches.TakeTest(first, last);
   timeline_.Did(What::kAwaitSamples);
-  trainer_.queue.ReadChunksAhead();
-  if (!batch.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{batch.status()});
+  trainer_.ReadAhead();
+  if (!batch.ok()) return sink_(evaluation.ticket, ComputeFailed{batch.status()});
   Result<ChunkScore> score = Score(evaluation, **batch);
   timeline_.Did(What::kEvaluate);
   if (score.status().code() == StatusCode::kInterrupted) return;
-  if (!score.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{score.status()});
+  if (!score.ok()) return sink_(evaluation.ticket, ComputeFailed{score.status()});
   evaluation.scores[task.chunk] = *std::move(score);
   if (--evaluation.unfinished_count > 0) return;
-  trainer_.sink(evaluation.ticket, CombineScores(evaluation.request, evaluation.scores));
+  sink_(evaluation.ticket, CombineScores(evaluation.request, evaluation.scores));
 }
 
 Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const Batch& batch) {
   if (evaluation.parameters != nullptr)
     return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
-  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
-  PANDO_ASSIGN_OR_RETURN(auto parameters,
-                         trainer_.evaluation_parameters.HoldVersion(version, interrupted));
+  const auto interrupted = [&] { return queue_.is_stopping() || evaluation.is_abandoned; };
+  PANDO_ASSIGN_OR_RETURN(
+      auto parameters, trainer_.computer.evaluation_parameters().HoldVersion(version, interrupted));
   const auto fetch = [&](const std::vector<ShardId>& shards) {
-    trainer_.sink(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
+    sink_(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
   };
   const auto await = [&](const LayerReads& reads) {
     return parameters.Advance(reads.now, reads.next, interrupted, fetch);

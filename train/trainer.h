@@ -3,13 +3,11 @@
 // ComputePort. Its results go to a sink, which the worker process connects to the protocol thread's
 // mailbox.
 //
-//   ComputeTickets   which events the session may still see        protocol thread
-//   Evaluations      slices of the test set and their parameters   protocol thread
-//   TaskQueue        what the threads take next                    both
-//   ComputeThread    runs tasks on its own network                  each its own thread
+//   QueuedComputer   the work and the parameters          protocol thread, and computing threads
+//   ComputeThread    runs tasks on its own network        each its own thread
 //
-// Threads: ComputePort's functions and IsCurrent on one thread, the protocol thread; the sink is
-// called on computing threads. Owns: its threads, their networks, parameters and gradients.
+// Threads: as QueuedComputer; the sink is called on computing threads. Owns: its threads, their
+// networks, and gradients.
 // Invariants: I5 (no thread count, order or interruption changes a bit of what is emitted).
 #pragma once
 
@@ -27,13 +25,11 @@
 #include "data/dataset.h"
 #include "models/network.h"
 #include "plan/job_plan.h"
-#include "train/compute_port.h"
 #include "train/error_feedback.h"
 #include "train/evaluation_pass.h"
 #include "train/micro_batch_pass.h"
 #include "train/micro_batch_time.h"
-#include "train/parameter_store.h"
-#include "train/task_queue.h"
+#include "train/queued_computer.h"
 
 namespace pando {
 
@@ -50,21 +46,21 @@ struct TrainerParts {  // all outlive the trainer
 
 // The state that all of the trainer's threads share.
 struct TrainerState {
-  TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
-               ParameterResidency residency);
+  TrainerState(const TrainerParts& parts_in, uint32_t thread_count, QueuedComputer& computer_in);
+  // Tells the batch source what the threads will take next.
+  void ReadAhead();
+  // The batch of the micro-batch that a thread will most likely take next, if it has been read.
+  std::shared_ptr<const Batch> NextBatch();
 
   const TrainerParts parts;
-  const ComputeSink sink;
+  QueuedComputer& computer;     // whose tasks the threads take
+  const size_t read_ahead_max;  // batches
   BatchSource batches;
-  HeldBytes held_bytes;
-  ParameterStore parameters;
-  ParameterStore evaluation_parameters;
   BufferPool gradients;
   BufferPool host_gradients;
   BufferPool encoded_gradients;
   ErrorFeedback feedback;
   MicroBatchTime time;
-  TaskQueue queue;
   std::atomic<uint64_t> gpu_free_bytes = 0;
 };
 
@@ -85,43 +81,15 @@ class ComputeThread {
   Result<ChunkScore> Score(const SliceEvaluation& evaluation, const Batch& batch);
 
   TrainerState& trainer_;
+  TaskQueue& queue_;
+  const ComputeSink& sink_;
   StepTimeline timeline_;
   Network network_;
   MicroBatchPass pass_;
   EvaluationPass evaluation_pass_;
 };
 
-// Evaluations starts the evaluation of test slices once their parameters are here. Used by the
-// trainer; its threads compute the chunks.
-// Threads: the protocol thread.
-class Evaluations {
- public:
-  // All references outlive it. `parameters`: the store of those that are evaluated.
-  Evaluations(ParameterStore& parameters, const ComputeTickets& tickets, TaskQueue& queue,
-              const ComputeSink& sink)
-      : parameters_(parameters), tickets_(tickets), queue_(queue), sink_(sink) {}
-
-  // These three as in ComputePort.
-  void EvaluateSlice(const Evaluate& request);
-  void ParametersArrived(ShardId shard, Version version, const Blob& payload);
-  void ParametersGone(Version version);
-  // Drops everything, including slices that threads compute now.
-  void Forget();
-
- private:
-  void StartWhole();
-  void Start(const Evaluate& request);
-
-  ParameterStore& parameters_;
-  const ComputeTickets& tickets_;
-  TaskQueue& queue_;
-  const ComputeSink& sink_;
-  std::vector<Evaluate> unstarted_;  // of one version
-  std::vector<std::weak_ptr<SliceEvaluation>> running_;
-  uint64_t started_count_ = 0;
-};
-
-class Trainer : public WorkerComputer {
+class Trainer : public QueuedComputer {
  public:
   using Sink = ComputeSink;
   using Parts = TrainerParts;
@@ -129,17 +97,6 @@ class Trainer : public WorkerComputer {
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
           ParameterResidency residency = ParameterResidency::kAll);
   ~Trainer() override;  // Stop
-
-  void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
-  void Abandon(Step from) override;
-  void Verify(Step step, MicroBatch micro_batch) override;
-  void Forget() override;
-  void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
-  void ParametersGone(ParameterUse use, Version version) override;
-  void EvaluateSlice(const Evaluate& request) override;
-  void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
-
-  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) override;
 
   // How long the threads together take for a micro-batch: the recent mean time of one thread,
   // divided by their number. 0 before the first. Any thread.
@@ -152,24 +109,16 @@ class Trainer : public WorkerComputer {
   // hidden behind computing. Any thread.
   uint64_t exposed_sync_us() const;
 
-  uint64_t parameter_bytes_peak() const override { return state_.held_bytes.peak(); }
-
-  void Stop() override;
+  // Stops at once: threads that wait for parameters or work return. After it, call only accessors.
+  void Stop();
   // The GPU's free memory when its thread stopped, before the thread freed its own; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
-  // For the serial trainer, which makes new parameters in place.
-  ParameterStore& parameters() { return state_.parameters; }
   // Flat vectors that gradients have needed so far: the high-water mark of section 12 (I6).
   size_t gradient_buffers_made() const { return state_.gradients.made_count(); }
 
  private:
-  TimelineTrack::Span PullSpan(ShardId shard, Version version) const;
-
   TrainerState state_;
-  TimelineNameId pull_;  // of spans on the protocol thread's track
-  ComputeTickets tickets_;
-  Evaluations evaluations_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 

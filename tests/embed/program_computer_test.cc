@@ -54,9 +54,7 @@ struct ComputerFixture {
                     : computer.ParametersArrived(ShardId(s), Version(version), payload);
     }
   }
-  std::shared_ptr<const CurrentWork> Next() {
-    return computer.NextWork(Clock::now(), [] { return false; });
-  }
+  std::shared_ptr<const CurrentWork> Next() { return computer.NextWork(Clock::now()); }
   // The first float of the tensor, or −1 where it does not come.
   float Load(size_t tensor) {
     std::vector<float> to(plan.layout.specs()[tensor].size(), -1.0f);
@@ -248,7 +246,7 @@ TEST_CASE(
   f.Give(3, 1);
   const double sums[] = {1, 1};
   CHECK(f.computer.Finish(sums).ok());
-  f.computer.NextWork(Clock::now(), [] { return false; });
+  f.computer.NextWork(Clock::now());
   CHECK(f.ComputeCurrent(1) == Outcome::kDone);
   std::vector<uint64_t> hashes;
   for (const ComputeEvent& event : f.TakeEvents()) {

@@ -1,4 +1,4 @@
-#include "train/task_queue.h"
+#include "train/compute_tickets.h"
 
 #include <doctest/doctest.h>
 

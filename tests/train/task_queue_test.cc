@@ -23,6 +23,14 @@ struct QueueFixture {
     queue.Push(evaluation);
     return evaluation;
   }
+  // A call whose share is guessed for the next steps.
+  void PushStep(uint64_t ticket, uint64_t step, std::initializer_list<uint32_t> micro_batches) {
+    auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step));
+    call->sum.emplace(test.plan.steps.Tree(Step(step)),
+                      test.plan.NodesToPush(Step(step), MicroBatches(micro_batches)),
+                      test.plan.shards);
+    queue.Push(call, MicroBatches(micro_batches));
+  }
   // Step, ticket and index of the next task, which is a micro-batch.
   std::tuple<uint64_t, uint64_t, uint32_t> TakeMicroBatch() {
     const auto task = std::get<MicroBatchTask>(*queue.Take());
@@ -30,10 +38,9 @@ struct QueueFixture {
   }
 
   TestJob test{TestJob::SmallMlp()};
-  BatchSource batches{test.data, test.plan.steps, test.job.seed, 0};
   HeldBytes held_bytes;
   ParameterStore parameters{test.plan.shards, {}, held_bytes};
-  TaskQueue queue{test.plan.steps, 2, batches, parameters};
+  TaskQueue queue{parameters};
 };
 
 TEST_CASE("micro-batches leave in the order of step, call and index") {
@@ -66,8 +73,8 @@ TEST_CASE("abandoned calls leave the queue, and those at work are marked") {
   const auto other = f.Push(2, 1, {0});
   f.TakeMicroBatch();
   f.queue.Abandon([](const ComputeCall& call) { return call.step == Step(0); });
-  CHECK(at_work->abandoned);
-  CHECK_FALSE(other->abandoned);
+  CHECK(at_work->is_abandoned);
+  CHECK_FALSE(other->is_abandoned);
   CHECK(f.TakeMicroBatch() == std::tuple(1, 2, 0));
 }
 
@@ -83,6 +90,46 @@ TEST_CASE("a task that is given back is taken again, unless its call was abandon
   CHECK(f.TakeMicroBatch() == std::tuple(1, 2, 0));
 }
 
+TEST_CASE("a chunk that is given back is taken again, unless its evaluation was abandoned") {
+  QueueFixture f;
+  const auto evaluation = f.PushChunks(1);
+  const auto chunk = std::get<ChunkTask>(*f.queue.Take());
+  f.queue.GiveBack(chunk);
+  CHECK(f.queue.has_chunks());
+  CHECK(std::get<ChunkTask>(*f.queue.Take()).evaluation == evaluation);
+  evaluation->is_abandoned = true;
+  f.queue.GiveBack(chunk);
+  CHECK_FALSE(f.queue.has_chunks());
+}
+
+TEST_CASE("the next steps are expected to have the same share") {
+  using Parts = std::vector<TaskQueue::StepPart>;
+  QueueFixture f;
+  CHECK(f.queue.Expected(3).empty());
+  f.PushStep(2, 5, {2, 3});
+  const TaskQueue::StepPart a(Step(5), MicroBatch(2)), b(Step(5), MicroBatch(3)),
+      c(Step(6), MicroBatch(2)), d(Step(6), MicroBatch(3)), e(Step(7), MicroBatch(2));
+  CHECK(f.queue.Expected(1) == Parts{a});
+  CHECK(f.queue.Expected(5) == Parts{a, b, c, d, e});
+  f.TakeMicroBatch();
+  CHECK(f.queue.Expected(2) == Parts{b, c});
+  f.PushStep(3, 4, {0});  // an earlier step again
+  CHECK(f.queue.Expected(3) == Parts{{Step(4), MicroBatch(0)}, b, c});
+  f.queue.Abandon([](const ComputeCall&) { return true; });
+  CHECK(f.queue.Expected(3).empty());
+}
+
+TEST_CASE("a hashed micro-batch that is partly in the sum is dropped only by a new generation") {
+  ComputeCall call{.ticket = ComputeTicket(1), .lasting_ticket = ComputeTicket(0), .step = Step(0)};
+  CHECK_FALSE(call.IsDropped(false, false));
+  call.is_abandoned = true;
+  CHECK(call.IsDropped(true, false));
+  CHECK(call.IsDropped(false, true));
+  CHECK_FALSE(call.IsDropped(true, true));
+  call.is_forgotten = true;
+  CHECK(call.IsDropped(true, true));
+}
+
 TEST_CASE("the first failure of a call abandons it") {
   QueueFixture f;
   const auto call = f.Push(1, 0, {0, 1});
@@ -93,8 +140,12 @@ TEST_CASE("the first failure of a call abandons it") {
   CHECK(f.TakeMicroBatch() == std::tuple(1, 2, 0));
 }
 
-TEST_CASE("a thread that waits for a task returns when the queue stops") {
+TEST_CASE("a thread that waits for a task returns with one, and when the queue stops") {
   QueueFixture f;
+  CHECK_FALSE(f.queue.Take(std::chrono::steady_clock::now()).has_value());
+  std::thread giver([&] { f.Push(1, 0, {0}); });
+  CHECK(f.queue.Take(std::chrono::steady_clock::now() + std::chrono::minutes(1)).has_value());
+  giver.join();
   std::thread waiter([&] { CHECK_FALSE(f.queue.Take().has_value()); });
   f.queue.Stop();
   waiter.join();
