@@ -63,8 +63,9 @@ class SchedulerLink {
   std::thread thread_;
 };
 
-// RepeatedDeaths recognises a process that died three times without a step of the run in between,
-// by the memory limit or with the same exit code. It would die again. Deaths that a person or chaos
+// RepeatedDeaths recognises a process that died four times by the memory limit, or with the same
+// exit code, while no step of the run became known: it would die again. Three deaths would prove
+// less, because the known step may be older than the first one. Deaths that a person or chaos
 // causes do not count. Threads: none.
 class RepeatedDeaths {
  public:

@@ -47,9 +47,9 @@ class HostRelay : SessionPart {
   // Adds a gradient of ours to those that wait for their siblings.
   void Add(ShardId shard, UnrepliedGradient gradient);
 
-  // When the sum may be pushed: now, or later, because it waits for the host's other workers. It
-  // waits until `patience` after the first call for the shard's step. The relay does not wait for a
-  // worker that gave nothing for the step before, nor, by the first call, for this one.
+  // Returns when the sum may be pushed: `now`, or later if it waits for sums of the host's others.
+  // It waits at most `patience` after the first call for the shard's step, and only for workers
+  // that gave for the step before, or for this step before the relay first asked.
   Micros LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience);
 
  private:

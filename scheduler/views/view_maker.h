@@ -34,7 +34,7 @@ class ViewMaker {
   bool IsComplete() const;
   // Returns whether a planned rollback can begin: all members have reported, and there are servers.
   bool MayRollBack(Micros now) const;
-  // Makes the run's first view, or the first one after a rollback.
+  // Makes the first view of a generation: when the run begins or is resumed, or after a rollback.
   View MakeFirst(Micros now);
   // Makes the view that is due.  Returns none if no view is due, or if it plans a rollback instead.
   std::optional<View> MakeDue(Micros now);
