@@ -69,7 +69,7 @@ struct ComputeCall {
   const ComputeTicket lasting_ticket;  // for events that outlive Abandon
   const Step step;
   std::optional<TreeSum> sum = {};  // none: a verification (P41)
-  std::atomic<bool> abandoned = false;
+  std::atomic<bool> is_abandoned = false;
   std::atomic<size_t> unfinished_count = 0;  // micro-batches
 };
 
@@ -80,7 +80,7 @@ struct SliceEvaluation {
   std::shared_ptr<const FloatBuffer> parameters;  // null: they come layer by layer
   std::vector<ChunkScore> scores;                 // by chunk, each written by one thread
   std::atomic<size_t> unfinished_count = 0;       // chunks
-  std::atomic<bool> abandoned = false;            // its parameters are gone
+  std::atomic<bool> is_abandoned = false;         // its parameters are gone
 
   // Test samples [first, last) of a chunk.
   std::pair<uint64_t, uint64_t> SamplesOfChunk(size_t chunk) const {
@@ -115,7 +115,7 @@ class TaskQueue {
   // All chunks of the evaluation.
   void Push(const std::shared_ptr<SliceEvaluation>& evaluation);
   void DropChunks();
-  // Drops queued micro-batches of these calls, and sets `abandoned` of the calls that are computed.
+  // Drops queued micro-batches of these calls; sets `is_abandoned` of the calls that are computed.
   void Abandon(const std::function<bool(const ComputeCall&)>& is_abandoned);
   // From now on Take returns at once and without a task.
   void Stop();

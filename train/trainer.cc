@@ -120,7 +120,7 @@ void Evaluations::ParametersGone(Version version) {
   for (const std::weak_ptr<SliceEvaluation>& entry : running_) {
     auto evaluation = entry.lock();
     if (evaluation != nullptr && evaluation->request.version <= version)
-      evaluation->abandoned = true;
+      evaluation->is_abandoned = true;
   }
   parameters_.Wake();
 }
@@ -129,7 +129,7 @@ void Evaluations::Forget() {
   unstarted_.clear();
   queue_.DropChunks();
   for (const std::weak_ptr<SliceEvaluation>& entry : std::exchange(running_, {})) {
-    if (auto evaluation = entry.lock()) evaluation->abandoned = true;
+    if (auto evaluation = entry.lock()) evaluation->is_abandoned = true;
   }
   parameters_.Clear();
 }
@@ -240,12 +240,12 @@ class CallControl : public PassControl {
 
   // A wait also ends for evaluation, because the parameters may wait for a pin (P31).
   bool IsInterrupted() const override {
-    return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
+    return queue_.is_stopping() || call_.is_abandoned || queue_.has_chunks();
   }
   // Abandoned work stops. But shards of it that have left may be part of the update, so a verified
   // micro-batch is computed to its end for its hash (P41).
   bool IsAbandoned(bool is_partly_out) const override {
-    return queue_.is_stopping() || (call_.abandoned && !(is_partly_out && is_hashed_));
+    return queue_.is_stopping() || (call_.is_abandoned && !(is_partly_out && is_hashed_));
   }
   void FetchParameters(const std::vector<ShardId>& shards) override {
     sink_(call_.lasting_ticket,
@@ -326,7 +326,7 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
 
 void ComputeThread::Finish(MicroBatchTask& task, Status status) {
   ComputeCall& call = *task.call;
-  if (call.abandoned) return;
+  if (call.is_abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) {
     if (!trainer_.queue.AbandonFailed(call)) return;
@@ -350,7 +350,7 @@ void ComputeThread::GiveBack(const MicroBatchTask& task) {
 
 void ComputeThread::RunTask(ChunkTask& task) {
   SliceEvaluation& evaluation = *task.evaluation;
-  if (evaluation.abandoned) return;
+  if (evaluation.is_abandoned) return;
   timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
   timeline_.Did(What::kAwaitWork);
   const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
@@ -371,7 +371,7 @@ Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const
   if (evaluation.parameters != nullptr)
     return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
-  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
+  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.is_abandoned; };
   PANDO_ASSIGN_OR_RETURN(auto parameters,
                          trainer_.evaluation_parameters.HoldVersion(version, interrupted));
   const auto fetch = [&](const std::vector<ShardId>& shards) {
