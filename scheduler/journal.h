@@ -104,7 +104,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  bool is_finished = false;  // P33
+  bool is_completed = false;  // P33: the final weights are kept
 };
 
 class Journal {

@@ -83,7 +83,7 @@ RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, Vie
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()),
       ids_(options.state ? options.state->next_node : 1) {
-  if (!options.state || options.is_fresh) return;
+  if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) {
     members_.Add(Member(record));
     leases_.Add(record.peer.node);
