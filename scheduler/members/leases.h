@@ -45,7 +45,7 @@ class Leases {
   std::vector<Expired> Judge(Micros now);
   // How long no message of any member has arrived, if that is longer than a lease and not told yet.
   std::optional<Micros> TakeDeafness(Micros now);
-  Micros NextDeadline() const;
+  Micros NextDeadline() const { return look_at_; }
 
   bool IsSuspected(NodeId node) const { return entries_.at(node).suspected_at.has_value(); }
   Micros SilenceSince(Micros now, NodeId node) const { return now - entries_.at(node).heard_at; }
@@ -64,6 +64,7 @@ class Leases {
   bool has_told_deafness_ = false;
   std::optional<Micros> renewed_at_;  // when all leases were renewed
   Micros judged_at_{-1};
+  Micros look_at_{0};  // when Judge looks at all members next; no lease or grace ends before it
 };
 
 }  // namespace pando

@@ -61,7 +61,7 @@ class RunMembers {
   // Others take the member's work over.
   void MarkDraining(NodeId node);
   // The member has no work left: it has to stop.
-  void MarkLeaving(NodeId node) { members_.Find(node)->is_leaving = true; }
+  void MarkLeaving(NodeId node) { members_.MarkLeaving(node); }
   // Repeats to a leaving member that it stops.  Returns false if this lane knows, or stays.
   bool RepeatDrained(const Member& member, const PeerId& lane);
   // Repeats to every lane that has not said Bye how the run ends.
