@@ -74,7 +74,7 @@ class LaneRequests : SessionPart {
 
  private:
   struct Ask {           // what a shard's lane is asked for
-    Micros at{0};        // when to ask; kNever: not needed, or the lane sends it unasked
+    Micros at{0};        // when to ask; kNever: not needed, or it comes without a request
     Micros asked_at{0};  // when it was last asked, by a push or a pull
     Version newest;      // the newest version that it was asked for, in this view
   };
