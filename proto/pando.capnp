@@ -409,7 +409,7 @@ struct PushItem {
 
 struct Push $message(handlers = [lane, worker], sender = workers, generation = one,
     size = payloads) {
-  # Worker -> the lane of the primary (P6).
+  # Worker -> the lane of the primary (P6), or the relay of its host (P6a).
   items @0 :List(PushItem) $limit(what = "pushes in a message", max = "kItemsPerMessageMax");
 }
 
@@ -442,7 +442,7 @@ struct ParamsItem {
 
 struct Params $message(handlers = [scheduler, worker, group], sender = nodes, generation = one,
     about = primary, size = payloads) {
-  # Lane -> the sender of the push or the pull.
+  # Lane -> the sender of the push or the pull; relay -> giver (P6a).
   items @0 :List(ParamsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
 }
 

@@ -59,7 +59,7 @@ struct FaultRecord {
   Step step;                // the lowest incomplete one at the injection, or when noticed
   double injected_ms = -1;
   double detected_ms = -1;
-  std::string detected_by;  // "exit", "socket", "lease"; empty while undetected
+  std::string detected_by;  // "exit", "socket", "lease", "message"; empty while undetected
   double recovered_ms = -1;
   bool operator==(const FaultRecord&) const = default;
 };

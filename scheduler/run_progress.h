@@ -56,7 +56,7 @@ class RunProgress {
   // Sends the scalars of the block that begins with `first`, as far as steps may be made. The rest
   // of the block follows with a later decision.
   void SendScalars(const PeerId& lane, Step first);
-  // Returns the first step that must not be made yet (P32).
+  // Returns the last version that may be made so far (P32).
   Version ScalarsEnd() const;
 
   // Waits for the reports of the new view's primaries.
