@@ -190,7 +190,7 @@ struct ViewId $compared {
 
 # ---- membership and views: node <-> scheduler -----------------------------------------------------
 
-struct Register $compared $message(handlers = [scheduler, intake], sender = newcomer) {
+struct Register $message(handlers = [scheduler, intake], sender = newcomer) $compared {
   # Node -> scheduler, repeated until Welcome or Refused.
   role @0 :Role $initial("Role::kWorker");
   host @2 :Text $limit(.hostBytes);  # host name, for people and to place replicas apart
@@ -262,7 +262,7 @@ struct Refused $message(handlers = [joiner, lane, worker, group], sender = onlyS
   kind @1 :RefusalKind;
 }
 
-struct Ready $compared $message(handlers = [scheduler], sender = nodes) {
+struct Ready $message(handlers = [scheduler], sender = nodes) $compared {
   # Node -> scheduler, repeated until a view has the node: the node has loaded all that the job needs.
   kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");
     # backend, instruction set, library versions (P40)
