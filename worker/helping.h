@@ -42,7 +42,6 @@ class Questions {
       lanes_asked_.emplace(placement.primary, false);
     ask_at_ = at;
   }
-  void Cancel() { lanes_asked_.clear(); }
   // Whether answers are still to come.
   bool is_open() const { return !lanes_asked_.empty(); }
 
@@ -153,7 +152,6 @@ class Helping : SessionPart {
   const StepClock& clock() const { return clock_; }
 
  private:
-  bool MayHelp() const;
   bool IsIdle() const;
   bool IsWaiting() const;
   void Rest() {
