@@ -1,4 +1,4 @@
-// Blob: immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
+// Blob is immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
 // blobs, without a copy, from the buffer that they are computed in to the sum that consumes them.
 // Threads: the bytes are immutable and references are counted atomically, so copies may cross
 // threads.

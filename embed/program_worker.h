@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "common/buffer_pool.h"
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/event_fd.h"
+#include "common/result.h"
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"
 #include "files/temporary_folder.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "embed/gradient_builder.h"
 #include "embed/work_queue.h"
 #include "plan/job_plan.h"

@@ -20,7 +20,7 @@
 
 #include "common/ids.h"
 #include "common/philox.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/text.h"
 #include "proto/outbox.h"
 

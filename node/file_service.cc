@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "files/file_client.h"
 #include "net/address.h"
+#include "net/event_loop.h"
 #include "node/log.h"
 #include "optim/optimizer.h"
 

@@ -9,7 +9,8 @@
 #include "common/mailbox.h"
 #include "files/file_store.h"
 #include "files/folder_disk.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
+#include "net/transport.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 

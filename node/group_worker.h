@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "common/mailbox.h"
-#include "net/event_loop.h"
 #include "net/heartbeat_sender.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 #include "node/remote_files.h"
 #include "node/session_worker.h"

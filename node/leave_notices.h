@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "proto/messages.h"
 
 namespace pando {

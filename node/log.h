@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando {
 

@@ -14,8 +14,8 @@
 
 #include "common/timeline/timeline.h"
 #include "files/temporary_folder.h"
-#include "net/event_loop.h"
 #include "net/scheduler_client.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 #include "plan/job.h"
 #include "proto/view_member.h"

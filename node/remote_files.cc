@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "files/folder_files.h"
 #include "node/log.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"

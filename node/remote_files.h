@@ -9,7 +9,7 @@
 
 #include "files/file_client.h"
 #include "files/run_files.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 
 namespace pando {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "common/mailbox.h"
-#include "net/event_loop.h"
 #include "net/scheduler_client.h"
+#include "net/stop_flag.h"
 #include "node/supervisor.h"
 
 namespace pando {

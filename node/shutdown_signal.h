@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "common/atomic_file.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/status.h"
+#include "common/unique_fd.h"
 #include "node/chaos_schedule.h"
 #include "node/fleet/exit_table.h"
 #include "node/leave_notices.h"

@@ -11,7 +11,7 @@
 #include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/gpu_monitor.h"
 #include "node/group_worker.h"
 #include "node/log.h"

@@ -8,7 +8,7 @@
 namespace pando {
 namespace {
 
-// Makes texts whose order is that of the numbers.
+// Makes a key whose order as a text is that of the numbers.
 template <class... Numbers>
 std::string KeyText(Numbers... numbers) {
   return Joined(std::vector<std::string>{fmt::format("{:020}", numbers)...});

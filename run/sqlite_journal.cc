@@ -34,7 +34,7 @@ Status QuickCheck(SqliteDb& db) {
   return check[0][0] == "ok" ? Status() : Corrupt(check[0][0]);
 }
 
-// Adds advice if the file itself is the trouble.
+// Adds advice to the error if the file itself is damaged.
 Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
   return Corrupt(
@@ -60,8 +60,8 @@ Status SqliteDb::Error() const {
 
 namespace {
 
-// As OpenForOwner, but does not open an existing file: closing it would release this process's
-// locks. SQLite's other files get its mode. If it fails, SQLite reports the error.
+// Does what OpenForOwner does, but does not open an existing file: closing it would release this
+// process's locks. SQLite's other files get the same mode. If this fails, SQLite reports the error.
 void KeepForOwner(const std::string& path) {
   for (const char* end : {"-wal", "-shm"}) (void)!chmod((path + end).c_str(), 0600);
   if (chmod(path.c_str(), 0600) != 0 && errno == ENOENT) (void)OpenForOwner(path);
@@ -232,7 +232,7 @@ Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows
     const auto old = written_.find(row.first);
     if (old == written_.end() || old->second != row.second) PANDO_RETURN_IF_ERROR(Insert(row));
   }
-  // A view never changes and its row is large, so the row is made once.
+  // A view never changes and its row is large, so its row is made only once.
   if (state.view.id == written_view_) return Status();
   PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
   return db_.Execute(

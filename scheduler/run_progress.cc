@@ -35,7 +35,7 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
   return have_all_reported;
 }
 
-// P46: rows come from the metric shard's primary, of versions that it says are committed.
+// P46. Returns whether the rows are of committed versions and of the metric shard's primary.
 bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const {
   if (progress.rows.empty()) return false;
   const bool are_committed = std::ranges::all_of(progress.rows, [&](const StepMetrics& row) {
@@ -44,7 +44,7 @@ bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const
   return are_committed && IsPrimary(views_.view(), plan_.metric_shard(), from);
 }
 
-// An earlier life of the scheduler knows the rows below the first, or they are lost with a server.
+// Rows below the first one are with an earlier life of the scheduler, or lost with a server.
 void RunProgress::TakeRows(Micros now, const Progress& progress) {
   next_row_ = std::max(next_row_, progress.rows.front().step);
   made_ = progress.committed;

@@ -21,8 +21,8 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
   parts_.progress.OnView();
 }
 
-// Does its work in the first call that knows the time. A scheduler that starts again lets every
-// member report before it sends a view (P26); a member that is silent for a lease is dead.
+// Acts only in the first call that knows the time. A restarted scheduler lets every member report
+// before it sends a view (P26); a member that is silent for a lease is dead.
 void Scheduler::Begin(Micros now) {
   if (!parts_.membership.Begin(now)) return;
   if (parts_.phase.is_completed())

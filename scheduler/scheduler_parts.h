@@ -1,5 +1,5 @@
 // SchedulerParts builds the parts of the scheduler core, each from those above it. Only the
-// dispatcher has them all; the table in scheduler.h says which part knows which.
+// Scheduler has all of them. The table in scheduler.h describes the parts.
 #pragma once
 
 #include "scheduler/commands.h"
@@ -17,7 +17,7 @@ struct SchedulerParts {
   Journal& journal;
   RunObserver& observer;
   Outbox& sender;
-  // These two are not called before all parts are built.
+  // No part calls these two before all parts are built.
   JournaledState& state;
   MembershipObserver& members_observer;
 

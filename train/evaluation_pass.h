@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/copy_queue.h"
 #include "models/network.h"
 #include "plan/job_plan.h"
 #include "proto/message_limits.h"

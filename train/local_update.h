@@ -55,7 +55,7 @@ class LocalUpdate {
     std::vector<float> partials;
     std::vector<float> factors;
   };
-  TimelineSpan StartSpan(TimelineNameId name, const Root& root) const;
+  TimelineTrack::Span StartSpan(TimelineNameId name, const Root& root) const;
   VersionMaker::Inputs InputsFor(const Root& root, const FloatBuffer& values) const;
   std::vector<float> MakePartials(const Root& root) const;
   std::vector<Ready> Await(Root root, std::vector<float> partials);

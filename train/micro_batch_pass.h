@@ -11,7 +11,7 @@
 
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "data/batch_source.h"
 #include "models/network.h"
 #include "plan/job_plan.h"

@@ -3,14 +3,13 @@
 // thread (or the serial trainer), read by computing threads. A reader's hold keeps its version
 // whole, so that a late step never sees torn parameters.
 //
-// With layer residency (ZeRO stage 3) a version is a reservation of addresses. A shard is stored
-// only if a thread has asked for it. Its memory is released when no thread holds it any more. The
-// first thread that asks for a shard fetches it.
+// The options say how versions are kept (train/kept_version.h). With layer residency (ZeRO stage 3)
+// a shard is stored only if a thread has asked for it. Its memory is released when no thread holds
+// it any more. The first thread that asks for a shard fetches it.
 //
-// Threads: any; one writer per (shard, version). Owns: one flat vector per version.
+// Threads: any; one writer per (shard, version). Owns: the versions.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -23,35 +22,19 @@
 #include "common/blob.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/payload_plan.h"
-#include "plan/shard_codec.h"
 #include "plan/shard_plan.h"
-#include "train/paged_floats.h"
+#include "train/held_bytes.h"
+#include "train/kept_version.h"
 
 namespace pando {
-
-// Counts what several stores hold together. Threads: any.
-class HeldBytes {
- public:
-  void Add(uint64_t bytes);
-  void Remove(uint64_t bytes) { now_ -= bytes; }
-  uint64_t now() const { return now_; }
-  uint64_t peak() const { return peak_; }
-
- private:
-  std::atomic<uint64_t> now_ = 0;
-  std::atomic<uint64_t> peak_ = 0;
-};
 
 // P4: a step may be computed again while the next version arrives. No step needs more.
 inline constexpr uint64_t kTrainingVersionsKept = 2;
 
 class ParameterStore {
- private:
-  struct VersionBuffer;
-
  public:
   static constexpr std::chrono::milliseconds kAskInterval{50};
 
@@ -64,7 +47,7 @@ class ParameterStore {
       return FloatBuffer(count);
     };                                      // where all is resident
     const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
-    // Keeps encoded payloads, which readers decode. REQUIRES: all is resident.
+    // Keeps encoded payloads, which readers decode.  REQUIRES: all is resident; is_read_in_place.
     bool keeps_encoded = false;
     // Whether readers can read this payload itself. It is then not copied, but held for as long as
     // its version. None: all is copied. REQUIRES: all is resident.
@@ -120,12 +103,12 @@ class ParameterStore {
 
    private:
     friend class ParameterStore;
-    Hold(ParameterStore& store, Version version, std::shared_ptr<VersionBuffer> buffer)
-        : store_(&store), version_(version), buffer_(std::move(buffer)) {}
+    Hold(ParameterStore& store, Version version, std::shared_ptr<KeptVersion> kept)
+        : store_(&store), version_(version), kept_(std::move(kept)) {}
     ParameterStore* store_;
     Version version_;
-    std::shared_ptr<VersionBuffer> buffer_;  // null: moved from
-    Run now_;                                // these are counted as ours
+    std::shared_ptr<KeptVersion> kept_;  // null: moved from
+    Run now_;                            // these are counted as ours
     Run next_;
   };
   // kInterrupted when the version is superseded, or the work is dropped. `is_dropped` is checked
@@ -144,40 +127,28 @@ class ParameterStore {
   using Run = ShardPlan::Run;
   // A thread that sleeps until these shards are there.
   struct Waiter {
-    const VersionBuffer* buffer;
+    const KeptVersion* kept;
     Version version;
     Run shards;
     size_t missing_count;
   };
-  uint64_t ShardBytes(uint32_t shard) const {
-    return shards_.range(ShardId(shard)).size() * sizeof(float);
-  }
-  const ShardCodec* Codec(ShardId shard) const {
-    return options_.payloads != nullptr ? options_.payloads->codec(shard) : nullptr;
-  }
-  ShardRange Place(ShardId shard) const;  // in the flat vector
   // All REQUIRE: mutex_ held.
-  const std::shared_ptr<VersionBuffer>& FindOrMake(
-      Version version);  // REQUIRES: !IsTooOld(version)
+  const std::shared_ptr<KeptVersion>& FindOrMake(Version version);  // REQUIRES: !IsTooOld(version)
   bool IsTooOld(Version version) const;
-  bool IsGone(const std::shared_ptr<VersionBuffer>& buffer, Version version) const;
+  bool IsGone(const std::shared_ptr<KeptVersion>& kept, Version version) const;
   void DropTooOld();
-  void MarkArrived(VersionBuffer& buffer, ShardId shard, Version version);
-  const SharedBuffer& FindOrMakeWhole(VersionBuffer& buffer);
-  std::vector<ShardId> Ask(VersionBuffer& buffer, Run shards);
-  void Release(VersionBuffer& buffer, Run shards);
-  void Drop(VersionBuffer& buffer, uint32_t shard);
-  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<VersionBuffer>& buffer,
+  void MarkArrived(KeptVersion& kept, ShardId shard, Version version);
+  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<KeptVersion>& kept,
                Version version, Run shards, const std::function<bool()>& interrupted);
 
   const ShardPlan& shards_;
   const Options options_;
   HeldBytes& held_bytes_;
-  BufferPool pool_;
+  BufferPool pool_;  // of flat vectors
 
-  mutable std::mutex mutex_;  // guards all below; the floats are guarded by has_shard
+  mutable std::mutex mutex_;  // guards all below, and the versions except their floats
   std::condition_variable changed_;
-  std::map<Version, std::shared_ptr<VersionBuffer>> buffers_;
+  std::map<Version, std::shared_ptr<KeptVersion>> versions_;
   std::vector<Waiter*> waiters_;
   Version newest_arrived_;
   Version oldest_;  // older ones are superseded

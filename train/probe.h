@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 #include "kernels/device.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/timeline/timeline.h"
+#include "common/timeline/gapless_track.h"
 #include "models/network.h"
 
 namespace pando {

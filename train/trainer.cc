@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 #include "common/system.h"
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
 #include "train/gpu/device_codec.h"
 
 namespace pando {
@@ -59,7 +59,7 @@ void Trainer::Forget() {
 }
 
 void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineSpan span = PullSpan(shard, version);
+  const TimelineTrack::Span span = PullSpan(shard, version);
   state_.parameters.Put(shard, version, payload);
 }
 
@@ -71,7 +71,7 @@ void Trainer::ParametersGone(ParameterUse use, Version version) {
 void Trainer::EvaluateSlice(const Evaluate& request) { evaluations_.EvaluateSlice(request); }
 
 void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineSpan span = PullSpan(shard, version);
+  const TimelineTrack::Span span = PullSpan(shard, version);
   evaluations_.ParametersArrived(shard, version, payload);
 }
 
@@ -96,7 +96,7 @@ uint64_t Trainer::samples_wait_ms() const {
   return static_cast<uint64_t>(state_.batches.waiting().count() / 1'000'000);
 }
 
-TimelineSpan Trainer::PullSpan(ShardId shard, Version version) const {
+TimelineTrack::Span Trainer::PullSpan(ShardId shard, Version version) const {
   const Step step = StepReading(version);
   const bool is_wanted = state_.parts.protocol != nullptr && state_.parts.timeline->Wants(step);
   return {is_wanted ? state_.parts.protocol : nullptr, pull_, step, shard.value()};

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "common/buffer_pool.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
@@ -164,7 +164,7 @@ class Trainer : public WorkerComputer {
   size_t gradient_buffers_made() const { return state_.gradients.made_count(); }
 
  private:
-  TimelineSpan PullSpan(ShardId shard, Version version) const;
+  TimelineTrack::Span PullSpan(ShardId shard, Version version) const;
 
   TrainerState state_;
   TimelineNameId pull_;  // of spans on the protocol thread's track

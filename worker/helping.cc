@@ -37,7 +37,7 @@ void Helping::Tick(Micros now) {
 // Computes one micro-batch for each computing thread at a time, and asks again each time. So
 // micro-batches that the straggler or another helper sends meanwhile are not computed here.
 void Helping::OnAnswered(Micros now) {
-  if (!is_helping_ || !IsWaiting()) return;  // a part of our own share was missing
+  if (!is_helping_ || !IsWaiting()) return;  // our share lacked a part
   const Step step = versions_.lowest_incomplete();
   std::vector<MicroBatch> missing = Missing(step);
   if (missing.empty() || !clock_.patience()) {

@@ -1,63 +1,19 @@
-// Lanes sends the session's messages to the servers' lanes. LaneRequests asks them for everything
-// that fresh pushes do not ask for: versions that no push of ours helps to make, and in a new view,
-// or after a loss, everything again (P10).
+// LaneRequests asks the servers' lanes for everything that fresh pushes do not ask for: versions
+// that no push of ours helps to make, and in a new view, or after a loss, everything again (P10).
 //
 // Over a slow link a step's gradients take seconds, and so do their replies. If a timer repeated
 // them, the link would carry nothing else. So a silent lane is asked what it holds (P17's
 // question). Its answer comes after everything that it was sent before, and after all its replies:
-// whatever is missing then was lost. Used by the session. Threads: none.
+// all that is missing then was lost. Used by the session. Threads: none.
 #pragma once
 
 #include <map>
-#include <utility>
 #include <vector>
 
-#include "proto/silence.h"
+#include "worker/lanes.h"
 #include "worker/parameters.h"
 
 namespace pando {
-
-// Lanes knows which lane is a shard's primary. It reports lanes that owe an answer for too long to
-// the scheduler (P23).
-class Lanes {
- public:
-  // A lane that owes an answer for `patience` is reported. `member` outlives it.
-  Lanes(Micros patience, ViewMember& member) : member_(member), silence_(patience) {}
-
-  // A shard may have no primary for a while; its node is then kUnknownNode. A new view names one.
-  const PeerId& primary(ShardId shard) const {
-    return member_.view().shards[shard.value()].primary;
-  }
-  // Sends nothing where there is no primary.
-  void Send(const PeerId& lane, Message message) {
-    if (lane.node != kUnknownNode) member_.Send(lane, std::move(message));
-  }
-  // The same for a message that the lane answers at once, even if only with Pending. The answer is
-  // expected from `expected_from` on. A fresh push is not answered at once: its answer is a
-  // version.
-  void Ask(Micros expected_from, const PeerId& lane, Message message) {
-    if (lane.node != kUnknownNode) silence_.Expect(expected_from, lane);
-    Send(lane, std::move(message));
-  }
-  // Asks the shards' primaries for these.
-  void AskFor(Micros now, const std::vector<PullItem>& items) {
-    std::map<PeerId, Pull> pulls;
-    for (const PullItem& item : items) pulls[primary(item.shard)].items.push_back(item);
-    for (auto& [lane, pull] : pulls) Ask(now, lane, std::move(pull));
-  }
-  void HintView(Micros now, const PeerId& lane) { member_.HintView(now, lane); }
-
-  void OnHeard(const PeerId& lane) { silence_.OnHeard(lane); }
-  void EnterView() { silence_.Clear(); }
-  void Tick(Micros now) {
-    while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);
-  }
-  Micros NextDeadline() const { return silence_.NextDeadline(); }
-
- private:
-  ViewMember& member_;
-  Silence silence_;
-};
 
 class LaneRequests : SessionPart {
  public:
@@ -118,7 +74,7 @@ class LaneRequests : SessionPart {
 
  private:
   struct Ask {           // of a shard's lane
-    Micros at{0};        // when to ask; kNever: it was asked, or sends the version unasked
+    Micros at{0};        // when to ask; kNever: it was asked, or sends it without a request
     Micros asked_at{0};  // the last time, by a push or a pull
     Version newest;      // the newest version that it was asked for, in this view
   };

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "worker/helping.h"
-#include "worker/host_sums.h"
+#include "worker/host_giver.h"
+#include "worker/host_relay.h"
+#include "worker/step_clock.h"
+#include "worker/steps.h"
 
 namespace pando {
 

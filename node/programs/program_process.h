@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/descriptor.h"
 #include "common/status.h"
+#include "common/unique_fd.h"
 #include "node/supervisor.h"
 
 namespace pando {

@@ -2,126 +2,22 @@
 // their leases and their ids.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "common/ids.h"
 #include "scheduler/members/fault_ledger.h"
-#include "scheduler/members/member.h"
+#include "scheduler/members/leases.h"
+#include "scheduler/members/members.h"
 #include "scheduler/members/node_ids.h"
+#include "scheduler/members/worker_use.h"
 #include "scheduler/run_phase.h"
 #include "scheduler/run_progress.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/views/view_ledger.h"
 
 namespace pando {
-
-// Leases says which members of the run are dead: those that were silent for a lease, and those
-// whose connection broke and that were silent since. RunMembers owns it.
-//
-// P27: while this process itself was paused, or no message of any member arrives, silence is no
-// sign of a death. Then all leases are renewed.
-class Leases {
- public:
-  // A member whose connection broke has this long to send a message.
-  static constexpr Micros kSuspectGrace = std::chrono::milliseconds(400);
-
-  // `lease`: the job's; `lease_for` gives the lease of one member, which may be longer.
-  using LeaseFor = std::function<Micros(NodeId)>;
-  Leases(Micros lease, LeaseFor lease_for) : lease_(lease), lease_for_(std::move(lease_for)) {}
-
-  // The first call that knows the time: every lease begins.
-  void Begin(Micros now);
-  void Add(NodeId node) { entries_[node]; }
-  void Remove(NodeId node) { entries_.erase(node); }
-  // A message of any process of the run came.
-  void OnHeardOfRun(Micros now);
-  // The member has registered, or repeats its registration.
-  void OnRegistered(Micros now, NodeId node) { entries_[node].heard_at = now; }
-  void OnHeard(Micros now, NodeId node);
-  // The member's connection broke.
-  void OnDisconnect(Micros now, NodeId node);
-
-  struct Expired {
-    NodeId node;
-    const char* detected_by = "";  // FaultRecord::detected_by
-  };
-  // The members that are dead by now.
-  std::vector<Expired> Judge(Micros now);
-  // How long no message of any member has arrived, if that is longer than a lease and not told yet.
-  std::optional<Micros> TakeDeafness(Micros now);
-  Micros NextDeadline() const;
-
-  bool IsSuspected(NodeId node) const { return entries_.at(node).suspected_at.has_value(); }
-  Micros SilenceSince(Micros now, NodeId node) const { return now - entries_.at(node).heard_at; }
-  // Whether we hear the member too seldom to trust a report about it, or could not hear it of late.
-  bool IsUnheard(Micros now, NodeId node) const;
-
- private:
-  struct Entry {
-    Micros heard_at{0};
-    std::optional<Micros> suspected_at;  // its connection broke, and no message came since
-  };
-  const Micros lease_;
-  const LeaseFor lease_for_;
-  std::map<NodeId, Entry> entries_;
-  Micros heard_at_{0};  // when the last message of any process of the run came
-  bool has_told_deafness_ = false;
-  std::optional<Micros> renewed_at_;  // when all leases were renewed
-  Micros judged_at_{-1};
-};
-
-// WorkerUse sums up the workers' waits since this life of the scheduler began, as their heartbeats
-// say. RunMembers owns it; the run's recorder reads it.
-class WorkerUse {
- public:
-  // `has_past`: an earlier life of the scheduler has counted the waits before a worker's first
-  // heartbeat to this one.
-  explicit WorkerUse(bool has_past) : has_past_(has_past) {}
-
-  void OnHeartbeat(const Heartbeat& before, const Heartbeat& heartbeat, size_t worker_count) {
-    if (has_past_ && before.data_stall_us + before.exposed_sync_us == 0) return;
-    const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
-    data_stall_us_ += since(heartbeat.data_stall_us, before.data_stall_us);
-    exposed_sync_us_ += since(heartbeat.exposed_sync_us, before.exposed_sync_us) /
-                        std::max<size_t>(1, worker_count);
-  }
-
-  // All workers' threads together, waiting for samples.
-  uint64_t data_stall_us() const { return data_stall_us_; }
-  // One worker's thread, waiting for parameters, on average.
-  uint64_t exposed_sync_us() const { return exposed_sync_us_; }
-
- private:
-  const bool has_past_;
-  uint64_t data_stall_us_ = 0;
-  uint64_t exposed_sync_us_ = 0;
-};
-
-// GpuUse sums up the workers' GPUs, as their last heartbeats say. It is zero if no worker has one.
-struct GpuUse {
-  uint64_t memory_bytes = 0;  // the most memory in use on one GPU
-  double percent = 0;         // the mean share of time with a kernel at work
-};
-inline GpuUse SumGpuUse(const Members& members) {
-  GpuUse use;
-  uint32_t gpu_count = 0;
-  for (const auto& [node, member] : members.all()) {
-    const Heartbeat& heartbeat = member.heartbeat;
-    if (heartbeat.gpu_memory_bytes == 0) continue;
-    use.memory_bytes = std::max(use.memory_bytes, heartbeat.gpu_memory_bytes);
-    use.percent += heartbeat.gpu_percent;
-    ++gpu_count;
-  }
-  if (gpu_count > 0) use.percent /= gpu_count;
-  return use;
-}
 
 // Other parts keep data about each member. The scheduler's dispatcher implements it.
 class MembershipObserver {

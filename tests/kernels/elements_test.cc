@@ -1,5 +1,7 @@
 // Operations on bfloat16 and half beside the same on floats, on one GPU: what is read is exactly
 // the same, so that they differ by what is rounded when it is written.
+#include "kernels/device_memory.h"
+#include "kernels/opened_gpu.h"
 #include "tests/kernels/support.h"
 
 namespace pando {

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "common/descriptor.h"
 #include "common/mailbox.h"
+#include "common/unique_fd.h"
 #include "net/heartbeat_sender.h"
 #include "net/scheduler_client.h"
 #include "proto/message_limits.h"

@@ -1,4 +1,4 @@
-// Mutations: deliberate faults of the protocol, which the simulator must find (docs/testing.md).
+// Mutations are deliberate faults of the protocol, which the simulator must find (docs/testing.md).
 // The product has none. tests/sim/mutants puts them into copies of its sources, which include this.
 #pragma once
 
@@ -42,9 +42,9 @@ enum class Mutation {
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements
   kOneVersionTransfer,  // P20: only the newest version is transferred
   kNoRootResend,        // P22: a promoted replica does not resend its newest root
-  kReportBeforeAck,     // P24: reported in sync after the image, without required acknowledgements
+  kReportBeforeAck,     // P24: newcomers are reported in sync before acknowledgements are required
   kDropOptimizerState,  // P20: a transfer omits the optimizer's state
-  kNoBehind,            // P10: no answer when the requested version is gone
+  kNoBehind,            // P10: a lane gives no answer if the requested version is gone
   kNoRetransmission,    // P10: pushes, roots and chunks are sent once
   kSnapshotOneVersionLate,   // P29: shard 0 stores version K + 1 as K
   kNoGeneration,             // P21: a lane keeps data of an older generation

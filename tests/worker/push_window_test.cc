@@ -124,6 +124,7 @@ TEST_CASE("a window has room for an eighth of the lane's gradients, within bound
   for (const auto& [all, room] : {std::pair{2, 4}, {64, 8}, {1024, 16}}) {
     Windows f(PushWindow::kBytesMax);
     f.look.windows[0].lane_bytes = all * kMiB;
+    f.look.lacking = Version(1);
     const auto shard = [](size_t bytes) {
       return PushLook::Shard{.bytes = bytes, .has_ready = true, .is_lacking = true};
     };

@@ -8,7 +8,8 @@
 
 #include "common/check.h"
 #include "common/float_buffer.h"
-#include "kernels/device.h"
+#include "kernels/copy_queue.h"
+#include "kernels/launch_graph.h"
 #include "kernels/ops.h"
 #include "train/gpu/device_codec.h"
 #include "train/gpu/input_copies.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
 
 namespace pando {
 

@@ -10,7 +10,8 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "kernels/device.h"
+#include "kernels/copy_queue.h"
+#include "kernels/device_memory.h"
 #include "models/network.h"
 #include "plan/payload_plan.h"
 #include "plan/shard_plan.h"

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "files/run_files.h"
 #include "kernels/gpu_sum.h"
 #include "plan/job.h"

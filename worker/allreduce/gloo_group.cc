@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/unique_fd.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {

@@ -28,8 +28,8 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/timeline/timeline.h"
-#include "kernels/device.h"
+#include "common/timeline/gapless_track.h"
+#include "kernels/copy_queue.h"
 #include "plan/job_plan.h"
 #include "worker/allreduce/allreduce_group.h"
 

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/evaluation.h"
 #include "worker/worker_core.h"
 
 namespace pando {

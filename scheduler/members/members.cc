@@ -1,4 +1,4 @@
-#include "scheduler/members/member.h"
+#include "scheduler/members/members.h"
 
 #include <fmt/core.h>
 
@@ -110,14 +110,14 @@ std::vector<const Member*> Members::Workers() const {
   return workers;
 }
 
-// If all are draining, all stay: the job needs a server.
+// If all servers are draining, all stay: the job needs a server.
 std::vector<PlacementServer> Members::Servers(const std::set<NodeId>& avoided) const {
   std::vector<PlacementServer> servers;
   const auto machine_of = [](const Member* server) {
     const Register& registration = server->registration;
     return registration.machine.empty() ? registration.host : registration.machine;
   };
-  // A machine without a label is a rack by itself.
+  // A machine without a label counts as a rack.
   const auto rack_of = [&](const Member* server) {
     const std::string& rack = server->registration.rack;
     return rack.empty() ? "machine " + machine_of(server) : "rack " + rack;
