@@ -33,7 +33,6 @@ class Questions {
       lanes_asked_.emplace(placement.primary, false);
     ask_at_ = at;
   }
-  void Cancel() { lanes_asked_.clear(); }
   // Returns whether answers are still to come.
   bool is_open() const { return !lanes_asked_.empty(); }
 
