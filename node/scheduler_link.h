@@ -1,4 +1,4 @@
-// SchedulerLink: a supervisor's connection to the scheduler of its run. It reports faults until
+// SchedulerLink is a supervisor's connection to the scheduler of its run. It reports faults until
 // they are acknowledged, keeps them while the scheduler is away, and follows the run's progress.
 #pragma once
 

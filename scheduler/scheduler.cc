@@ -189,7 +189,7 @@ void Scheduler::OnMemberReady(Micros now) {
                             view().restore.version.value(), steps));
     }
   }
-  if (parts_.phase.is_running()) parts_.view_maker.RequestForGroup(now);
+  if (parts_.phase.is_running()) parts_.view_maker.RequestSoon(now);
 }
 
 // Begins the generation of a planned rollback, and makes the view that is due.

@@ -5,8 +5,9 @@
 // The Scheduler hands each message to the part that owns the state it concerns. It does only what
 // concerns all parts: begin a generation, publish a view, forget a member.
 //
-// The table names the parts that each part knows. They stand above it, are given to its constructor
-// and outlive it. tools/lint/parts.py checks the table. No part has a thread.
+// Each letter in the last column names a part that this part knows; a dot is a part that it does
+// not know. A part is built from parts above it, which outlive it. tools/lint/parts.py checks the
+// table. No part has a thread.
 //
 // clang-format off
 //   part                 | owns                                            | knows

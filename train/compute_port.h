@@ -18,8 +18,8 @@ namespace pando {
 // ---- computing side -> session ----------------------------------------------------------------
 
 // The sum of one shard over `node`'s samples is complete, usually while backward still runs. The
-// nodes are those of MicroBatchTree::Cover over the micro-batches of one Compute call. Each (node,
-// shard) comes once per call, in any order.
+// nodes are those of JobPlan::NodesToPush for the micro-batches of one Compute call (with a codec:
+// leaves). Each (node, shard) comes once per call, in any order.
 struct GradientReady {
   Step step;
   TreeNode node;
@@ -80,10 +80,10 @@ class ComputePort {
   // parameters. No earlier event reaches the session after this call.
   virtual void Forget() = 0;
 
-  // The committed parameters of one shard; copied before the call returns. The two newest versions
-  // are kept, so that work of step t − 1 can be computed again while version t arrives.
-  // With layer residency only wanted shards arrive. They are dropped if no work wants them any
-  // more.
+  // Brings the committed parameters of one shard. They are copied before the call returns, or the
+  // computing side keeps a copy of the blob (ParameterStore::Options). The two newest versions are
+  // kept, so that work of step t − 1 can be computed again while version t arrives. With layer
+  // residency only wanted shards arrive, and they are dropped if no work wants them any more.
   virtual void ParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
 
   // With layer residency: this version, or an older one, will not arrive any more. Work that waits
@@ -110,7 +110,7 @@ using ComputeSink = std::function<void(ComputeTicket ticket, ComputeEvent event)
 // on the protocol thread.
 class WorkerComputer : public ComputePort {
  public:
-  // Whether the session may see this event. Called once for each event, in the order of the events.
+  // Returns whether the session may see this event. Call it once for each event, in order.
   virtual bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) = 0;
   // Stops at once: threads that wait for parameters or work return. After it, call only accessors.
   virtual void Stop() = 0;

@@ -30,12 +30,12 @@ class HostRelay : SessionPart {
   void Forget() {
     for (ShardState& shard : shards_) shard.gifts.clear();
   }
-  // Whether this worker sums gradients of this shard for its host.
+  // Returns whether this worker sums gradients of this shard for its host.
   bool Sums(ShardId shard) const { return is_relay_ && group_.sums[shard.value()]; }
 
   // A push of another worker of our host. It proves that the version which its gradients were made
-  // with is committed everywhere (P4). A late push is not answered; its giver asks. False if this
-  // worker takes no pushes.
+  // with is committed everywhere (P4). A late push is not answered; its giver asks. Returns false
+  // if this worker takes no pushes.
   bool OnPush(const PeerId& from, const Push& push);
   // Answers as a lane does, but names only the sums that the asker gave.
   void OnQuestion(const PeerId& from, const Question& question);

@@ -26,8 +26,9 @@ class ViewMaker {
         verification_(verification),
         owners_(owners) {}
 
-  // Requests one view for a group: processes and replicas often become ready together.
-  void RequestForGroup(Micros now);
+  // Requests a view a little later, so that processes and replicas that become ready together share
+  // it.
+  void RequestSoon(Micros now);
   void OnSynced(Micros now, const PeerId& from, const Synced& synced);
 
   // Returns whether all members that the job wants are ready to begin.

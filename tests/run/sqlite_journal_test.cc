@@ -85,7 +85,7 @@ SchedulerState SmallState() {
 
 // Rows are what a state comes to; they are compared here, not the code's structs.
 JournalRows AllRows(const SchedulerState& state) {
-  JournalRows rows = MakeRows(state);
+  JournalRows rows = MakeChange({}, state).changed;
   rows.insert(MakeRow(state.view));
   return rows;
 }
