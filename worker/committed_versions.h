@@ -17,8 +17,7 @@ class SessionListener {
   virtual void OnCommitted(ShardId shard, Version version) = 0;
   // Is called when a step is handed to compute: its parameters are needed.
   virtual void OnStepBegun(Step step) = 0;
-  // Is called when these steps are abandoned: the sums that compute made of them do not count, and
-  // may be computed again.
+  // Is called when steps are abandoned: compute's sums of them do not count, and may be made again.
   virtual void OnStepsAbandoned(Step from) = 0;
 };
 

@@ -85,8 +85,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  // Notes that a lane or the host's relay has sent data. The time after which it counts as silent
-  // starts again.
+  // Notes data of a lane or the host's relay: the time until it counts as silent starts again.
   void OnData(Micros now, const PeerId& from) {
     giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
   }

@@ -23,8 +23,7 @@ class WorkerCore : public ProtocolCore {
   // The current scheduler and view, for heartbeats.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
-  // Returns whether this message brings a view that the core will enter: its members are dialed
-  // first.
+  // Returns whether the core will enter this message's view, whose members are dialed first.
   bool WillEnter(const Envelope& envelope) const {
     return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
   }

@@ -26,8 +26,7 @@ class ViewMaker {
         verification_(verification),
         owners_(owners) {}
 
-  // Requests a view a little later, so that processes and replicas that become ready together share
-  // it.
+  // Requests a view a bit later: processes and replicas that become ready together share it.
   void RequestSoon(Micros now);
   void OnSynced(Micros now, const PeerId& from, const Synced& synced);
 
