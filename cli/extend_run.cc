@@ -112,7 +112,7 @@ Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
                          SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
   PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
   if (!state) return NotFound(folder.JournalPath() + ": holds no state");
-  state->is_finished = false;
+  state->is_completed = false;
   KeepDue(plan, last, &state->evaluations);
   return journal.Commit(*state);
 }

@@ -57,7 +57,8 @@ class Network {
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const { return static_cast<uint32_t>(stages_.size()); }
-  // The names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
+  // The names of the graph's layers in this layer, "conv1 pool1 relu1": a layer of a network is a
+  // Stage, one or more of the graph's layers, computed together.
   const std::string& LayerNames(uint32_t layer) const { return stages_[layer].layers; }
   // The tensors whose gradients a layer makes in backward, with statistics (the tree averages the
   // batch's statistics): a contiguous run [first, last) of layout indices, empty for layers without

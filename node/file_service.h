@@ -1,4 +1,4 @@
-// FileService: runs the scheduler's file store (P45) on its own thread and endpoint, so that files
+// FileService runs the scheduler's file store (P45) on its own thread and endpoint, so that files
 // on their way take no time of the scheduler's loop. The scheduler process makes it.
 #pragma once
 

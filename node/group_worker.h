@@ -1,4 +1,4 @@
-// GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its
+// GroupWorker is a worker's part in a run without servers (run.strategy "allreduce"), from its
 // welcome to the end. It connects the trainer, the exchange of gradients, the makers of versions,
 // and the session. The worker process uses it.
 //

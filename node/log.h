@@ -1,4 +1,4 @@
-// Logging: sets up spdlog's default logger, to standard error, with time and the process's role.
+// SetUpLog sets up spdlog's default logger, to standard error, with time and the process's role.
 #pragma once
 
 #include <string>

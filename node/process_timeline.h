@@ -1,6 +1,7 @@
-// ProcessTimeline: a process's record of itself in RUN_DIR/timeline, if the job asks for a
-// timeline. It has the file, the messages that a core sends, a lane's work, the events that the
-// scheduler reports to its observer, and the scheduler's clock. The processes use it.
+// A process's timeline is its record of itself in RUN_DIR/timeline, if the job asks for one. This
+// header has what opens the file and what records the messages that a core sends, a lane's work,
+// the events that the scheduler reports to its observer, and the scheduler's clock. The processes
+// use it.
 #pragma once
 
 #include <array>
@@ -82,8 +83,8 @@ class TimelineLaneProbe : public LaneProbe {
   std::map<std::pair<ShardId, Step>, int64_t> since_;  // begun but not committed
 };
 
-// TimelineOfRun: the scheduler's part: steps, evaluations, and marks for views and faults. Threads:
-// the scheduler core's.
+// TimelineOfRun records the scheduler's part: steps, evaluations, and marks for views and faults.
+// Threads: the scheduler core's.
 class TimelineOfRun {
  public:
   // `timeline` may be null; otherwise it outlives this. `start` is the origin of a fault's times.

@@ -1,6 +1,6 @@
-// RemoteFiles: a folder of the run at the scheduler's file store (P45), for a process on a machine
-// that does not share the folder. Each call waits for the store; while the scheduler is away, it
-// waits as long as a node waits for the scheduler.
+// RemoteFiles is a folder of the run at the scheduler's file store (P45), for a process on a
+// machine that does not share the folder. Each call waits for the store; while the scheduler is
+// away, it waits as long as a node waits for the scheduler.
 #pragma once
 
 #include <memory>

@@ -182,8 +182,9 @@ int SchedulerProcess::Run() {
     spdlog::error("{}", status.message());
     return kExitFenced;
   }
-  if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
-  const bool is_over = scheduler_ && scheduler_->finished();
+  if (scheduler_ && scheduler_->is_fenced())
+    return recorder_.Conclude(kStatusInterrupted, Status());
+  const bool is_over = scheduler_ && scheduler_->is_finished();
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
   files_.reset();
   if (is_over && plan_.job.snapshot_best) KeepBestWeights();
@@ -265,9 +266,9 @@ Status SchedulerProcess::Lead() {
                      {-1, [&](Micros) { TrustMembers(transport); }},
                      {-1, [this](Micros now) { parts_.service.Feed(now); },
                       parts_.service.feed_interval()}},
-           .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
+           .is_finished = [this] { return scheduler_->is_finished() || scheduler_->is_fenced(); }});
   parts_.service.SendStopping();
-  if (scheduler_->fenced()) return scheduler_->journal_status();
+  if (scheduler_->is_fenced()) return scheduler_->journal_status();
   AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
@@ -353,7 +354,7 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
           .started_at = std::chrono::duration_cast<Micros>(start),
           .next_row = recorder_.next_row(),
           .state = parts_.state,
-          .is_fresh = args_.is_resumed};
+          .is_resumed = args_.is_resumed};
 }
 
 // Handles signals, and shows what the start of the run waits for.

@@ -1,4 +1,4 @@
-// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It connects
+// SessionWorker is a worker's part in a run with servers, from its welcome to the end. It connects
 // the computing threads with the session, and the session with the transport. The worker process
 // uses it, and so does embed/, where a program computes. Threads: the protocol thread. Owns: the
 // session.
@@ -57,7 +57,7 @@ class ComputeNewsBox {
     ComputeEvent event;
   };
   void Push(ComputeTicket ticket, ComputeEvent event);  // any thread
-  // Pushes. The box outlives it.
+  // Returns a sink that calls Push. The box outlives it.
   ComputeSink sink() {
     return [this](ComputeTicket ticket, ComputeEvent event) { Push(ticket, std::move(event)); };
   }
@@ -68,8 +68,8 @@ class ComputeNewsBox {
   Mailbox<News> mailbox_;
 };
 
-// HostLines: the connections of one host's workers to the worker that sums for them (P6a), over a
-// Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
+// HostLines has the connections of one host's workers to the worker that sums for them (P6a), over
+// a Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
 // transport's.
 class HostLines {
  public:
@@ -82,7 +82,7 @@ class HostLines {
   void Close();
   // Connects to the group's relay, if this process is not the relay. Returns the peers.
   std::set<PeerId> Connect(const HostGroup& group, const View& view, const PeerId& self);
-  // Logs that the relay does not answer, and that it answers again.
+  // Logs that the relay does not answer, or that it answers again.
   void Tell(bool is_given_up);
 
  private:
@@ -109,7 +109,7 @@ class SessionWorker {
     TimelineTrack* protocol = nullptr;  // this thread's track
     const StopFlag* stop = nullptr;     // ends it at once; null: no such flag
   };
-  // Called once per turn of the loop, for the heartbeat.
+  // Tell is called once per turn of the loop, for the heartbeat.
   using Tell = std::function<void(const Session& session, Micros now)>;
   explicit SessionWorker(const Parts& parts);
 

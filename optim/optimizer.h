@@ -85,7 +85,7 @@ class Optimizer {
   bool IsSkipped(const Update& update) const {
     return skips_overflows() && update.factors.back() == 0.0f;
   }
-  // MakePartials and Apply at one CPU level.
+  // Do the work of MakePartials and Apply, compiled for one CPU level.
   void MakePartialsHere(const Update& update, std::span<float> partials) const;
   void ApplyHere(const Update& update) const;
   Update Counted(const Update& update) const;

@@ -1,5 +1,5 @@
-// VersionMaker makes version t + 1 of a shard from version t and the root gradient of step t.
-// PartialPlan supplies the factors that come from norms over several shards.
+// This header has VersionMaker, which makes the next version of a shard, and PartialPlan, which
+// supplies the factors that come from norms over several shards.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ class PartialPlan {
  public:
   PartialPlan(const OptimizerOptions& options, const TensorLayout& layout, const ShardPlan& shards);
 
-  // True if every update needs only values of one shard.
+  // Returns whether every update needs only values of one shard.
   bool is_empty() const { return needs_.empty(); }
   // Returns the shards whose partial values this shard's factors need, with itself. The relation is
   // symmetric.

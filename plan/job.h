@@ -140,6 +140,7 @@ enum class HostSum : uint8_t {
 };
 template <>
 inline constexpr auto kEnumNames<HostSum> = std::to_array({"auto", "always", "never"});
+
 // data.missing: the way in which a table's missing values become inputs.
 enum class MissingValues : uint8_t { kError, kMean, kCategory };
 template <>

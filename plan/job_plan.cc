@@ -1,4 +1,3 @@
-// The function is in a source file, because the simulator adds mutants to it (tests/sim/mutants).
 #include "plan/job_plan.h"
 
 namespace pando {

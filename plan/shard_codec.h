@@ -75,7 +75,7 @@ class ShardCodec {
     size_t heads = 0;
     size_t codes = 0;
   };
-  // Encode, Decode and AddDecoded at one CPU level.
+  // Do the work of Encode, Decode and AddDecoded, compiled for one CPU level.
   void EncodeHere(std::span<const float> floats, std::span<std::byte> encoded) const;
   void DecodeHere(std::span<const std::byte> encoded, std::span<float> floats) const;
   void AddDecodedHere(std::span<const std::byte> encoded, std::span<float> floats) const;

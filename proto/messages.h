@@ -1,14 +1,15 @@
-// This header has the messages between scheduler, server lanes and workers, as plain structs. The
-// protocol cores see only these; proto/codec turns them into frames and back. A payload is a Blob:
-// the gradient buffer itself when it is sent, a part of the frame when it is received.
-// proto/codec.h says when it is copied. Rules (P...) and invariants (I...) are in docs/protocol.md.
+// This header has Message, which holds any message, and Envelope. The messages' structs and the
+// table PANDO_MESSAGES are in message_structs.h, which the build generates from pando.capnp: read
+// pando.capnp for their fields. The protocol cores see only these structs; proto/codec turns them
+// into frames and back. A payload is a Blob: the gradient buffer itself when it is sent, a part of
+// the frame when it is received. proto/codec.h says when it is copied. Rules (P...) and invariants
+// (I...) are in docs/protocol.md.
 //
-// The structs and the table PANDO_MESSAGES are generated from pando.capnp. The table yields the
-// type Message and the codec's union. It says which core handles a message (dispatch.h), from which
-// senders it is accepted (ViewMember, Scheduler), what answers a client gets, and the channel.
-// docs/protocol.md has the same messages, with their answers and repeats; the lint suite compares
-// them. To add a message, write its struct and its union member in pando.capnp, its line in
-// docs/protocol.md, and the handlers in the cores that it names.
+// The table says which core handles a message (dispatch.h), from which senders it is accepted
+// (ViewMember, Scheduler), what answers a client gets, and the channel. docs/protocol.md has the
+// same messages, with their answers and repeats; the lint suite compares them. To add a message,
+// write its struct and its union member in pando.capnp, its line in docs/protocol.md, and the
+// handlers in the cores that it names.
 #pragma once
 
 #include <type_traits>

@@ -190,7 +190,7 @@ struct ViewId $compared {
 
 # ---- membership and views: node <-> scheduler -----------------------------------------------------
 
-struct Register $message(handlers = [scheduler, intake], sender = newcomer) {
+struct Register $message(handlers = [scheduler, intake], sender = newcomer) $compared {
   # Node -> scheduler, repeated until Welcome or Refused.
   role @0 :Role $initial("Role::kWorker");
   host @2 :Text $limit(.hostBytes);  # host name, for people and to place replicas apart
@@ -262,7 +262,7 @@ struct Refused $message(handlers = [joiner, lane, worker, group], sender = onlyS
   kind @1 :RefusalKind;
 }
 
-struct Ready $message(handlers = [scheduler], sender = nodes) {
+struct Ready $message(handlers = [scheduler], sender = nodes) $compared {
   # Node -> scheduler, repeated until a view has the node: the node has loaded all that the job needs.
   kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");
     # backend, instruction set, library versions (P40)
@@ -409,7 +409,7 @@ struct PushItem {
 
 struct Push $message(handlers = [lane, worker], sender = workers, generation = one,
     size = payloads) {
-  # Worker -> the lane of the primary (P6).
+  # Worker -> the lane of the primary (P6), or the relay of its host (P6a).
   items @0 :List(PushItem) $limit(what = "pushes in a message", max = "kItemsPerMessageMax");
 }
 
@@ -442,7 +442,7 @@ struct ParamsItem {
 
 struct Params $message(handlers = [scheduler, worker, group], sender = nodes, generation = one,
     about = primary, size = payloads) {
-  # Lane -> the sender of the push or the pull.
+  # Lane -> the sender of the push or the pull; relay -> giver (P6a).
   items @0 :List(ParamsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
 }
 

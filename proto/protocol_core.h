@@ -1,6 +1,7 @@
-// ProtocolCore is a pure state machine of the protocol: a server's lane, a worker's session or the
-// scheduler. The same code runs under ZeroMQ (net/event_loop) and in the simulator (tests/sim). It
-// has no socket, clock, thread, lock, file or global. It sends through an Outbox that it is given.
+// ProtocolCore is the interface of the protocol's pure state machines: Scheduler, Lane, Session and
+// GroupSession, and the smaller JoinCore, DeclarationIntake, FileStore and FileClient. The same
+// code runs under ZeroMQ (net/event_loop) and, except GroupSession, in the simulator (tests/sim).
+// A core has no socket, clock, thread, lock, file or global. It sends through its Outbox.
 #pragma once
 
 #include "proto/messages.h"

@@ -1,5 +1,6 @@
-// InitialWeights: weights of another run or program that are version 0 of this run (model.init,
-// --init). The run folder keeps them as init.safetensors, from which servers make version 0 (P45).
+// InitialWeights has the weights of another run or program that are version 0 of this run
+// (model.init, --init). The run folder keeps them as init.safetensors, from which servers make
+// version 0 (P45).
 #pragma once
 
 #include <memory>

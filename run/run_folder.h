@@ -1,4 +1,4 @@
-// RunFolder: all files of a run in one folder (docs/job-file.md, [run]):
+// RunFolder is the folder of a run, which has all its files (docs/run-folder.md):
 //   job.toml           the job, with every key filled in
 //   identity.toml      the values that decide the weights; the run continues only with these
 //   logs/NAME.log      standard output and error of each process

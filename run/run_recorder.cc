@@ -245,7 +245,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   TakeOverFaults(state.faults);
   summary_.generation = state.view.generation;
   summary_.rollbacks = CountEvents(folder_, kRollbackEvent);
-  if (!state.is_finished) return;
+  if (!state.is_completed) return;
   EndWith(StopVersion(plan_->job, state.evaluations).value_or(plan_->steps.final_version()));
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());

@@ -145,7 +145,7 @@ std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
   summed.step = leaf.step;
   summed.leaves.Add(leaf.node, leaf.payload);
   if (!summed.leaves.is_complete()) return std::nullopt;
-  return summed.leaves.root();
+  return summed.leaves.FinishRoot();
 }
 
 // Notes that `next` holds one more shard of version step + 1. No gradient of the next step exists

@@ -1,6 +1,6 @@
 // TrainSerially runs a job in one process without a network: the reference of invariant I5. It
 // shares the step, the tree, the optimizer, the schedule and the data code with the distributed
-// path, but nothing of the protocol. RunSerial (serial_process.cc) and tests call it.
+// path. Of the protocol it uses only the records of results. RunSerial and tests call it.
 #pragma once
 
 #include <cstdint>

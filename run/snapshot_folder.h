@@ -1,7 +1,8 @@
-// SnapshotFolder is the scheduler's side of RUN_DIR/snapshots. Servers write the files
-// (run/snapshot_store). When a snapshot is complete, the scheduler writes a manifest beside them,
-// for people and for commands that read a run's files. It removes files that are not needed any
-// more. The scheduler process uses it. Threads: none.
+// SnapshotFolder is the scheduler's side of RUN_DIR/snapshots. Servers store the files: they send
+// them to the scheduler's file store (P45), or write here with snapshot.store = "folder". When a
+// snapshot is complete, the scheduler writes a manifest beside them, for people and for commands
+// that read a run's files. It removes files that are not needed any more. The scheduler process
+// uses it. Threads: none.
 //
 // Manifest, gGGG-vVVVVVVVVV.json:
 //   {"generation": 0, "step": 500, "shards": [{"hash": "16 hex digits", "file": "g000-..."}, ...]}

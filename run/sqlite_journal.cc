@@ -201,12 +201,8 @@ JournalRow SqliteJournal::LeaderRow() const {
 
 Status SqliteJournal::Commit(const SchedulerState& state) {
   if (is_fenced()) return fence_;
-  JournalRows rows = MakeRows(state);
-  rows.insert(LeaderRow());
-  const Status s = Transact([&] { return Write(state, rows); });
-  if (!s.ok()) return s;
-  written_ = std::move(rows);
-  written_view_ = state.view.id;
+  const Status s = Transact([&] { return Write(state); });
+  if (s.ok()) written_ = state;
   return s;
 }
 
@@ -218,22 +214,22 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
   return s;
 }
 
-Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows) {
+Status SqliteJournal::Write(const SchedulerState& state) {
   PANDO_RETURN_IF_ERROR(CheckLeader(state.term));
-  if (written_.empty())  // this life's first commit
+  const bool is_first = !written_;
+  if (is_first) {
     PANDO_RETURN_IF_ERROR(db_.Execute("DELETE FROM journal WHERE section != 'views'"));
-  for (const auto& [key, value] : written_) {
-    if (rows.contains(key)) continue;
+    PANDO_RETURN_IF_ERROR(Insert(LeaderRow()));
+  }
+  const JournalChange change = MakeChange(is_first ? SchedulerState() : *written_, state);
+  for (const JournalKey& key : change.removed) {
     const SqlRow gone{key.section, key.key};
     const auto done = db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", gone);
     PANDO_RETURN_IF_ERROR(done.status());
   }
-  for (const JournalRow& row : rows) {
-    const auto old = written_.find(row.first);
-    if (old == written_.end() || old->second != row.second) PANDO_RETURN_IF_ERROR(Insert(row));
-  }
+  for (const JournalRow& row : change.changed) PANDO_RETURN_IF_ERROR(Insert(row));
   // A view never changes and its row is large, so its row is made only once.
-  if (state.view.id == written_view_) return Status();
+  if (state.view.id == (is_first ? ViewId() : written_->view.id)) return Status();
   PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
   return db_.Execute(
       fmt::format("DELETE FROM journal WHERE section = 'views' AND key NOT IN (SELECT key FROM "

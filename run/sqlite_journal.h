@@ -78,8 +78,13 @@ using JournalRow = JournalRows::value_type;
 
 std::string JournalSchema();  // creates the table and the SQL views that are missing
 
-// Makes rows from the state, without the leader, which is not part of it; MakeRow makes the view's.
-JournalRows MakeRows(const SchedulerState& state);
+// The rows that a commit writes: those of the records that differ, and that of the state itself.
+// The leader's row is not part of the state; MakeRow makes a view's.
+struct JournalChange {
+  JournalRows changed;
+  std::vector<JournalKey> removed;
+};
+JournalChange MakeChange(const SchedulerState& before, const SchedulerState& after);
 JournalRow MakeRow(const View& view);
 
 // Adds the rows to the state, in which the last view counts. Errors name section, key and field.
@@ -112,7 +117,8 @@ class SqliteJournal : public Journal {
   // commit any more, so nothing is added after the read.
   Result<std::optional<SchedulerState>> ReadState();
 
-  // Writes only the rows that differ from the last commit. It may be retried unless it is fenced.
+  // Writes the rows of the records that differ from the last commit. It may be retried unless it is
+  // fenced.
   Status Commit(const SchedulerState& state) override;
   bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
@@ -123,14 +129,13 @@ class SqliteJournal : public Journal {
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);
   Status CheckLeader(uint64_t term);
-  Status Write(const SchedulerState& state, const JournalRows& rows);
+  Status Write(const SchedulerState& state);
   Status Insert(const JournalRow& row);
   JournalRow LeaderRow() const;
 
   SqliteDb db_;
   uint64_t leader_;
-  JournalRows written_;  // as in the last commit of this life
-  ViewId written_view_;
+  std::optional<SchedulerState> written_;  // in the last commit of this life
   Status fence_;
   bool has_taken_lead_ = false;
 };

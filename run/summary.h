@@ -1,4 +1,5 @@
-// Summary: the content of summary.json and of `pando train --json`, written once, at the run's end.
+// Summary is the content of summary.json and of `pando train --json`. It is written once, at the
+// run's end.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// TrainingSpeed: the speed of training, over the last second and on average. RunRecorder uses it.
+// TrainingSpeed measures training's speed, over the last second and on average. RunRecorder uses
+// it.
 #pragma once
 
 #include <cstdint>

@@ -48,6 +48,7 @@ struct EvaluationSummary {
     classes.clear();
     confusion.clear();
   }
+  bool operator==(const EvaluationSummary&) const = default;
 };
 
 // EvaluatedValues says which values the evaluations of a job have. A program's model has those that

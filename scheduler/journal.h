@@ -24,16 +24,19 @@ struct MemberRecord {
   bool is_ready = false;
   Ready ready;
   bool is_draining = false;
+  bool operator==(const MemberRecord&) const = default;
 };
 
 // SnapshotManifest names the files of a complete snapshot (P29), one StoredShard per shard.
 struct StoredShard {
   uint64_t hash = 0;
   std::string file;  // within the snapshot folder
+  bool operator==(const StoredShard&) const = default;
 };
 struct SnapshotManifest {
   SnapshotRef snapshot;
   std::vector<StoredShard> shards;
+  bool operator==(const SnapshotManifest&) const = default;
 };
 
 // GivenUpSnapshots names the versions that get no snapshot in this generation, even if reported.
@@ -56,7 +59,7 @@ struct FaultRecord {
   Step step;                // the lowest incomplete one at the injection, or when noticed
   double injected_ms = -1;
   double detected_ms = -1;
-  std::string detected_by;  // "exit", "socket", "lease"; empty while undetected
+  std::string detected_by;  // "exit", "socket", "lease", "message"; empty while undetected
   double recovered_ms = -1;
   bool operator==(const FaultRecord&) const = default;
 };
@@ -104,7 +107,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  bool is_finished = false;  // P33
+  bool is_completed = false;  // P33: the final weights are kept
 };
 
 class Journal {

@@ -47,7 +47,8 @@ void Visit(auto io, SchedulerState& m) {
      NamedField{"settled_below", m.verification.settled_below},
      NamedField{"agreed_count", m.verification.agreed_count},
      NamedField{"unverified_count", m.verification.unverified_count},
-     NamedField{"open_dispute", m.verification.open_dispute}, PANDO_FIELD(m.is_finished));
+     NamedField{"open_dispute", m.verification.open_dispute},
+     NamedField{"is_finished", m.is_completed});
 }
 
 }  // namespace pando

@@ -114,7 +114,7 @@ class JournaledOutbox {
   bool Commit();
   // Writes the journal if the state has changed, then sends the queued messages.
   void Flush();
-  bool fenced() const { return !status_.ok(); }
+  bool is_fenced() const { return !status_.ok(); }
   const Status& status() const { return status_; }
 
   // Unanswered messages are repeated every kRepeatInterval, and at once after RepeatAt(now).

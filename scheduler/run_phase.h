@@ -44,24 +44,24 @@ class RunPhase {
   bool is_ending() const { return phase_ >= SchedulerPhase::kStopping; }
   bool is_finished() const { return phase_ == SchedulerPhase::kFinished; }
 
-  // Another life of the scheduler had begun to train.
+  // Continues a run that an earlier life of the scheduler had begun to train.
   void Resume() { phase_ = SchedulerPhase::kTraining; }
   void StartTraining(Micros now);
   void StartCollecting(Micros now);
 
-  // Whether the run has to begin again from a snapshot (P21). Until Generations does that, no view
-  // is made, and nothing is evaluated or stored.
+  // Returns whether the run has to begin again from a snapshot (P21). Until the Scheduler begins
+  // the new generation, no view is made, and nothing is evaluated or stored.
   bool is_rolling_back() const { return rollback_.has_value(); }
-  // No effect if the run is rolling back already.
+  // Plans a rollback. Does nothing if one is planned already.
   void PlanRollback(Micros now, const std::string& reason);
   // REQUIRES: is_rolling_back().
   void DelayRollback(Micros at) { rollback_->not_before = at; }
-  // Whether there are servers to begin on. `wanted`: the job's number of servers.
+  // Returns whether there are servers to begin on. `wanted`: the job's number of servers.
   bool MayRollBack(Micros now, size_t server_count, uint32_t wanted) const;
-  // The run trains again.  Returns why.  REQUIRES: is_rolling_back().
+  // Ends the rollback: the run trains again.  Returns its reason.  REQUIRES: is_rolling_back().
   std::string RollBack();
 
-  // Ends the run. No effect on a run that is ending.
+  // Ends the run. Does nothing if it is ending already.
   void End(Micros now, StopReason reason, std::string text);
   // Ends a group, which cannot continue without the member that it has lost.
   void EndForLostMember(Micros now, std::string text);

@@ -56,7 +56,7 @@ class RunProgress {
   // Sends the scalars of the block that begins with `first`, as far as steps may be made. The rest
   // of the block follows with a later decision.
   void SendScalars(const PeerId& lane, Step first);
-  // Returns the first step that must not be made yet (P32).
+  // Returns the last version that may be made so far (P32).
   Version ScalarsEnd() const;
 
   // Waits for the reports of the new view's primaries.
@@ -83,6 +83,7 @@ class RunProgress {
  private:
   bool HasOwnRows(const PeerId& from, const Progress& progress) const;
   void TakeRows(Micros now, const Progress& progress);
+  void CountReport(const PeerId& lane, Version committed);
   bool LearnCommitted(Micros now);
 
   const JobPlan& plan_;
@@ -94,6 +95,7 @@ class RunProgress {
   const Schedule schedule_;
   std::set<PeerId> primary_lanes_;            // the lanes that are primaries in the view
   std::map<PeerId, Version> lane_committed_;  // the reports of the primaries' lanes under the view
+  std::map<Version, size_t> lane_counts_;     // of lane_committed_, by version
   Version committed_;
   Version made_;
   StepPace pace_;

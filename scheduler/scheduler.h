@@ -5,8 +5,9 @@
 // The Scheduler hands each message to the part that owns the state it concerns. It does only what
 // concerns all parts: begin a generation, publish a view, forget a member.
 //
-// The table names the parts that each part knows. They stand above it, are given to its constructor
-// and outlive it. tools/lint/parts.py checks the table. No part has a thread.
+// Each letter in the last column names a part that this part knows; a dot is a part that it does
+// not know. A part is built from parts above it, which outlive it. tools/lint/parts.py checks the
+// table. No part has a thread.
 //
 // clang-format off
 //   part                 | owns                                            | knows
@@ -69,7 +70,7 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   // Handles a broken connection: its process is dead unless a message of it arrives soon.
   // `nonsense` describes bytes from it that are no message; then it is given up.
   void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense = "") {
-    if (finished() || fenced()) return;
+    if (is_finished() || is_fenced()) return;
     Begin(now);
     parts_.membership.OnDisconnect(now, incarnation, nonsense);
   }
@@ -80,10 +81,10 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   }
 
   Phase phase() const { return parts_.phase.phase(); }
-  bool finished() const { return parts_.phase.is_finished(); }
+  bool is_finished() const { return parts_.phase.is_finished(); }
   // Returns whether the journal has refused, for example because another scheduler leads the run.
   // The process must then leave and send nothing more.
-  bool fenced() const { return parts_.outbox.fenced(); }
+  bool is_fenced() const { return parts_.outbox.is_fenced(); }
   const Status& journal_status() const { return parts_.outbox.status(); }
   // How the run ended.  REQUIRES: phase() >= kStopping.
   const Stop& stop() const { return parts_.phase.stop(); }

@@ -19,8 +19,9 @@ struct SchedulerOptions {
   Micros started_at{0};                 // when the job began, on the machine's steady clock
   Step next_row;                        // OnStepMetrics continues from here
   std::optional<SchedulerState> state;  // the journal's state, if there is one
-  // All nodes are new, and a new generation begins from the state's last snapshot (`pando resume`).
-  bool is_fresh = false;
+  // `pando resume`: no earlier member lives. A new generation begins from a kept snapshot, or from
+  // version 0 if there is none.
+  bool is_resumed = false;
   Micros stop_grace = std::chrono::milliseconds(500);
   ViewSeal* seal = nullptr;  // outlives the scheduler; null: the run has no keys
 };

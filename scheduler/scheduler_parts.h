@@ -23,7 +23,7 @@ struct SchedulerParts {
 
   ViewLedger views{options.state};
   JournaledOutbox outbox{{options.self, options.job}, journal, state, observer, sender, views};
-  RunPhase phase{outbox, options.stop_grace, options.state ? options.state->is_finished : false};
+  RunPhase phase{outbox, options.stop_grace, options.state ? options.state->is_completed : false};
   FaultLedger faults{options.started_at,
                      options.state ? options.state->faults : std::vector<FaultRecord>()};
   EvaluationHistory history{

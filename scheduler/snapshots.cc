@@ -39,7 +39,7 @@ SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item,
     if (!item.file.empty() && !IsWanted(item.file)) {
       Pending alone(options_.shard_count);
       alone[item.shard.value()] = Report{{item.hash, item.file}, by};
-      dropped_for_good_.push_back(Named(item.version, alone));
+      dropped_for_good_.push_back(MakeManifest(item.version, alone));
     }
     return is_complete ? Taken::kComplete : Taken::kGivenUp;
   }
@@ -90,10 +90,10 @@ std::optional<Version> SnapshotLedger::Ripe() const {
 SnapshotManifest SnapshotLedger::MakeManifest(Version version) const {
   const auto ripe = pending_.find(version);
   PANDO_CHECK(ripe != pending_.end() && IsRipe(ripe->second));
-  return Named(version, ripe->second);
+  return MakeManifest(version, ripe->second);
 }
 
-const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+const SnapshotManifest& SnapshotLedger::MarkComplete(Version version) {
   SnapshotManifest manifest = MakeManifest(version);
   pending_.erase(version);
   while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
@@ -145,7 +145,7 @@ void SnapshotLedger::GiveUp(Version version) {
 void SnapshotLedger::DropPending(Version version) {
   const auto it = pending_.find(version);
   if (it == pending_.end()) return;
-  dropped_.push_back(Named(version, it->second));
+  dropped_.push_back(MakeManifest(version, it->second));
   pending_.erase(it);
 }
 
@@ -161,7 +161,7 @@ void SnapshotLedger::Forget(SnapshotRef unreadable) {
   std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
 }
 
-SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) const {
+SnapshotManifest SnapshotLedger::MakeManifest(Version version, const Pending& pending) const {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<Report>& report : pending)
     manifest.shards.push_back(report ? report->shard : StoredShard{});
@@ -319,7 +319,7 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     const bool is_compared = IsCompared(*ripe);
     if (!uncompared_ || uncompared_->first != *ripe) uncompared_ = {*ripe, now};
     if (!is_compared && now - uncompared_->second < kComparePatience) break;
-    const SnapshotManifest manifest = ledger_.Complete(*ripe);
+    const SnapshotManifest manifest = ledger_.MarkComplete(*ripe);
     if (is_compared)
       ledger_.Prune(history_.NextDue(), plan_.job.snapshot_best
                                             ? BestFirst(plan_.job, history_.all())

@@ -44,7 +44,8 @@ class SnapshotLedger {
   std::optional<Version> Ripe() const;
   // REQUIRES: version == *Ripe().
   SnapshotManifest MakeManifest(Version version) const;
-  const SnapshotManifest& Complete(Version version);
+  // Makes the ripe snapshot complete, and gives up older pending ones.  REQUIRES: as above.
+  const SnapshotManifest& MarkComplete(Version version);
   // Drops the snapshots that are not needed. A rollback needs one that is not beyond
   // `next_evaluation`. The first of `best_first` that has a snapshot is kept.
   void Prune(Version next_evaluation, const std::vector<Version>& best_first = {});
@@ -89,7 +90,7 @@ class SnapshotLedger {
   bool IsWanted(const std::string& file) const;
   void DropPending(Version version);
   // Returns the manifest of the shards of this version that are stored.
-  SnapshotManifest Named(Version version, const Pending& pending) const;
+  SnapshotManifest MakeManifest(Version version, const Pending& pending) const;
 
   Options options_;
   uint32_t generation_;

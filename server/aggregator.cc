@@ -58,7 +58,7 @@ Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   return {ToBlob(own), own};
 }
 
-const Blob& Aggregator::root() {
+const Blob& Aggregator::FinishRoot() {
   const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
   if (right_half_) {

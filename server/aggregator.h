@@ -36,7 +36,7 @@ class Aggregator {
   bool is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
   // Makes the last addition and returns the unscaled sum over all samples of the step. REQUIRES:
   // is_complete(). A copy of the blob keeps the bytes after the step, for repeats (P8, P22).
-  const Blob& root();
+  const Blob& FinishRoot();
   // Halves are the root, or the two sums that add up to it, for a caller that reads the root once,
   // block by block, and does not send it.
   struct Halves {
@@ -50,7 +50,7 @@ class Aggregator {
 
  private:
   struct Sum {
-    Blob values;       // the contribution as received, or a view of `own`
+    Blob values;       // the contribution as received, or the bytes of `own`
     SharedBuffer own;  // set if the aggregator made this sum and may add into it
   };
   bool HoldsAncestorOrSelf(TreeNode node) const;
@@ -65,8 +65,8 @@ class Aggregator {
   const ShardCodec* codec_;
   MicroBatchTree tree_{{}};
   std::map<TreeNode, Sum> sums_;
-  std::optional<Sum>
-      right_half_;  // the root's right half, until root() is called; the left half is in sums_
+  // The root's right half, until FinishRoot adds it. The left half is in sums_.
+  std::optional<Sum> right_half_;
 };
 
 }  // namespace pando

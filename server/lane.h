@@ -5,12 +5,13 @@
 // clang-format off
 //   message            | part           | answer
 //   -------------------+----------------+---------------------------------------------------------
-//   Push               | ShardSteps     | Params once committed; Pending for a duplicate before;
+//   Push               | ShardSteps     | Params, when the version is committed. Before that
+//                      |                | Pending, only for a duplicate or an encoded push. Or
 //                      |                | Behind; NotPrimary
 //   Pull               | Replies        | Params, Pending (Params then follows by itself), Behind,
 //                      |                | NotPrimary
-//   Question           | Replies        | Answer, with the question's view; a question of another
-//                      |                | view: none, but its view if that is newer
+//   Question           | Replies        | Answer, with its view; to a question of another view
+//                      |                | none, but a ViewUpdate if the lane's view is newer
 //   ViewUpdate         | all            | ViewAck; a newer view replaces the old one, a newer
 //                      |                | generation all that is held (P21)
 //   ViewWanted         | ViewMember     | ViewUpdate

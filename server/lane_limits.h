@@ -14,7 +14,7 @@ inline constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
 inline constexpr Micros kRootRetryFirst = std::chrono::milliseconds(200);
 inline constexpr Micros kRootRetryMax = std::chrono::seconds(1);
 inline constexpr size_t kRowsPerProgressMax = 4096;
-// The most versions that a newcomer may be behind before its primary stops committing (P20).
+// A primary does not commit a version that is this many above its newcomer's newest one (P20).
 inline constexpr uint64_t kUnackedRootsMax = 2;
 // At most this many snapshots of a shard are written at once. Others fail, except the final one.
 inline constexpr uint32_t kStoresInFlightMax = 2;

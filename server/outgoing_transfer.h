@@ -8,7 +8,7 @@
 //   sends chunks while less than the window is     | takes a chunk that begins where the last one
 //   unacknowledged                                 | ended (or overlaps it); drops others
 //   ChunkAck: the window moves on                  | acknowledges after each, taken or not
-//   silence: from the last acknowledged float on   |
+//   silence: sends all unacknowledged floats again |
 //   all acknowledged: releases the records         | all taken: the shard has data
 // clang-format on
 //

@@ -1,4 +1,4 @@
-// Replica is a shard that a lane holds, with the lane's role for it (server/replicas.h).
+// Replica is a lane's replica of a shard: its data (Shard) and the lane's role (server/replicas.h).
 #pragma once
 
 #include <cstdint>

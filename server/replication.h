@@ -5,10 +5,10 @@
 // clang-format off
 //   a primary's backup | acks required | what it is sent
 //   -------------------+---------------+------------------------------------------------------------
-//   in sync            | yes           | every root; after a new view what is uncommitted (P22)
+//   in sync            | yes           | every root; in a new view the uncommitted one again (P22)
 //   syncing, image not | no            | the image, once the newest version is committed; meanwhile
 //   over               |               | at most two versions are made (I6)
-//   syncing, behind    | no            | the roots since the image; as before
+//   syncing, behind    | no            | the roots since the image; the same limit holds
 //   syncing, has all   | yes           | every root; Synced goes to the scheduler (P24)
 //   versions made      |               |
 // clang-format on

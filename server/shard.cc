@@ -59,7 +59,7 @@ Shard::Taken Shard::Add(const PushItem& item) {
 
 void Shard::MakePartials(const StepScalars& scalars) {
   PANDO_CHECK(is_ready() && maker_.has_partials());
-  partials_ = maker_.MakePartials(InputsFor(aggregator_.root(), scalars));
+  partials_ = maker_.MakePartials(InputsFor(aggregator_.FinishRoot(), scalars));
 }
 
 std::span<const float> Shard::FindPartials(Step step) const {
@@ -71,12 +71,12 @@ std::span<const float> Shard::FindPartials(Step step) const {
 
 const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  return sealed_.emplace(StepRoot{step(), scalars, aggregator_.root(), std::move(factors)});
+  return sealed_.emplace(StepRoot{step(), scalars, aggregator_.FinishRoot(), std::move(factors)});
 }
 
 void Shard::MakeAlone(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  if (maker_.has_partials()) aggregator_.root();  // partial values need the whole sum
+  if (maker_.has_partials()) aggregator_.FinishRoot();  // partial values need the whole sum
   const auto [gradient, right_half] = aggregator_.root_halves();
   sealed_ = StepRoot{step(), scalars, gradient, std::move(factors)};
   Make(*sealed_, right_half);

@@ -1,4 +1,4 @@
-// Shard is one replica of one shard. It keeps the version records and a primary's pending
+// Shard is the data of one replica of a shard. It keeps the version records and a primary's pending
 // contributions, and makes the next record from these or, as a backup, from the primary's root. The
 // lane's parts call it; they know the replica's role. It sends no messages.
 //
@@ -28,8 +28,8 @@
 //                   |                               | kept: then that is resent first (P22)
 // clang-format on
 //
-// Threads: none. Owns: the version records, at most three roots (section 12), the pending
-// contributions.
+// Threads: none. Owns: the version records, at most three roots (docs/protocol.md, section 12), the
+// pending contributions.
 #pragma once
 
 #include <optional>

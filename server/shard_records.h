@@ -1,6 +1,6 @@
 // ShardRecords holds the version records of one shard: the newest, the one before it, and a pinned
-// one (P7, section 12). Shard owns it and decides when the next record is made and committed.
-// Threads: none. Owns: the records and their buffers. Invariant I4.
+// one (P7; docs/protocol.md, section 12). Shard owns it and decides when the next record is made
+// and committed. Threads: none. Owns: the records and their buffers. Invariant I4.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace pando {
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
-                                 // tail are the partial values of the step before (P16)
+  SharedBuffer state;            // the optimizer's state, then the partial values of the step that
+                                 // made the version (P16); null if it is not the newest
   std::optional<uint64_t> hash;  // set if there are replicas to compare with
   mutable SharedBuffer encoded = nullptr;  // the form for workers (P34), after the first request
 };
@@ -74,7 +74,8 @@ class ShardRecords {
     if (pinned_ && pinned_->version <= released_) pinned_.reset();
   }
   // Returns whether the next record must wait for a ReleasePin: it would drop the previous version,
-  // on which an evaluation is due, and another version has the one pin (section 12).
+  // on which an evaluation is due, and another version has the one pin (docs/protocol.md, section
+  // 12).
   bool PinIsInTheWay() const {
     return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
            previous_->version > released_;

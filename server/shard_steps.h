@@ -70,7 +70,7 @@ class ShardSteps {
 
   const JobPlan& plan_;
   const Parts parts_;
-  std::set<ShardId> sealed_;  // until Tick
+  std::set<ShardId> sealed_;  // the shards whose sealed versions Tick makes
 };
 
 }  // namespace pando

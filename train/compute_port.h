@@ -19,8 +19,8 @@ namespace pando {
 // ---- computing side -> session ----------------------------------------------------------------
 
 // The sum of one shard over `node`'s samples is complete, usually while backward still runs. The
-// nodes are those of MicroBatchTree::Cover over the micro-batches of one Compute call. Each (node,
-// shard) comes once per call, in any order.
+// nodes are those of JobPlan::NodesToPush for the micro-batches of one Compute call (with a codec:
+// leaves). Each (node, shard) comes once per call, in any order.
 struct GradientReady {
   Step step;
   TreeNode node;
@@ -81,10 +81,10 @@ class ComputePort {
   // parameters. No earlier event reaches the session after this call.
   virtual void Forget() = 0;
 
-  // The committed parameters of one shard; copied before the call returns. The two newest versions
-  // are kept, so that work of step t − 1 can be computed again while version t arrives.
-  // With layer residency only wanted shards arrive. They are dropped if no work wants them any
-  // more.
+  // Brings the committed parameters of one shard. They are copied before the call returns, or the
+  // computing side keeps a copy of the blob (ParameterStore::Options). The two newest versions are
+  // kept, so that work of step t − 1 can be computed again while version t arrives. With layer
+  // residency only wanted shards arrive, and they are dropped if no work wants them any more.
   virtual void ParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
 
   // With layer residency: this version, or an older one, will not arrive any more. Work that waits

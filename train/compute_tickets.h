@@ -13,7 +13,7 @@ namespace pando {
 
 class ComputeTickets {
  public:
-  // For a Compute call. Older calls become stale once their parameters are gone.
+  // Returns the ticket of a Compute call. Older calls become stale once their parameters are gone.
   ComputeTicket ForCall(Step step) {
     std::erase_if(calls_, [&](const auto& call) {
       return call.second.value() + kTrainingVersionsKept <= step.value();
@@ -21,21 +21,21 @@ class ComputeTickets {
     calls_[Next()] = step;
     return last_;
   }
-  // For a call whose events carry lasting() instead.
+  // Returns the ticket of a call whose events carry lasting() instead.
   ComputeTicket Next() { return last_ = ComputeTicket(last_.value() + 1); }
-  // For evaluations and hashes, which Abandon does not end. Any thread.
+  // The ticket of the events of evaluations and hashes, which Abandon does not end. Any thread.
   ComputeTicket lasting() const { return lasting_; }
 
-  // Events of calls of steps ≥ `from` are stale.
+  // Makes the events of calls of steps ≥ `from` stale.
   void Abandon(Step from) {
     std::erase_if(calls_, [&](const auto& call) { return call.second >= from; });
   }
-  // All earlier events are stale.
+  // Makes all earlier events stale.
   void Forget() {
     calls_.clear();
     lasting_ = Next();
   }
-  // Whether the session may see this event. Called once for each event, in the order of the events.
+  // Returns whether the session may see this event. Call it once for each event, in order.
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
     if (ticket == lasting_) return true;
     if (std::holds_alternative<StepComputed>(event)) return calls_.erase(ticket) == 1;

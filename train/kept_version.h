@@ -2,7 +2,7 @@
 // them is a class: FlatVersion copies every shard into one vector, InPlaceVersion holds the
 // payloads that readers can read themselves, EncodedVersion keeps them encoded for readers that
 // decode, and LayeredVersion has memory only for the shards that a thread has asked for (ZeRO stage
-// 3). Threads: the store's lock guards all but the floats, which nobody writes after their shard
+// 3). Threads: the store's lock guards all but the floats, which do not change after their shard
 // has arrived.
 #pragma once
 
@@ -86,7 +86,7 @@ class KeptVersion {
 struct KeptVersionOptions {
   bool is_layered = false;
   bool keeps_encoded = false;
-  // Whether readers can read a payload itself; none: all payloads are copied. It outlives them.
+  // Returns whether readers can read a payload itself; none: all are copied. Outlives them.
   const std::function<bool(const Blob& payload)>& is_read_in_place;
 };
 std::shared_ptr<KeptVersion> MakeKeptVersion(const KeptVersion::Parts& parts, uint64_t serial,

@@ -28,7 +28,7 @@ namespace pando {
 // This text is in the failure of a run that would fail again if it were resumed.
 inline constexpr const char* kDivergedText = "training has diverged";
 
-// Threads: one at a time. Uses its context's parts together with other threads.
+// Threads: one at a time. Several passes on other threads share the parts of the context.
 class MicroBatchPass {
  public:
   struct Context {  // all outlive the pass
@@ -40,8 +40,8 @@ class MicroBatchPass {
     BufferPool& encoded;         // vectors of all encoded shards (plan.pushes); pinned with a GPU
     ErrorFeedback& feedback;
     StepTimeline& timeline;  // of the calling thread
-    bool sums_stay;          // TrainerParts
-    // The batch that is most likely wanted next, if it has been read. Called late in a pass.
+    bool sums_stay;          // a GPU's sums stay in its memory (TrainerParts)
+    // Returns the batch that is most likely wanted next, if it has been read. Is called late.
     NextBatch next_batch = [] { return nullptr; };
   };
   // REQUIRES: `network` outlives the pass; during Run only this pass uses it.
@@ -56,8 +56,9 @@ class MicroBatchPass {
     const ComputeSink& sink;  // takes GradientReady for each sum that this micro-batch completes
     PassControl& control;
   };
-  // kInterrupted: the wait was called off and nothing has been added to the sum, so the work may be
-  // run again; or it was abandoned. Other failures name the step, the micro-batch and what to try.
+  // Computes the micro-batch. Returns kInterrupted if the wait for parameters was called off and
+  // nothing has been added to the sum, so that the work may be run again, or if the work was
+  // abandoned. Other failures name the step, the micro-batch and what to try.
   Status Run(const Work& work);
   // How long the last successful Run took, without waits for parameters.
   std::chrono::nanoseconds computing_time() const { return computing_time_; }

@@ -45,12 +45,12 @@ class ParameterStore {
     ParameterResidency residency = ParameterResidency::kAll;
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
-    };                                      // where all is resident
-    const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
+    };                                      // makes flat vectors, if all is resident
+    const PayloadPlan* payloads = nullptr;  // how the shards of Put are encoded; null: not at all
     // Keeps encoded payloads, which readers decode.  REQUIRES: all is resident; is_read_in_place.
     bool keeps_encoded = false;
-    // Whether readers can read this payload itself. It is then not copied, but held for as long as
-    // its version. None: all is copied. REQUIRES: all is resident.
+    // Returns whether readers can read this payload itself. It is then not copied, but held for as
+    // long as its version. Without this function all is copied.  REQUIRES: all is resident.
     std::function<bool(const Blob& payload)> is_read_in_place = {};
   };
   // `shards` and `held_bytes` outlive the store.
@@ -74,7 +74,7 @@ class ParameterStore {
   void Clear();
   // This version and older ones will not arrive any more. Waits for them end with kInterrupted.
   void Supersede(Version version);
-  // Whether the version is older than those kept: its step is complete everywhere (P4).
+  // Returns whether the version is older than those kept: its step is complete everywhere (P4).
   bool IsSuperseded(Version version) const;
 
   // ---- readers ----

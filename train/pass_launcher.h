@@ -31,8 +31,10 @@ struct PassResults {
   bool is_empty() const { return !score && sums.empty(); }
 };
 
-// The calls of a pass come in this order: Forward; Score; Backward for each part, with BringHome
-// and TakeResults after each; End. After a failure End comes next. Threads: as Device.
+// The calls of a pass come in this order: Forward; Score; BringHome for each sum that the metric
+// shards complete; for each part TakeResults(kNo), Backward, and BringHome for each sum that it
+// completes; TakeResults(kYes); End. After a failure End comes next. TakeResults is called until it
+// returns nothing. Threads: as Device.
 class PassLauncher {
  public:
   enum class Wait : uint8_t { kNo, kYes };

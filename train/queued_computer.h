@@ -50,7 +50,7 @@ class QueuedComputer : public ComputePort {
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
 
-  // Whether the session may see this event. Called once for each event, in the order of the events.
+  // Returns whether the session may see this event. Call it once for each event, in order.
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
     return tickets_.IsCurrent(ticket, event);
   }

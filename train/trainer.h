@@ -1,5 +1,5 @@
-// Trainer is a worker's computing side: T threads that compute micro-batches side by side, and
-// slices of the test set between them. The session (or the serial trainer) drives it through
+// Trainer is a worker's computing side. Each of its T threads computes whole micro-batches, and the
+// threads share each slice of the test set. The session (or the serial trainer) drives it through
 // ComputePort. Its results go to a sink, which the worker process connects to the protocol thread's
 // mailbox.
 //
@@ -114,7 +114,7 @@ class Trainer : public QueuedComputer {
   // The GPU's free memory when its thread stopped, before the thread freed its own; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
-  // Flat vectors that gradients have needed so far: the high-water mark of section 12 (I6).
+  // The most flat vectors that gradients have needed (I6; docs/protocol.md, section 12).
   size_t gradient_buffers_made() const { return state_.gradients.made_count(); }
 
  private:

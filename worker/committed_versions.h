@@ -10,14 +10,14 @@
 
 namespace pando {
 
-// The session, as its parts call it. It acts at once.
+// SessionListener is the session as its parts see it. It acts before the call returns.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
   virtual void OnCommitted(ShardId shard, Version version) = 0;
-  // The step is handed to compute: its parameters are needed.
+  // Is called when a step is handed to compute: its parameters are needed.
   virtual void OnStepBegun(Step step) = 0;
-  // The sums that compute made of these steps do not count. They may be computed again.
+  // Is called when steps are abandoned: compute's sums of them do not count, and may be made again.
   virtual void OnStepsAbandoned(Step from) = 0;
 };
 
@@ -44,7 +44,7 @@ class CommittedVersions {
     known = version;
     listener_.OnCommitted(shard, version);
   }
-  // Every shard has this version or a newer one.
+  // Notes that every shard has this version or a newer one.
   void LearnAll(Version version) {
     for (uint32_t s = 0; s < known_.size(); ++s) Learn(ShardId(s), version);
   }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/mutation.h"
 #include "proto/assignment.h"
 
 namespace pando {
@@ -21,15 +20,8 @@ bool Helping::IsWaiting() const {
   return works.front().step == versions_.lowest_incomplete();
 }
 
-bool Helping::MayHelp() const {
-  // Help would hide the effect of these mutations.
-  if (Mutated(Mutation::kNoQuestion)) return false;
-  if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return false;
-  return !plan_.pushes.has_feedback();  // another worker's gradient would have other bits (P34)
-}
-
 void Helping::Tick(Micros now) {
-  if (!MayHelp()) return;
+  if (plan_.pushes.has_feedback()) return;  // another worker's gradient would have other bits (P34)
   std::optional<Micros> patience = clock_.patience();
   if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
   if (!IsWaiting() || !patience) {

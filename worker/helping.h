@@ -39,7 +39,6 @@ class Helping : SessionPart {
   const StepClock& clock() const { return clock_; }
 
  private:
-  bool MayHelp() const;
   bool IsIdle() const;
   bool IsWaiting() const;
   void Rest() {

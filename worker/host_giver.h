@@ -1,7 +1,7 @@
 // HostGiver gives a worker's gradients to its host's relay instead of pushing them. The giver stays
 // responsible for a gradient until the lane commits it (P11): it asks a silent relay what it holds,
 // gives lost gradients again, and pushes by itself if the relay does not answer. So nothing depends
-// on the relay. Every session has a giver and a relay, and uses one. Threads: none.
+// on the relay. Every session has a giver and a relay, and uses at most one of them. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class HostGiver : SessionPart {
       : SessionPart(part), requests_(requests) {}
 
   void EnterView(const HostGroup& group);
-  // Whether gradients of this shard go to the relay.
+  // Returns whether gradients of this shard go to the relay.
   bool Gives(ShardId shard) const {
     return has_relay_ && !has_given_up_ && group_.sums[shard.value()];
   }
@@ -47,8 +47,9 @@ class HostGiver : SessionPart {
     asked_since_.reset();
     ask_at_ = now + kQuiet;
   }
-  // True if the giver waited for the answer. Gradients that the relay lacks are given again, unless
-  // they may have been on their way when it answered. Versions that it names are pulled.
+  // Returns whether the giver waited for the answer. Gradients that the relay lacks are given
+  // again, unless they may have been on their way when it answered. Versions that it names are
+  // pulled.
   bool OnAnswer(Micros now, const Answer& answer);
   void Tick(Micros now);
   Micros NextDeadline() const { return ask_at_; }

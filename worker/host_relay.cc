@@ -93,8 +93,7 @@ void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
   });
 }
 
-// ---- sums
-// ----------------------------------------------------------------------------------------
+// ---- sums --------------------------------------------------------------------------------------
 
 void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
   const Step step = gradient.step;

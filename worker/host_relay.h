@@ -30,12 +30,12 @@ class HostRelay : SessionPart {
   void Forget() {
     for (ShardState& shard : shards_) shard.gifts.clear();
   }
-  // Whether this worker sums gradients of this shard for its host.
+  // Returns whether this worker sums gradients of this shard for its host.
   bool Sums(ShardId shard) const { return is_relay_ && group_.sums[shard.value()]; }
 
   // A push of another worker of our host. It proves that the version which its gradients were made
-  // with is committed everywhere (P4). A late push is not answered; its giver asks. False if this
-  // worker takes no pushes.
+  // with is committed everywhere (P4). A late push is not answered; its giver asks. Returns false
+  // if this worker takes no pushes.
   bool OnPush(const PeerId& from, const Push& push);
   // Answers as a lane does, but names only the sums that the asker gave.
   void OnQuestion(const PeerId& from, const Question& question);
@@ -47,9 +47,9 @@ class HostRelay : SessionPart {
   // Adds a gradient of ours to those that wait for their siblings.
   void Add(ShardId shard, UnrepliedGradient gradient);
 
-  // When the sum may be pushed: now, or later, because it waits for the host's other workers. It
-  // waits until `patience` after the first call for the shard's step. The relay does not wait for a
-  // worker that gave nothing for the step before, nor, by the first call, for this one.
+  // Returns when the sum may be pushed: `now`, or later if it waits for sums of the host's others.
+  // It waits at most `patience` after the first call for the shard's step, and only for workers
+  // that gave for the step before, or for this step before the relay first asked.
   Micros LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience);
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -55,7 +54,6 @@ void LaneRequests::FindLost(const AnswerItem& item) {
 }
 
 void LaneRequests::QuestionSilentLanes(Micros now) {
-  if (Mutated(Mutation::kNoRetransmission)) return;
   for (auto& [lane, debt] : debts_) {
     if (now < debt.question_at) continue;
     debt.question_at = kNever;
@@ -121,7 +119,7 @@ void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector
   const PeerId& lane = lanes_.primary(shard);
   bool has_repeated = false;
   for (const UnrepliedGradient& gradient : gradients_.shard(shard)) {
-    if (!gradient.is_pushed() || Mutated(Mutation::kNoRetransmission)) continue;
+    if (!gradient.is_pushed()) continue;
     if (gradient.is_held) {
       wanted = std::min(wanted.value_or(kNoVersion), VersionMadeBy(gradient.step));
       continue;

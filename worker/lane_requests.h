@@ -58,7 +58,7 @@ class LaneRequests : SessionPart {
     ask.at = std::min(ask.at, now + kNotPrimaryRetry);
     parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
   }
-  // True if the answer was expected: the losses are known now.
+  // Returns whether the answer was expected: the losses are known now.
   bool OnAnswer(const PeerId& lane, const Answer& answer);
   // Asks a lane what it holds.
   void SendQuestion(Micros now, const PeerId& lane);
@@ -73,9 +73,9 @@ class LaneRequests : SessionPart {
   Micros asked_at(ShardId shard) const { return asks_[shard.value()].asked_at; }
 
  private:
-  struct Ask {           // of a shard's lane
-    Micros at{0};        // when to ask; kNever: it was asked, or sends it without a request
-    Micros asked_at{0};  // the last time, by a push or a pull
+  struct Ask {           // what a shard's lane is asked for
+    Micros at{0};        // when to ask; kNever: not needed, or it comes without a request
+    Micros asked_at{0};  // when it was last asked, by a push or a pull
     Version newest;      // the newest version that it was asked for, in this view
   };
   // The state of a lane that owes us data, in this view.

@@ -34,7 +34,7 @@ class Lifecycle {
     Fail({failed.status.message(), is_of_all ? FailureKind::kTraining : FailureKind::kMachine});
   }
 
-  // Whether the view has this worker. Ready is repeated while it does not.
+  // Notes whether the view has this worker. Ready is repeated while it does not.
   void SetMember(bool is_member) { is_member_ = is_member; }
   // The worker cannot go on.
   void Fail(Failure failure) { failure_ = std::move(failure); }

@@ -21,7 +21,7 @@ class Parameters : SessionPart {
   // `steps` outlives it.
   Parameters(const SessionPart& part, const Steps& steps);
 
-  // Whether the item names a shard and has the size of its values. Others are dropped.
+  // Returns whether the item names a shard and has the size of its values. Others are dropped.
   bool IsSound(const ParamsItem& item) const;
   // Hands the values to compute if it needs them.  REQUIRES: IsSound(item).
   void OnParams(const ParamsItem& item) {
@@ -40,7 +40,7 @@ class Parameters : SessionPart {
   void Forget();
 
   bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
-  // Whether compute has this version whole, or, with layer residency, can get it on request.
+  // Returns whether compute has this version of the shard or, with layer residency, can request it.
   bool HasVersion(ShardId shard, Version version) const {
     if (is_layered()) return version <= versions_.known(shard);
     return held_[shard.value()][version.value() % 2] == version;
@@ -65,7 +65,8 @@ class Parameters : SessionPart {
   void HandOverWanted(const ParamsItem& item);
 
   const Steps& steps_;
-  std::vector<std::array<Version, 2>> held_;  // by compute: by shard, and by the version's parity
+  // The versions that compute has, by shard and by the version's parity.
+  std::vector<std::array<Version, 2>> held_;
   WantedShards wanted_;
   uint64_t pulled_bytes_ = 0;
 };

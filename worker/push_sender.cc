@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -162,9 +161,7 @@ PushSender::Parcels PushSender::Gather(Micros now) {
 // version t + 1 of every shard is known to be committed. P6a: a relay's sum waits for those of the
 // host's other workers.
 bool PushSender::MayGo(Micros now, ShardId shard, const UnrepliedGradient& gradient) {
-  const bool is_barrier_open =
-      VersionMadeBy(gradient.step) <= look_.lacking || Mutated(Mutation::kNoBarrier);
-  if (!gradient.is_unsent() || !is_barrier_open) return false;
+  if (!gradient.is_unsent() || VersionMadeBy(gradient.step) > look_.lacking) return false;
   if (parts_.giver.Gives(shard)) return true;
   const Micros leaves_at = parts_.relay.LeavesAt(now, shard, gradient, Patience(1));
   if (leaves_at > now) look_again_at_ = std::min(look_again_at_, leaves_at);

@@ -39,7 +39,7 @@ struct PushWindow {
   Version open_to;                   // the whole step that makes this version may be sent
 };
 
-// One look at all shards.
+// PushLook is what one look at all shards sees, and which of them it chooses.
 struct PushLook {
   struct Shard {
     size_t window = 0;            // the index of its lane's
@@ -109,9 +109,9 @@ class PushSender : SessionPart {
   void Send(Micros now, const PeerId& receiver, Step step, Parcel parcel);
 
   const Parts parts_;
-  PushLook look_;                          // at the shards of the view
-  Micros look_again_at_ = kNever;          // at a relay's sums
-  std::map<PeerId, size_t> shard_counts_;  // by lane, in the view; and the shards of the relay
+  PushLook look_;                          // the last look at the shards of the view
+  Micros look_again_at_ = kNever;          // when a relay's sum may leave
+  std::map<PeerId, size_t> shard_counts_;  // the shards of each lane of the view, and of the relay
   Bytes bytes_;
 };
 

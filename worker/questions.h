@@ -33,11 +33,10 @@ class Questions {
       lanes_asked_.emplace(placement.primary, false);
     ask_at_ = at;
   }
-  void Cancel() { lanes_asked_.clear(); }
-  // Whether answers are still to come.
+  // Returns whether answers are still to come.
   bool is_open() const { return !lanes_asked_.empty(); }
 
-  // True if it was the last answer: all primaries have answered in this view.
+  // Returns whether it was the last answer: all primaries have answered in this view.
   bool OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
     const auto asked = lanes_asked_.find(from);
     if (asked == lanes_asked_.end() || asked->second) return false;

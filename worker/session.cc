@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "proto/ownership.h"
 
@@ -99,7 +98,6 @@ void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& upd
   helping_.EnterView();
   verification_.EnterView();
   questions_.EnterView(now);
-  if (steps_.has_started() && Mutated(Mutation::kNoQuestion)) questions_.Cancel();
 }
 
 // P21: nothing from before the rollback may reach the new generation.

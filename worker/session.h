@@ -1,6 +1,6 @@
 // Session is the worker's protocol core: it follows the views, hands work and parameters to the
 // computing side, pushes what comes back, and keeps each gradient until its version is committed.
-// Run by net/event_loop, and by the simulator. The session itself only routes messages and compute
+// net/event_loop and the simulator run it. The session itself only routes messages and compute
 // events to its parts and merges their deadlines.
 //
 // clang-format off
@@ -8,14 +8,14 @@
 //   -------------------+-------------------------------------------------------------------------
 //   Lifecycle          | Ready, Failure and Leave until the scheduler reacts; Stop and Refused
 //   CommittedVersions  | the newest version of each shard that is known to be committed
-//   UnrepliedGradients | gradients that their shards have not answered for
+//   UnrepliedGradients | gradients whose versions are not known to be committed
 //   Steps              | the steps that are handed to compute
 //   Parameters         | the versions that compute has and needs
 //   LaneRequests       | what the lanes are asked for, and what was lost (P10)
 //   Questions          | what the primaries hold (P17)
 //   Helping            | help for stragglers, and how long a step takes
 //   HostGiver          | gradients that go to the host's relay (P6a)
-//   HostRelay          | the sums of the host's workers, where this one is the relay (P6a)
+//   HostRelay          | the gifts of the host's workers, where this one is the relay (P6a)
 //   PushSender         | which gradients may be pushed now (P4, P6)
 //   Verification       | micro-batches that two workers compute (P41)
 //   Evaluation         | a slice of the test set (P31)
@@ -28,7 +28,8 @@
 //   gradient from compute  | kept, and pushed when the barrier (P4) is open and the lane's
 //                          | window (P6) has room
 //   Params(t + 1)          | known committed; its pushes released; parameters to compute
-//   Pending                | the server holds the push: ask for the version, not push again
+//   Pending                | the lane holds the gradient: it is not pushed again, and at
+//                          | most its version is pulled
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
 //   Push, Question of a    | this worker is the relay: its host's sums are pushed together; the
@@ -70,12 +71,12 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
 
   // The activity that a heartbeat reports.
   Heartbeat CurrentActivity(Micros now) const;
-  // Version that every shard is known to have committed.
+  // The version that every shard is known to have committed.
   Version known_everywhere() const { return versions_.everywhere(); }
   size_t unreplied_count() const { return gradients_.count(); }
   const PushSender::Bytes& sent_bytes() const { return sender_.bytes(); }
   const Parameters& parameters() const { return parameters_; }
-  // The host's relay does not answer, so this worker pushes its gradients itself.
+  // Returns whether this worker pushes its gradients itself, as the host's relay does not answer.
   bool has_given_up_relay() const { return giver_.has_given_up(); }
 
  private:
@@ -84,7 +85,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  // A lane or the host's relay has sent data, so the next data are expected later.
+  // Notes data of a lane or the host's relay: the time until it counts as silent starts again.
   void OnData(Micros now, const PeerId& from) {
     giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
   }

@@ -12,8 +12,8 @@
 
 namespace pando {
 
-// Whether the shard has all of these micro-batches of the step that reads the version it answered
-// with.
+// Returns whether the shard has all of these micro-batches of the step that reads the version in
+// its answer.
 inline bool IsHeld(const AnswerItem& item, MicroBatchRange wanted, const MicroBatchTree& tree) {
   return std::ranges::any_of(item.nodes, [&](TreeNode node) {
     if (node.value() < 1 || node.value() >= tree.node_bound()) return false;

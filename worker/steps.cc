@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 
 const Steps::Work* Steps::Find(Step step) const {
@@ -89,8 +87,7 @@ std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) c
 
 // P12: the forward of the next step is interrupted. It waits for a version that this makes.
 void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
-  const bool has_later = !works_.empty() && works_.back().step > step;
-  if (has_later && !Mutated(Mutation::kUninterruptibleWait)) {
+  if (!works_.empty() && works_.back().step > step) {
     const Step next = NextStep(step);
     compute_.Abandon(next);
     works_.pop_back();

@@ -19,7 +19,7 @@ class Steps : SessionPart {
 
   struct Work {  // a step handed to compute
     Step step;
-    std::set<MicroBatch> issued;  // to be pushed
+    std::set<MicroBatch> issued;  // those whose gradients are to be pushed
     uint32_t open_calls = 0;      // Compute calls whose StepComputed has not come back
   };
 
@@ -27,9 +27,9 @@ class Steps : SessionPart {
   Steps(const SessionPart& part, SessionListener& listener)
       : SessionPart(part), listener_(listener) {}
 
-  // All primaries have answered in this view: begins, or computes the missing part of our work.
+  // Is called when all primaries have answered: begins, or computes the missing part of our work.
   void OnAnswered(const ShardAnswers& answers);
-  // Steps that are committed are dropped, and the next ones are handed to compute.
+  // Drops the steps that are committed, and hands the next ones to compute.
   void Advance();
   void OnStepComputed(Micros now, const StepComputed& done) {
     if (Work* work = Find(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
@@ -51,7 +51,7 @@ class Steps : SessionPart {
   bool has_started() const { return has_started_; }
   const std::deque<Work>& works() const { return works_; }  // ascending
   const Work* Find(Step step) const;                        // null: it is not in the works
-  // Whether compute has finished its part of this step.
+  // Returns whether compute has finished its part of this step.
   bool IsComputed(Step step) const {
     const Work* work = Find(step);
     return work == nullptr || work->open_calls == 0;

@@ -1,6 +1,6 @@
-// UnrepliedGradients holds this worker's gradients that have no answer yet (P11), and, on a host's
-// relay, those of the host's other workers that it sums (P6a). A gradient stays here until the
-// version that it helps to make is committed. Owns: one step's gradients (I6). Threads: none.
+// UnrepliedGradients holds this worker's gradients, sent or not, until the versions that they help
+// to make are committed (P11). On a host's relay it also holds the sums with the gradients of the
+// host's other workers (P6a). Owns: one step's gradients (I6). Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 
 namespace pando {
 
-enum class Delivery : uint8_t { kUnsent, kPushed, kGiven };  // to its lane; to the host's relay
+// kPushed: sent to the shard's lane. kGiven: sent to the host's relay.
+enum class Delivery : uint8_t { kUnsent, kPushed, kGiven };
 
 struct UnrepliedGradient {
   Step step;
@@ -51,7 +52,7 @@ class UnrepliedGradients {
   bool HasGiven(ShardId id) const {
     return std::ranges::any_of(shard(id), &UnrepliedGradient::is_given);
   }
-  // Whether a push of ours asks for this version, now or later.
+  // Returns whether a push of ours asks for this version, now or later.
   bool AsksFor(ShardId id, Version version) const {
     return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& gradient) {
       return VersionMadeBy(gradient.step) == version;
@@ -72,7 +73,7 @@ class UnrepliedGradients {
       return VersionMadeBy(gradient.step) <= version;
     });
   }
-  // Steps from this one on were abandoned.
+  // Drops the gradients of abandoned steps, from this one on.
   void DropFrom(Step step) {
     for (auto& gradients : shards_)
       std::erase_if(gradients, [&](const auto& gradient) { return gradient.step >= step; });
@@ -83,18 +84,18 @@ class UnrepliedGradients {
   void MarkSent(ShardId id, size_t index, Delivery delivery) {
     shards_[id.value()][index].delivery = delivery;
   }
-  // The lane holds it: the answer to a push was Pending.
+  // Notes that the lane holds the gradient: the answer to its push was Pending.
   void MarkHeld(ShardId id, TreeNode node, Version version) {
     for (UnrepliedGradient& gradient : shards_[id.value()]) {
       if (gradient.node == node && VersionMadeBy(gradient.step) == version) gradient.is_held = true;
     }
   }
-  // Another lane may be the primary now, so all gradients are sent again.
+  // Marks all gradients as unsent, because another lane may be the primary now.
   void EnterView();
-  // The relay was given up: the gradients that it was given go to the lanes.
+  // Marks the gradients that the relay got as unsent. It was given up, so they go to the lanes.
   void TakeBackGiven();
-  // Gradients that a lane does not hold, according to its answer, were lost and are sent again
-  // (P10). True if it holds any.
+  // Marks gradients that the lane, according to its answer, does not hold as unsent: they were lost
+  // (P10). Returns whether it holds any.
   bool JudgePushed(const AnswerItem& item) {
     bool is_any_held = false;
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
@@ -110,7 +111,7 @@ class UnrepliedGradients {
     }
     return is_any_held;
   }
-  // The same for the relay: every gradient that it was given and does not hold is given again.
+  // Does the same for the relay: marks given gradients that it does not hold as unsent.
   void JudgeGiven(const AnswerItem& item) {
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
       const bool is_held = StepReading(item.version) == gradient.step &&
@@ -120,7 +121,7 @@ class UnrepliedGradients {
   }
 
   // ---- sums ------------------------------------------------------------------------------------
-  // Whether a gradient here is the sum of this node, or of a node above it.
+  // Returns whether a gradient here is the sum of this node, or of a node above it.
   bool Contains(ShardId id, Step step, TreeNode node) const {
     const MicroBatchTree tree = steps_.Tree(step);
     return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& other) {

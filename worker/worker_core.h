@@ -23,7 +23,7 @@ class WorkerCore : public ProtocolCore {
   // The current scheduler and view, for heartbeats.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
-  // Whether this message brings a view that the core will enter: its members are dialed first.
+  // Returns whether the core will enter this message's view, whose members are dialed first.
   bool WillEnter(const Envelope& envelope) const {
     return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
   }
@@ -37,7 +37,7 @@ class WorkerCore : public ProtocolCore {
         member_(identity, outbox),
         lifecycle_(ready, compute, member_) {}
 
-  // Whether it is a view of this job's shards and micro-batches.
+  // Returns whether it is a view of this job's shards and micro-batches.
   bool Fits(const View& view) const {
     return view.shards.size() == plan_.shards.shard_count() &&
            view.owners.size() == plan_.job.micro_batches;

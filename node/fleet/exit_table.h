@@ -26,8 +26,8 @@ enum class ExitRole : uint8_t {
   kMember,       // a server, or one of Pando's own workers
   kScript,       // a worker that is a user's program: only its code 1 has Pando's meaning
   kGroupMember,  // a worker of an allreduce group: the whole group restarts, or no process
-  kNodeMember,   // kMember and kScript of `pando node`
-  kNodeScript,
+  kNodeMember,   // a server or Pando's own worker, started by `pando node`
+  kNodeScript,   // a worker that is a user's program, started by `pando node`
 };
 
 enum class FleetPhase : uint8_t {

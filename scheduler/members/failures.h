@@ -24,7 +24,7 @@ class Failures {
         last_snapshot_(last_snapshot) {}
 
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
-  // Handles a supervisor's report of an injected fault or an ended process. No report comes sooner.
+  // Handles a supervisor's report of a fault or an exit, which is the earliest sign of a death.
   void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
   // Handles a primary's report that a backup has made a different version: plans a rollback.
   void OnDivergence(Micros now, const PeerId& from, const Divergence& divergence);

@@ -135,6 +135,12 @@ void FaultLedger::SetRecovered(Micros now, Entry& entry) {
   entry.has_changed = true;
 }
 
+bool FaultLedger::IsOpen(const std::string& target) const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.is_open() && entry.record.target == target;
+  });
+}
+
 void FaultLedger::Recover(Micros now, const std::string& target) {
   for (Entry& entry : entries_) {
     if (entry.is_open() && (target.empty() || entry.record.target == target))

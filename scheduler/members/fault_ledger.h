@@ -36,6 +36,8 @@ class FaultLedger {
   // `is_last` says that there is no later version.
   void OnProgress(Micros now, ViewId view, Version committed, bool is_last);
   void OnRollback();  // committed starts again from an earlier version
+  // Returns whether a detected fault of this target has not recovered.
+  bool IsOpen(const std::string& target) const;
   // Marks the detected faults of this target as recovered; all faults if it is empty.
   void Recover(Micros now, const std::string& target = "");
 

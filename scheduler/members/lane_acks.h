@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -24,7 +25,7 @@ class LaneAcks {
     return it == acked_.end() ? T() : it->second;
   }
   void Forget(Incarnation process) {
-    std::erase_if(acked_, [&](const auto& entry) { return entry.first.first == process; });
+    acked_.erase(acked_.lower_bound({process, 0}), acked_.upper_bound({process, UINT16_MAX}));
   }
   void Clear() { acked_.clear(); }
 

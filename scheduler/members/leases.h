@@ -25,31 +25,32 @@ class Leases {
   using LeaseFor = std::function<Micros(NodeId)>;
   Leases(Micros lease, LeaseFor lease_for) : lease_(lease), lease_for_(std::move(lease_for)) {}
 
-  // The first call that knows the time: every lease begins.
+  // Begins every lease. It is the first call that knows the time.
   void Begin(Micros now);
   void Add(NodeId node) { entries_[node]; }
   void Remove(NodeId node) { entries_.erase(node); }
-  // A message of any process of the run came.
+  // Notes that a message of any process of the run has arrived.
   void OnHeardOfRun(Micros now);
-  // The member has registered, or repeats its registration.
+  // Renews the lease of a member that registers, or repeats its registration.
   void OnRegistered(Micros now, NodeId node) { entries_[node].heard_at = now; }
   void OnHeard(Micros now, NodeId node);
-  // The member's connection broke.
+  // Notes that the member's connection broke.
   void OnDisconnect(Micros now, NodeId node);
 
   struct Expired {
     NodeId node;
     const char* detected_by = "";  // FaultRecord::detected_by
   };
-  // The members that are dead by now.
+  // Returns the members that are dead by now.
   std::vector<Expired> Judge(Micros now);
-  // How long no message of any member has arrived, if that is longer than a lease and not told yet.
+  // Returns how long no message of any member has arrived, once per silence longer than a lease.
   std::optional<Micros> TakeDeafness(Micros now);
-  Micros NextDeadline() const;
+  Micros NextDeadline() const { return look_at_; }
 
   bool IsSuspected(NodeId node) const { return entries_.at(node).suspected_at.has_value(); }
   Micros SilenceSince(Micros now, NodeId node) const { return now - entries_.at(node).heard_at; }
-  // Whether we hear the member too seldom to trust a report about it, or could not hear it of late.
+  // Returns whether the member has been silent for half a lease, or all leases were renewed within
+  // the last lease: a report about it then proves nothing.
   bool IsUnheard(Micros now, NodeId node) const;
 
  private:
@@ -64,6 +65,7 @@ class Leases {
   bool has_told_deafness_ = false;
   std::optional<Micros> renewed_at_;  // when all leases were renewed
   Micros judged_at_{-1};
+  Micros look_at_{0};  // when Judge looks at all members next; no lease or grace ends before it
 };
 
 }  // namespace pando

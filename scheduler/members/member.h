@@ -21,7 +21,7 @@ struct Member : MemberRecord {
 
   Role role() const { return registration.role; }
   bool has_left() const { return left_lanes.size() == Peers().size(); }
-  // Whether views and placements name it.
+  // Returns whether views and placements name the member.
   bool takes_part() const { return is_ready && !is_leaving; }
   std::string Name() const;           // "worker 1"
   std::string Where() const;          // "process 123 on host"
@@ -43,7 +43,8 @@ ProcessName ProcessFor(const auto& report) {
   return {report.host, report.process_id, report.process_key};
 }
 
-// Whether the workers are an allreduce group, which no process joins or leaves while it trains.
+// Returns whether the workers are an allreduce group, which no process joins or leaves while it
+// trains.
 inline bool IsGroup(const JobPlan& plan) { return plan.job.strategy == Strategy::kAllreduce; }
 
 }  // namespace pando

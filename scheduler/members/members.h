@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@ namespace pando {
 
 class Members {
  public:
-  std::map<NodeId, Member>& all() { return members_; }
+  Members() = default;
+  Members(const Members&) = delete;
+
   const std::map<NodeId, Member>& all() const { return members_; }
   Member* Find(NodeId node);
   const Member* Find(NodeId node) const;
@@ -22,25 +25,37 @@ class Members {
   const Member* FindProcess(Role role, const ProcessName& process) const;
   const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
   // The sender of a message, which is a member.
-  Member& Sender(const PeerId& from) { return *Find(Find(from.incarnation)->peer.node); }
+  Member& Sender(const PeerId& from) { return *by_incarnation_.at(from.incarnation); }
   const Member& Sender(const PeerId& from) const { return *Find(from.incarnation); }
   Member& Add(Member member);
-  void Remove(NodeId node) { members_.erase(node); }
+  void Remove(NodeId node);
+  void MarkReady(Member& member, const Ready& ready);
+  void MarkLeaving(NodeId node);
   // `wanted`, or the lowest free rank if that is taken or not a rank.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
   std::vector<MemberRecord> Records() const;
-  // The members that take part: workers by rank, others by node. `avoided` ones get no new work.
+  // Returns the members that take part, by id. The lists are valid until a member comes, goes or is
+  // marked.
   std::vector<NodeInfo> NodeInfos() const;
-  std::vector<const Member*> TakingPart(Role role) const;
+  const std::vector<const Member*>& TakingPart(Role role) const;
   size_t CountReady(Role role) const { return TakingPart(role).size(); }
-  std::vector<const Member*> Workers() const;
+  const std::vector<const Member*>& Workers() const;  // those that take part, by rank
+  // Returns the servers that take part, by id. `avoided` ones get no new replicas. If all are
+  // draining, they count as staying.
   std::vector<PlacementServer> Servers(const std::set<NodeId>& avoided) const;
 
  private:
   template <class Predicate>
   const Member* FindIf(Predicate is_it) const;
 
+  struct Lists {
+    std::vector<const Member*> servers, workers, workers_by_rank;
+  };
+  const Lists& lists() const;
+
   std::map<NodeId, Member> members_;
+  std::map<Incarnation, Member*> by_incarnation_;
+  mutable std::optional<Lists> lists_;  // none: to be made again
 };
 
 }  // namespace pando

@@ -83,7 +83,7 @@ RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, Vie
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()),
       ids_(options.state ? options.state->next_node : 1) {
-  if (!options.state || options.is_fresh) return;
+  if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) {
     members_.Add(Member(record));
     leases_.Add(record.peer.node);
@@ -167,8 +167,7 @@ bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
   Member& member = members_.Sender(from);
   if (member.is_ready || phase_.is_ending()) return false;
   if (!ReadsSameData(now, from, member, ready)) return false;
-  member.is_ready = true;
-  member.ready = ready;
+  members_.MarkReady(member, ready);
   outbox_.MarkChanged();
   if (phase_.is_running())
     outbox_.TellNotable(now, "ready", member.Name(), "{} has joined: {}", member.Description(),
@@ -216,7 +215,7 @@ void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
 
 void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
   Member& member = members_.Sender(from);
-  use_.OnHeartbeat(member.heartbeat, heartbeat, members_.Workers().size());
+  use_.OnHeartbeat(member.heartbeat, heartbeat, members_.CountReady(Role::kWorker));
   member.heartbeat = heartbeat;
   outbox_.Send(from, HeartbeatAck{});
 }

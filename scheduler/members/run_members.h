@@ -1,5 +1,5 @@
-// RunMembers welcomes the processes of the run and gives up the dead ones. It owns the members,
-// their leases and their ids.
+// RunMembers welcomes the processes of the run and gives up the dead ones. It alone changes
+// Members, which is another part. It owns the members' leases and ids.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 
 namespace pando {
 
-// Other parts keep data about each member. The scheduler's dispatcher implements it.
+// MembershipObserver drops what other parts keep about a member. Scheduler implements it.
 class MembershipObserver {
  public:
   virtual ~MembershipObserver() = default;
-  // The member is removed after this call.
+  // Is called before the member is removed.
   virtual void OnForget(const Member& member) = 0;
 };
 
@@ -34,35 +34,36 @@ class RunMembers {
              const RunProgress& progress, Members& members, MembershipObserver& observer);
   RunMembers(const RunMembers&) = delete;
 
-  // The first call that knows the time.  Returns false if it is not the first.
+  // Begins the leases at the first call, which knows the time.  Returns whether it is the first.
   bool Begin(Micros now);
   // Renews the sender's lease.  Returns null if the sender is not a member, or not in a role that
   // may send this; if it was a member, it gets Refused.
   const Member* OnHeard(Micros now, const Envelope& envelope);
-  // Returns the member, if it is a new one.
+  // Welcomes or refuses the process.  Returns the member, if it is a new one.
   const Member* OnRegister(Micros now, const PeerId& from, const Register& registration);
   // Returns true if the member is ready now and was not before.
   bool OnReady(Micros now, const PeerId& from, const Ready& ready);
   void OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat);
   void OnBye(const PeerId& from);
-  // The connection of a process broke: it is dead unless a message of it comes soon. `nonsense`: it
-  // has sent that, which is no message, and is given up.
+  // Handles the end of a connection: the process is dead unless it sends a message soon. If
+  // `nonsense` is not empty, it describes bytes of the process that are no message; it is given up
+  // at once.
   void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense);
   // Gives up the members whose leases are over.
   void Tick(Micros now);
   Micros NextDeadline() const { return leases_.NextDeadline(); }
 
-  // The member is dead. `action` and `detected_by` are those of its FaultRecord. `cause`: how it
-  // ended, "signal 9 (SIGKILL)"; empty: as `action` says.
+  // Removes a dead member and requests a view. `action` and `detected_by` are those of its
+  // FaultRecord. `cause` says how it ended, "signal 9 (SIGKILL)"; if it is empty, `action` does.
   void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by,
                const std::string& cause = "");
   // Removes the member. Its incarnation is never welcomed again.
   void Forget(NodeId node);
-  // Others take the member's work over.
+  // Marks the member as draining: others take its work over.
   void MarkDraining(NodeId node);
-  // The member has no work left: it has to stop.
-  void MarkLeaving(NodeId node) { members_.Find(node)->is_leaving = true; }
-  // Repeats to a leaving member that it stops.  Returns false if this lane knows, or stays.
+  // Marks the member as leaving: it has no work left, and has to stop.
+  void MarkLeaving(NodeId node) { members_.MarkLeaving(node); }
+  // Tells a lane of a leaving member to stop.  Returns false if it has said Bye, or is not leaving.
   bool RepeatDrained(const Member& member, const PeerId& lane);
   // Repeats to every lane that has not said Bye how the run ends.
   void RepeatStop();
@@ -70,7 +71,8 @@ class RunMembers {
   const Members& members() const { return members_; }
   const Leases& leases() const { return leases_; }
   const WorkerUse& use() const { return use_; }
-  // Every member of the scheduler's earlier lives has sent a message or is given up (P26).
+  // Returns whether each member of the scheduler's earlier lives has sent a message or was given up
+  // (P26).
   bool HasHeardAll() const { return unheard_.empty(); }
   // Where the search for the next process's id begins; kept in the journal.
   uint32_t next_node() const { return ids_.next(); }

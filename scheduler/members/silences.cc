@@ -57,18 +57,18 @@ bool Silences::Counts(const Member& reporter) const {
 // not the first report. Otherwise declares the worker dead, whose process joins again over new
 // connections. The report came after two leases, so a lease noticed the death.
 void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& server) {
-  auto& silences = silences_[server.peer.node];
-  std::erase_if(silences, [&](const auto& entry) { return now - entry.second.at > Memory(); });
-  Silence& silence = silences[ProcessFor(reporter.registration)];
-  silence = {now, silence.count + 1};
+  auto& complaints = complaints_[server.peer.node];
+  std::erase_if(complaints, [&](const auto& entry) { return now - entry.second.at > Memory(); });
+  Complaints& of_reporter = complaints[ProcessFor(reporter.registration)];
+  of_reporter = {now, of_reporter.count + 1};
   const auto peers = membership_.members().TakingPart(reporter.role());
   const auto reporters = std::ranges::count_if(
       peers, [&](const Member* peer) { return peer != &server && Counts(*peer); });
   const bool is_server = reporters <= 1
-                             ? silence.count >= 2 || silences.size() >= 2
-                             : silences.size() >= 2 && std::ssize(silences) * 2 >= reporters;
+                             ? of_reporter.count >= 2 || complaints.size() >= 2
+                             : complaints.size() >= 2 && std::ssize(complaints) * 2 >= reporters;
   const std::string cause =
-      is_server ? fmt::format("{} of {} peers wait for its answers", silences.size(), reporters)
+      is_server ? fmt::format("{} of {} peers wait for its answers", complaints.size(), reporters)
                 : fmt::format("it alone gets no answers from {}", server.Name());
   membership_.OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence", "lease",
                       cause);
@@ -83,14 +83,14 @@ void Silences::OnWelcome(Micros now, const Member& member) {
 }
 
 bool Silences::IsOftenSilent(Micros now, const Register& registration) const {
-  return std::ranges::any_of(silences_, [&](const auto& of_server) {
+  return std::ranges::any_of(complaints_, [&](const auto& of_server) {
     const auto it = of_server.second.find(ProcessFor(registration));
     return it != of_server.second.end() && it->second.count >= 2 && now - it->second.at <= Memory();
   });
 }
 
 void Silences::Forget(NodeId node) {
-  silences_.erase(node);
+  complaints_.erase(node);
   avoided_until_.erase(node);
 }
 

@@ -44,8 +44,8 @@ class Silences {
   void StartGeneration() { silent_backups_.clear(); }
 
  private:
-  struct Silence {  // reports of a worker's process that does not hear a server
-    Micros at{0};   // the last report
+  struct Complaints {  // of a process that does not hear a server
+    Micros at{0};      // of the last one
     uint32_t count = 0;
   };
 
@@ -62,8 +62,8 @@ class Silences {
   const RunPhase& phase_;
   const RunProgress& progress_;
   RunMembers& membership_;
-  // By server, then by the worker's process, which may join again as another member.
-  std::map<NodeId, std::map<ProcessName, Silence>> silences_;
+  // By server, then by the reporter's process, which may join again as another member.
+  std::map<NodeId, std::map<ProcessName, Complaints>> complaints_;
   std::set<std::pair<NodeId, NodeId>> silent_backups_;  // the primary's server, the backup's server
   std::map<NodeId, Micros> avoided_until_;
 };

@@ -20,7 +20,7 @@ ViewClaims::ViewClaims(const SchedulerOptions& options, const JobPlan& plan, Vie
       outbox_(outbox),
       phase_(phase),
       membership_(membership) {
-  if (!options.state || options.is_fresh) return;
+  if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) open_until_[record.peer.incarnation];
 }
 

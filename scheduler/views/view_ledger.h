@@ -44,7 +44,7 @@ class ViewLedger {
   View view_;
   std::string signature_;
   uint64_t term_ = 1;
-  uint64_t journal_term_ = 0;     // the first term of this life
+  uint64_t first_term_ = 0;       // the first term of this life; 0 if the journal was empty
   ViewId journal_view_;           // the newest view of earlier lives
   uint32_t generation_seen_ = 0;  // the highest one that the journal lacked
   std::optional<Micros> due_at_;

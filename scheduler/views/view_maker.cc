@@ -19,7 +19,7 @@ constexpr size_t kTransferFloatsMax = kTransferBytesMax / (5 * sizeof(float));
 
 }  // namespace
 
-void ViewMaker::RequestForGroup(Micros now) { views_.RequestView(now + kGatherTime); }
+void ViewMaker::RequestSoon(Micros now) { views_.RequestView(now + kGatherTime); }
 
 // ---- the first view of a generation ------------------------------------------------------------
 
@@ -102,7 +102,7 @@ void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
     const bool is_known =
         std::ranges::find(placement.syncing_backups, pair) != placement.syncing_backups.end();
     if (placement.primary != from || !is_known) continue;  // P24
-    if (synced_.insert({item.shard.value(), pair}).second) RequestForGroup(now);
+    if (synced_.insert({item.shard.value(), pair}).second) RequestSoon(now);
   }
 }
 

@@ -26,15 +26,15 @@ class ViewMaker {
         verification_(verification),
         owners_(owners) {}
 
-  // Requests one view for a group: processes and replicas often become ready together.
-  void RequestForGroup(Micros now);
+  // Requests a view a bit later: processes and replicas that become ready together share it.
+  void RequestSoon(Micros now);
   void OnSynced(Micros now, const PeerId& from, const Synced& synced);
 
   // Returns whether all members that the job wants are ready to begin.
   bool IsComplete() const;
   // Returns whether a planned rollback can begin: all members have reported, and there are servers.
   bool MayRollBack(Micros now) const;
-  // Makes the run's first view, or the first one after a rollback.
+  // Makes the first view of a generation: when the run begins or is resumed, or after a rollback.
   View MakeFirst(Micros now);
   // Makes the view that is due.  Returns none if no view is due, or if it plans a rollback instead.
   std::optional<View> MakeDue(Micros now);

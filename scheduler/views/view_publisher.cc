@@ -59,7 +59,7 @@ void ViewPublisher::OnViewAck(Micros now, const Envelope& envelope, const ViewAc
   // does not know this life yet.
   if (envelope.receiver.incarnation != outbox_.self().incarnation) return;
   acked_.OnAck(envelope.sender, ack.id);
-  if (HaveAllAcked()) faults_.Recover(now, "scheduler");
+  if (faults_.IsOpen("scheduler") && HaveAllAcked()) faults_.Recover(now, "scheduler");
 }
 
 // Returns whether every lane has acknowledged a view of this life of the scheduler.

@@ -69,13 +69,13 @@ class GroupSteps {
   void OnStepComputed(Micros now);
   // Compute has the first version whole.
   void OnBegun(Micros now) { waiting_since_ = now; }
-  // Compute has this shard of a version. Called once for each, in order. True if the version is
-  // whole now.
+  // Notes that compute has this shard of a version. Is called once for each, in order. Returns
+  // whether the version is whole now.
   bool OnMade(Micros now, ShardId shard, Version version);
 
   // The version that compute has whole.
   Version whole() const { return whole_; }
-  // Whether the lowest step's work is done here.
+  // Returns whether the lowest step's work is done here.
   bool is_waiting() const { return open_calls_ < next_.value() - whole_.value(); }
   Micros waiting_since() const { return waiting_since_; }
 

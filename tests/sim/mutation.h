@@ -1,5 +1,5 @@
 // Mutations are deliberate faults of the protocol, which the simulator must find (docs/testing.md).
-// The product is compiled without them: Mutated() is then a constant false and leaves no trace.
+// The product has none. tests/sim/mutants puts them into copies of its sources, which include this.
 #pragma once
 
 namespace pando {
@@ -59,12 +59,8 @@ enum class Mutation {
   kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };
 
-#ifdef PANDO_MUTATIONS
 inline Mutation active_mutation =
     Mutation::kNone;  // set by the simulator's main, before any thread
 inline bool Mutated(Mutation m) { return active_mutation == m; }
-#else
-constexpr bool Mutated(Mutation) { return false; }
-#endif
 
 }  // namespace pando
