@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <map>
 #include <type_traits>
 
 #include "files/json_fields.h"

@@ -216,20 +216,21 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
 
 Status SqliteJournal::Write(const SchedulerState& state) {
   PANDO_RETURN_IF_ERROR(CheckLeader(state.term));
-  const bool is_first = !written_;
-  if (is_first) {
+  static const SchedulerState kNothing;
+  const SchedulerState& before = written_ ? *written_ : kNothing;
+  if (!written_) {
     PANDO_RETURN_IF_ERROR(db_.Execute("DELETE FROM journal WHERE section != 'views'"));
     PANDO_RETURN_IF_ERROR(Insert(LeaderRow()));
   }
-  const JournalChange change = MakeChange(is_first ? SchedulerState() : *written_, state);
-  for (const JournalKey& key : change.removed) {
-    const SqlRow gone{key.section, key.key};
-    const auto done = db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", gone);
-    PANDO_RETURN_IF_ERROR(done.status());
+  const auto [changed, removed] = MakeChange(before, state);
+  for (const auto& [section, key] : removed) {
+    PANDO_RETURN_IF_ERROR(
+        db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", SqlRow{section, key})
+            .status());
   }
-  for (const JournalRow& row : change.changed) PANDO_RETURN_IF_ERROR(Insert(row));
+  for (const JournalRow& row : changed) PANDO_RETURN_IF_ERROR(Insert(row));
   // A view never changes and its row is large, so its row is made only once.
-  if (state.view.id == (is_first ? ViewId() : written_->view.id)) return Status();
+  if (state.view.id == before.view.id) return Status();
   PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
   return db_.Execute(
       fmt::format("DELETE FROM journal WHERE section = 'views' AND key NOT IN (SELECT key FROM "

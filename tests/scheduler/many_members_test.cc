@@ -26,11 +26,9 @@ class StubMembers : public Outbox {
     if (std::holds_alternative<Welcome>(envelope.message)) nodes[to.incarnation] = to.node;
     if (const auto* update = std::get_if<ViewUpdate>(&envelope.message))
       unacknowledged[to] = update->view.id;
-    ++sent_count;
   }
   std::map<Incarnation, NodeId> nodes;
   std::map<PeerId, ViewId> unacknowledged;  // the newest view that a lane was sent
-  uint64_t sent_count = 0;
 };
 
 struct Cluster {
