@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "data/permutation.h"
 
@@ -173,9 +172,9 @@ void ProgramComputer::AddTimes(Heartbeat* heartbeat) const {
 }
 
 std::optional<ProgramComputer::Guess> ProgramComputer::PeekWork(uint32_t ahead) const {
-  const std::vector<TaskQueue::StepPart> expected = queue().Expected(size_t{ahead} + 1);
-  if (expected.size() <= ahead) return std::nullopt;
-  const auto [step, m] = expected.back();
+  const std::vector<TaskQueue::StepPart> expected = queue().Expected(ahead, 1);
+  if (expected.empty()) return std::nullopt;
+  const auto [step, m] = expected.front();
   if (step.value() >= plan_.steps.step_count()) return std::nullopt;
   std::vector<uint64_t> samples = TrainingSamples(plan_, step, m);
   if (samples.empty()) return std::nullopt;  // in a short last batch

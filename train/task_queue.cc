@@ -1,5 +1,8 @@
 #include "train/task_queue.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace pando {
 
 // ---- the protocol thread ------------------------------------------------------------------------
@@ -107,18 +110,20 @@ void TaskQueue::Stop() {
   parameters_.Wake();
 }
 
-std::vector<TaskQueue::StepPart> TaskQueue::Expected(size_t count_max) const {
+std::vector<TaskQueue::StepPart> TaskQueue::Expected(size_t first, size_t count_max,
+                                                     size_t steps_max) const {
   std::lock_guard lock(mutex_);
   std::vector<StepPart> expected;
-  for (const auto& [key, task] : micro_batches_) {
-    if (expected.size() == count_max) break;
-    expected.emplace_back(task.call->step, task.micro_batch);
-  }
-  for (Step step = guessed_step_; !guessed_share_.empty(); step = NextStep(step)) {
-    for (MicroBatch m : guessed_share_) {
-      if (expected.size() == count_max) return expected;
-      expected.emplace_back(step, m);
-    }
+  const size_t queued = micro_batches_.size();
+  auto task = std::next(micro_batches_.begin(), static_cast<ptrdiff_t>(std::min(first, queued)));
+  for (; task != micro_batches_.end() && expected.size() < count_max; ++task)
+    expected.emplace_back(task->second.call->step, task->second.micro_batch);
+  const size_t share = guessed_share_.size();
+  while (share > 0 && expected.size() < count_max) {
+    const size_t beyond = first + expected.size() - queued;
+    if (beyond / share >= steps_max) break;
+    expected.emplace_back(Step(guessed_step_.value() + beyond / share),
+                          guessed_share_[beyond % share]);
   }
   return expected;
 }

@@ -105,10 +105,10 @@ class TaskQueue {
   // ---- any thread ----
   // From now on Take returns at once and without a task.
   void Stop();
-  // The micro-batches that Take will most likely return next, at most `count_max`: first the queued
-  // ones, then those of the next steps, with the last call's share again.
+  // The micro-batches that Take will most likely return after `first` others, at most `count_max`:
+  // queued ones, then those of the next `steps_max` steps, with the last call's share again.
   using StepPart = std::pair<Step, MicroBatch>;
-  std::vector<StepPart> Expected(size_t count_max) const;
+  std::vector<StepPart> Expected(size_t first, size_t count_max, size_t steps_max = SIZE_MAX) const;
   std::vector<ChunkTask> ExpectedChunks(size_t count_max) const;
   // These two never wait for a lock: threads ask them under the parameter store's.
   bool has_chunks() const { return chunk_count_ > 0; }

@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -178,13 +177,13 @@ void TrainerState::ReadAhead() {
     const auto [first, last] = task.evaluation->SamplesOfChunk(task.chunk);
     batches.ExpectTest(first, last);
   }
-  for (const auto& [step, m] : computer.queue().Expected(read_ahead_max)) {
+  for (const auto& [step, m] : computer.queue().Expected(0, read_ahead_max, /*steps_max=*/1)) {
     if (step.value() < parts.plan.steps.step_count()) batches.Expect(step, m);
   }
 }
 
 std::shared_ptr<const Batch> TrainerState::NextBatch() {
-  const std::vector<TaskQueue::StepPart> next = computer.queue().Expected(1);
+  const std::vector<TaskQueue::StepPart> next = computer.queue().Expected(0, 1);
   return next.empty() ? nullptr : batches.Peek(next.front().first, next.front().second);
 }
 

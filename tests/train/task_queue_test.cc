@@ -105,18 +105,22 @@ TEST_CASE("a chunk that is given back is taken again, unless its evaluation was 
 TEST_CASE("the next steps are expected to have the same share") {
   using Parts = std::vector<TaskQueue::StepPart>;
   QueueFixture f;
-  CHECK(f.queue.Expected(3).empty());
+  CHECK(f.queue.Expected(0, 3).empty());
   f.PushStep(2, 5, {2, 3});
   const TaskQueue::StepPart a(Step(5), MicroBatch(2)), b(Step(5), MicroBatch(3)),
       c(Step(6), MicroBatch(2)), d(Step(6), MicroBatch(3)), e(Step(7), MicroBatch(2));
-  CHECK(f.queue.Expected(1) == Parts{a});
-  CHECK(f.queue.Expected(5) == Parts{a, b, c, d, e});
+  CHECK(f.queue.Expected(0, 1) == Parts{a});
+  CHECK(f.queue.Expected(0, 5) == Parts{a, b, c, d, e});
+  CHECK(f.queue.Expected(1, 2) == Parts{b, c});
+  CHECK(f.queue.Expected(4, 1) == Parts{e});
+  CHECK(f.queue.Expected(0, 5, 1) == Parts{a, b, c, d});
+  CHECK(f.queue.Expected(0, 5, 0) == Parts{a, b});
   f.TakeMicroBatch();
-  CHECK(f.queue.Expected(2) == Parts{b, c});
+  CHECK(f.queue.Expected(0, 2) == Parts{b, c});
   f.PushStep(3, 4, {0});  // an earlier step again
-  CHECK(f.queue.Expected(3) == Parts{{Step(4), MicroBatch(0)}, b, c});
+  CHECK(f.queue.Expected(0, 3) == Parts{{Step(4), MicroBatch(0)}, b, c});
   f.queue.Abandon([](const ComputeCall&) { return true; });
-  CHECK(f.queue.Expected(3).empty());
+  CHECK(f.queue.Expected(0, 3).empty());
 }
 
 TEST_CASE("a hashed micro-batch that is partly in the sum is dropped only by a new generation") {
