@@ -13,13 +13,12 @@
 #include <utility>
 
 #include "common/atomic_file.h"
-#include "common/clock.h"
 #include "common/hash.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "node/log.h"
-#include "node/process_timeline.h"
 #include "node/remote_files.h"
+#include "node/timeline/member_timeline.h"
 #include "plan/external_model.h"
 
 namespace pando {

@@ -1,10 +1,8 @@
 #include "node/group_worker.h"
 
-#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "common/check.h"
@@ -14,6 +12,8 @@
 #include "kernels/gpu_sum.h"
 #include "net/address.h"
 #include "node/log.h"
+#include "node/node_watch.h"
+#include "node/session_worker.h"
 #include "proto/assignment.h"
 
 namespace pando {

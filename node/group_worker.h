@@ -26,7 +26,8 @@
 #include "net/stop_flag.h"
 #include "node/node_join.h"
 #include "node/remote_files.h"
-#include "node/session_worker.h"
+#include "node/timeline/timeline_lane_probe.h"
+#include "node/timeline/timeline_send_probe.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
 #include "train/local_update.h"
@@ -35,6 +36,19 @@
 #include "worker/allreduce/group_session.h"
 
 namespace pando {
+
+// The parts of a worker in a run; all outlive it.
+struct WorkerParts {
+  ZmqContext& context;
+  Transport& transport;  // the worker's own, connected to the scheduler
+  ShutdownRequests& shutdown;
+  const HeartbeatSender& heartbeat;
+  const Membership& membership;
+  uint32_t start_timeout_ms;
+  Trainer::Parts trainer;
+  uint32_t thread_count;
+  Ready ready;
+};
 
 // In a run without servers (run.strategy "allreduce"), GroupServer is the one server that the
 // scheduler sees: a lane in rank 0's worker process, which gets whole sums instead of pushes. It

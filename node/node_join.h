@@ -1,13 +1,10 @@
-// JoinRun makes a server or worker process part of a run. NodeWatch notices that the run's
-// scheduler has gone. The server and the worker process use them.
+// JoinRun makes a server or worker process part of a run, and RunMember runs one to its end. The
+// server and the worker process use them, and so does the worker inside a program (embed/).
 #pragma once
 
-#include <atomic>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -57,7 +54,8 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
                                          const std::optional<RefusalKind>& refusal,
                                          bool is_leaving);
 
-// A process that joins a run, and joins again if the scheduler has given it up. All outlive it.
+// A process that joins a run, and joins again if the scheduler has given it up. Transports,
+// shutdown and `declared` outlive it.
 struct JoiningProcess {
   std::vector<Transport*> transports;  // by lane; the first one registers
   Register registration;               // JoinRun keeps the rank here, for another life
@@ -78,61 +76,14 @@ Result<JoinOutcome> JoinRun(JoiningProcess& process);
 // Runs a server or worker process to its end: joins, names the log, does `work`, and joins again
 // after `on_given_up` if the scheduler has given it up. Returns the exit code.
 using MemberWork = std::function<Result<MembershipEnd>(Membership& membership)>;
-Result<int> RunMember(JoiningProcess& process, const MemberWork& work,
-                      const std::function<void()>& on_given_up);
+Result<int> RunMember(
+    JoiningProcess& process, const MemberWork& work,
+    const std::function<void()>& on_given_up = [] {});
 
 // Returns where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);
 // With snapshot.store = "folder" a server stores snapshots in the run's folder and starts from
 // them. kInvalidArgument: it cannot, and the error says what to do; kUnavailable: this may pass.
 Status CheckRunFolder(const Membership& membership);
-
-// NodeWatch handles events outside the core while a server or worker is a member. A signal asks it
-// to leave in order; a second one ends it at once. While the scheduler is silent, a process that is
-// asked to leave waits only for kLeavePatience, one whose run has ended leaves, and
-// run.scheduler_timeout_ms ends all others. Threads: the thread of its loop.
-class NodeWatch {
- public:
-  static constexpr Micros kLeavePatience = std::chrono::seconds(4);
-
-  // `leave` makes the core send Leave to the scheduler; called once. All outlive the watch.
-  NodeWatch(ShutdownRequests& shutdown, const HeartbeatSender& heartbeat,
-            const Membership& membership, std::function<void(Micros now)> leave)
-      : shutdown_(shutdown),
-        heartbeat_(heartbeat),
-        membership_(membership),
-        leave_(std::move(leave)) {}
-
-  // Returns the event source for a loop.
-  LocalEvents Source();
-  // How the membership ended without word from the scheduler; none while it goes on.
-  const std::optional<Result<MembershipEnd>>& verdict() const { return verdict_; }
-  // How the run has ended, according to its folder.
-  const std::optional<Stop>& stop() const { return stop_; }
-  bool is_leaving() const { return leaving_since_.has_value(); }
-
- private:
-  void Look(Micros now);
-  void LookAtSignals(Micros now);
-  void LookAtScheduler(Micros now);
-  void LookAtFolder(Micros now);
-  // A thread reads the folder, because a folder on the network may be slow.
-  struct FolderLook {
-    std::atomic<bool> is_done = false;
-    std::optional<Stop> end;  // how the run has ended; none if the folder does not tell it
-  };
-  static void Read(const std::string& run_dir, const std::string& run_id, FolderLook& look);
-
-  ShutdownRequests& shutdown_;
-  const HeartbeatSender& heartbeat_;
-  const Membership& membership_;
-  const std::function<void(Micros now)> leave_;
-  std::optional<Micros> leaving_since_;
-  bool is_alone_ = false;  // the scheduler's silence has been noted
-  std::shared_ptr<FolderLook> folder_look_;
-  Micros folder_at_{0};  // when to look into the run's folder again
-  std::optional<Stop> stop_;
-  std::optional<Result<MembershipEnd>> verdict_;
-};
 
 }  // namespace pando

@@ -11,9 +11,6 @@ namespace pando {
 namespace {
 
 constexpr Micros kAskBeforeBegin = std::chrono::milliseconds(50);
-// The interval at which we ask for progress while processes of the run die.
-constexpr Micros kAskAfterDeath = std::chrono::milliseconds(100);
-constexpr uint32_t kRepeatedDeathsMax = 3;
 
 }  // namespace
 
@@ -73,23 +70,6 @@ void SchedulerLink::HearStatus(const std::string& json) {
   const bool begins = !has_begun_ && status->phase != "gathering";
   if (begins) has_begun_ = true;
   if (step_.exchange(status->step) != status->step || begins) changed_.Raise();
-}
-
-// The known step may be older than the death, so one more death must follow.
-void RepeatedDeaths::OnExit(const ProcessExit& exit, SchedulerLink& link) {
-  const bool may_pass = exit.kind() == ExitKind::kLeft || exit.kind() == ExitKind::kUnreached;
-  if (may_pass || (exit.signal != 0 && !exit.is_out_of_memory)) return;
-  link.PollEach(kAskAfterDeath);
-  const std::string kind = exit.is_out_of_memory ? "memory" : std::to_string(exit.exit_code);
-  const Step step = link.progress().step;
-  Streak& streak = streaks_[exit.spec.name];
-  if (streak.kind != kind || streak.step != step) streak = {kind, step, 0};
-  ++streak.count;
-}
-
-bool RepeatedDeaths::AreHopeless(const std::string& name) const {
-  const auto streak = streaks_.find(name);
-  return streak != streaks_.end() && streak->second.count > kRepeatedDeathsMax;
 }
 
 }  // namespace pando

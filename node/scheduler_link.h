@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <string>
 #include <thread>
 
 #include "common/mailbox.h"
 #include "net/scheduler_client.h"
 #include "net/stop_flag.h"
-#include "node/supervisor.h"
 
 namespace pando {
 
@@ -61,25 +59,6 @@ class SchedulerLink {
   Micros ask_at_{0};
   bool is_asking_ = false;
   std::thread thread_;
-};
-
-// RepeatedDeaths recognises a process that died four times by the memory limit, or with the same
-// exit code, while no step of the run became known: it would die again. Three deaths would prove
-// less, because the known step may be older than the first one. Deaths that a person or chaos
-// causes do not count. Threads: none.
-class RepeatedDeaths {
- public:
-  // Call it at once for each unclean end.
-  void OnExit(const ProcessExit& exit, SchedulerLink& link);
-  bool AreHopeless(const std::string& name) const;
-
- private:
-  struct Streak {
-    std::string kind;
-    Step step;  // as known at its deaths
-    uint32_t count = 0;
-  };
-  std::map<std::string, Streak> streaks_;  // by the process's name
 };
 
 }  // namespace pando

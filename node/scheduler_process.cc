@@ -23,10 +23,11 @@
 #include "node/file_service.h"
 #include "node/log.h"
 #include "node/patient_journal.h"
-#include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/programs/declaration.h"
 #include "node/shutdown_signal.h"
+#include "node/timeline/process_timeline.h"
+#include "node/timeline/run_timeline.h"
 #include "plan/external_model.h"
 #include "run/output/events_file.h"
 #include "run/run_lock.h"
@@ -147,8 +148,8 @@ class SchedulerProcess : public RunObserver {
   const std::unique_ptr<Timeline> timeline_file_ =
       OpenTimeline(plan_.job, RunFolder::Open(args_.run_dir).TimelinePath(), "scheduler",
                    parts_.incarnation.value());
-  TimelineOfRun timeline_{timeline_file_.get(),
-                          std::chrono::duration_cast<Micros>(recorder_.start().time_since_epoch())};
+  RunTimeline timeline_{timeline_file_.get(),
+                        std::chrono::duration_cast<Micros>(recorder_.start().time_since_epoch())};
   const Schedule schedule_;
   SnapshotFolder snapshots_;
   ShutdownSignal& shutdown_{parts_.shutdown};

@@ -18,10 +18,13 @@
 #include "net/zmq/isolation_signal.h"
 #include "node/log.h"
 #include "node/node_join.h"
-#include "node/process_timeline.h"
+#include "node/node_watch.h"
 #include "node/processes.h"
 #include "node/remote_files.h"
 #include "node/run_model.h"
+#include "node/timeline/member_timeline.h"
+#include "node/timeline/timeline_lane_probe.h"
+#include "node/timeline/timeline_send_probe.h"
 #include "run/snapshot_store.h"
 #include "run/update_threads.h"
 #include "server/lane.h"
@@ -187,8 +190,7 @@ Result<int> ServerProcess::Run() {
   process.registration.lane_endpoints = endpoints_;
   process.registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
   process.registration.rack = labels.rack;
-  return RunMember(
-      process, [this](const Membership& membership) { return Serve(membership); }, [] {});
+  return RunMember(process, [this](const Membership& member) { return Serve(member); });
 }
 
 // Reads the run's start values, and returns the files of its snapshots.

@@ -4,32 +4,19 @@
 // session.
 #pragma once
 
-#include <atomic>
 #include <functional>
-#include <set>
+#include <optional>
 
-#include "common/mailbox.h"
 #include "net/view_guard.h"
+#include "node/compute_news_box.h"
+#include "node/host_lines.h"
 #include "node/node_join.h"
-#include "node/process_timeline.h"
-#include "proto/assignment.h"
-#include "train/trainer.h"
+#include "node/node_watch.h"
+#include "node/timeline/timeline_send_probe.h"
+#include "train/queued_computer.h"
 #include "worker/session.h"
 
 namespace pando {
-
-// The parts of a worker in a run; all outlive it.
-struct WorkerParts {
-  ZmqContext& context;
-  Transport& transport;  // the worker's own, connected to the scheduler
-  ShutdownRequests& shutdown;
-  const HeartbeatSender& heartbeat;
-  const Membership& membership;
-  uint32_t start_timeout_ms;
-  Trainer::Parts trainer;
-  uint32_t thread_count;
-  Ready ready;
-};
 
 // Concludes a worker's loop. `dialed` says why a peer cannot be reached, if one cannot.
 Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
@@ -46,51 +33,6 @@ HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& co
           .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
           .lines = transport.CountLines()};
 }
-
-// ComputeNewsBox carries events from the computing threads to the protocol thread. Gradients wake
-// it only when they fill a message. The end of a call always wakes it, and follows the call's
-// gradients, so none of them waits for ever.
-class ComputeNewsBox {
- public:
-  struct News {
-    ComputeTicket ticket;
-    ComputeEvent event;
-  };
-  void Push(ComputeTicket ticket, ComputeEvent event);  // any thread
-  // Returns a sink that calls Push. The box outlives it.
-  ComputeSink sink() {
-    return [this](ComputeTicket ticket, ComputeEvent event) { Push(ticket, std::move(event)); };
-  }
-  Mailbox<News>& mailbox() { return mailbox_; }
-
- private:
-  std::atomic<size_t> unseen_bytes_ = 0;
-  Mailbox<News> mailbox_;
-};
-
-// HostLines has the connections of one host's workers to the worker that sums for them (P6a), over
-// a Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
-// transport's.
-class HostLines {
- public:
-  explicit HostLines(Transport& transport) : transport_(transport) {}  // outlives it
-
-  // Lets the workers of this host connect, before a view can name this worker as their relay. If
-  // that fails, they push separately.
-  void Open(const PeerId& self);
-  // Call it before the process becomes another incarnation.
-  void Close();
-  // Connects to the group's relay, if this process is not the relay. Returns the peers.
-  std::set<PeerId> Connect(const HostGroup& group, const View& view, const PeerId& self);
-  // Logs that the relay does not answer, or that it answers again.
-  void Tell(bool is_given_up);
-
- private:
-  Transport& transport_;
-  PeerId relay_;  // the newest group's relay
-  bool is_bound_ = false;
-  PeerId given_up_;  // the relay that was given up
-};
 
 class SessionWorker {
  public:

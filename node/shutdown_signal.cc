@@ -40,4 +40,8 @@ int ShutdownSignal::Take() {
   return follows_notice ? 0 : signal;
 }
 
+Status StoppedBy(int signal) {
+  return Interrupted(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by a signal");
+}
+
 }  // namespace pando

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "common/status.h"
 #include "common/unique_fd.h"
 
 namespace pando {
@@ -39,5 +40,8 @@ class ShutdownSignal : public ShutdownRequests {
   int first_signal_ = 0;
   std::chrono::steady_clock::time_point first_at_;
 };
+
+// Returns the kInterrupted of a process that this signal stopped.
+Status StoppedBy(int signal);
 
 }  // namespace pando

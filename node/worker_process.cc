@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "common/exit_codes.h"
 #include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
@@ -16,11 +15,11 @@
 #include "node/group_worker.h"
 #include "node/log.h"
 #include "node/node_join.h"
-#include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/remote_files.h"
 #include "node/run_model.h"
 #include "node/session_worker.h"
+#include "node/timeline/member_timeline.h"
 #include "train/bit_flip.h"
 #include "train/probe.h"
 #include "train/trainer.h"

@@ -14,7 +14,7 @@
 #include "plan/job_plan.h"
 #include "proto/message_limits.h"
 #include "proto/messages.h"
-#include "train/gpu/input_copies.h"
+#include "train/gpu/parameter_copy.h"
 #include "train/pass_parameters.h"
 
 namespace pando {

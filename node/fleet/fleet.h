@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "node/fleet/exit_table.h"
+#include "node/fleet/repeated_deaths.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown_signal.h"

@@ -10,6 +10,7 @@
 
 #include "common/hash.h"
 #include "job/job_file.h"
+#include "node/node_watch.h"
 #include "run/run_folder.h"
 #include "tests/deadline.h"
 #include "tests/net/net_fixture.h"

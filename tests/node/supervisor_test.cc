@@ -7,6 +7,7 @@
 
 #include "common/exit_codes.h"
 #include "job/job_file.h"
+#include "node/fleet/repeated_deaths.h"
 #include "node/scheduler_link.h"
 #include "tests/deadline.h"
 #include "tests/temp_folder.h"

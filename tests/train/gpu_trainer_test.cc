@@ -15,8 +15,9 @@
 #include "run/serial_trainer.h"
 #include "tests/train/plain_training.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/gpu/batch_upload.h"
 #include "train/gpu/device_codec.h"
-#include "train/gpu/input_copies.h"
+#include "train/gpu/parameter_copy.h"
 
 namespace pando {
 namespace {

@@ -2,7 +2,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,8 +10,9 @@
 #include "kernels/copy_queue.h"
 #include "kernels/launch_graph.h"
 #include "kernels/ops.h"
+#include "train/gpu/batch_upload.h"
 #include "train/gpu/device_codec.h"
-#include "train/gpu/input_copies.h"
+#include "train/gpu/parameter_copy.h"
 #include "train/pass_launcher.h"
 
 namespace pando {
