@@ -28,7 +28,7 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
     CountReport(envelope.sender, progress.committed);
     have_all_reported = LearnCommitted(now);
   }
-  if (HasOwnRows(envelope.sender, progress)) TakeRows(now, progress);
+  if (HasOwnRows(envelope, progress)) TakeRows(now, progress);
   // A report of another view is not acknowledged: the lane repeats it under the next view.
   outbox_.Send(envelope.sender,
                ProgressAck{is_of_view ? progress.committed : Version(0), next_row_});
@@ -36,17 +36,17 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
 }
 
 // P46. Returns whether the rows are of committed versions and of the metric shard's primary.
-bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const {
-  if (progress.rows.empty()) return false;
-  const bool are_committed = std::ranges::all_of(progress.rows, [&](const StepMetrics& row) {
-    return row.step < StepReading(progress.committed);
-  });
-  return are_committed && IsPrimary(views_.view(), plan_.metric_shard(), from);
+bool RunProgress::HasOwnRows(const Envelope& envelope, const Progress& progress) const {
+  if (progress.rows.empty() && envelope.view != views_.view().id) return false;
+  const Step end = StepReading(progress.committed);
+  return IsPrimary(views_.view(), plan_.metric_shard(), envelope.sender) &&
+         std::ranges::all_of(progress.rows, [&](const auto& row) { return row.step < end; });
 }
 
-// Rows below the first one are with an earlier life of the scheduler, or lost with a server.
+// P25. The lane has no row below the first one: an earlier life acknowledged it, or it is lost.
 void RunProgress::TakeRows(Micros now, const Progress& progress) {
-  next_row_ = std::max(next_row_, progress.rows.front().step);
+  next_row_ = std::max(next_row_, progress.rows.empty() ? StepReading(progress.committed)
+                                                        : progress.rows.front().step);
   made_ = progress.committed;
   for (const StepMetrics& row : progress.rows) {
     if (row.step != next_row_) continue;

@@ -81,7 +81,7 @@ class RunProgress {
   Version made() const { return made_; }
 
  private:
-  bool HasOwnRows(const PeerId& from, const Progress& progress) const;
+  bool HasOwnRows(const Envelope& envelope, const Progress& progress) const;
   void TakeRows(Micros now, const Progress& progress);
   void CountReport(const PeerId& lane, Version committed);
   bool LearnCommitted(Micros now);

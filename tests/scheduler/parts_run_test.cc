@@ -63,6 +63,16 @@ TEST_CASE("each row is reported once, in order") {
   CHECK(f.parts.progress.made() == Version(9));  // the others follow
 }
 
+TEST_CASE("a row that the metric shard's primary no longer has is not waited for") {
+  PartsFixture f;
+  f.StartTraining();
+  f.parts.progress.OnProgress(f.now, {.view = {1, 99}, .sender = f.server}, {Version(7), {}});
+  CHECK(f.parts.progress.next_row() == Step(0));  // a backup's report, of an earlier view
+  f.Commit(7);
+  CHECK(f.parts.progress.next_row() == Step(7));
+  CHECK(f.recorder.rows.empty());
+}
+
 TEST_CASE("with early stopping no scalars are sent beyond the next evaluation (P32)") {
   JobPlan plan = EvaluatingPlan();
   plan.job.early_stop_patience = 2;

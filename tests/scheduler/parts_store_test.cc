@@ -20,8 +20,9 @@ void StoreAll(PartsFixture& f, uint64_t version, const std::string& failure = ""
   f.parts.snapshots.OnSnapshotStored(f.now, f.server, stored);
 }
 
-void ReportRows(PartsFixture& f, uint64_t count) {
-  Progress progress{.committed = Version(count), .rows = {}};
+// The first rows of a run that has committed this version.
+void ReportRows(PartsFixture& f, uint64_t version, uint64_t count) {
+  Progress progress{.committed = Version(version), .rows = {}};
   for (uint64_t step = 0; step < count; ++step) progress.rows.push_back({.step = Step(step)});
   f.parts.progress.OnProgress(f.now, {.view = f.parts.views.view().id, .sender = f.server},
                               progress);
@@ -32,11 +33,11 @@ void ReportRows(PartsFixture& f, uint64_t count) {
 TEST_CASE("a snapshot is complete when stored, verified and its rows are known") {
   PartsFixture f(VerifyingPlan());
   f.StartTraining();
-  f.Commit(10);
+  ReportRows(f, 10, 9);
   StoreAll(f, 10);
   f.parts.snapshots.Tick(f.now, /*settled_below=*/Step(10));
   CHECK(f.recorder.snapshots.empty());
-  ReportRows(f, 10);
+  ReportRows(f, 10, 10);
   f.parts.snapshots.Tick(f.now, /*settled_below=*/Step(9));
   CHECK(f.recorder.snapshots.empty());
   CHECK(f.SentTo<SnapshotAck>(f.server).empty());
@@ -85,9 +86,8 @@ TEST_CASE("a request is done when the version is complete, and refused after sev
   const Version version = f.parts.requests.Ask(f.now);
   CHECK_FALSE(f.parts.requests.TakeResult(f.now));
   SUBCASE("complete") {
-    f.Commit(version.value());
+    ReportRows(f, version.value(), version.value());
     StoreAll(f, version.value());
-    ReportRows(f, version.value());
     f.parts.snapshots.Tick(f.now, Step(0));
     CHECK(f.parts.requests.TakeResult(f.now)->outcome == CommandOutcome::kDone);
   }

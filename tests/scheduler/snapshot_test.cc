@@ -28,7 +28,10 @@ TEST_CASE("a snapshot is complete, in the journal and acknowledged once all shar
 TEST_CASE("a snapshot waits for the metric rows that a rollback to it would lose") {
   StoringFixture f;
   f.StartAll();
-  f.Commit(10);
+  for (const ShardPlacement& shard : f.scheduler->view().shards) {
+    const PeerId& lane = shard.primary;
+    f.From(lane.incarnation.value(), Progress{Version(10), {{.step = Step(0)}}}, lane.lane);
+  }
   f.Store(10);
   CHECK(f.recorder.snapshots.empty());
   f.MakeTo(10);

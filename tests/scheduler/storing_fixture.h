@@ -24,11 +24,11 @@ class StoringFixture : public Fixture {
   }
   // Steps up to here are made; their rows are known.
   void MakeTo(uint64_t version) {
-    Commit(version);
     std::vector<StepMetrics> rows;
     for (uint64_t step = made_; step < version; ++step) rows.push_back({.step = Step(step)});
     const PeerId lane = scheduler->view().shards.back().primary;
     From(lane.incarnation.value(), Progress{Version(version), rows}, lane.lane);
+    Commit(version);
     made_ = std::max(made_, version);
   }
   // `forger`: this server has stored other bits.

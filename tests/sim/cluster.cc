@@ -119,7 +119,9 @@ Outcome Cluster::Run() {
 
 void Cluster::WatchForStop() {
   Process* leader = population_.Leader();
-  if (leader == nullptr || leader->scheduler()->phase() >= Scheduler::Phase::kStopping) return;
+  if (leader == nullptr) return;
+  if (stopping_.scheduler != leader->incarnation()) stopping_ = {leader->incarnation()};
+  if (leader->scheduler()->phase() >= Scheduler::Phase::kStopping) return;
   if (stopping_.asked_at != Micros(0)) return;
   stopping_.was_training = leader->scheduler()->phase() == Scheduler::Phase::kTraining;
   stopping_.committed = leader->scheduler()->committed();
@@ -182,7 +184,6 @@ void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "journal-behind") coverage_.Note(Event::kLostView);
   if (event.name == "last-snapshot") stopping_.asked_at = now;
   if (event.name == "snapshot-failed") stopping_.has_given_up = true;
-  if (event.name == "scheduler-restarted") stopping_ = {};
   if (event.name == "dispute" && !swarm_.has_flip)
     checker_.verdict().Fail("P46: a dispute about gradients that are all right");
   if (event.text.find(HostileMember::kLie) != std::string::npos)

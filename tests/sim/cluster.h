@@ -102,6 +102,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
 
   // How a run is stopped (P33).
   struct Stopping {
+    Incarnation scheduler;  // the life that it is about: a later one was not asked to stop
     // Before its scheduler began to end it:
     Version committed;
     uint32_t generation = 0;

@@ -20,6 +20,8 @@ constexpr std::array kScenarios{
     Scenario{"a wrong bit stays where its verifier has no parameters any more", 976845},
     Scenario{"a lane that has the newest view from a member hears its scheduler all the same",
              971882},
+    Scenario{"what a run was asked before its power went is forgotten", 709071},
+    Scenario{"a row that a scheduler took after its successor began is not waited for", 210823},
     Scenario{"a contribution that another lane holds is not taken for held", 3335,
              Focus::kSilences},
     Scenario{"a part of a declaration that waited for the next scheduler refuses no worker", 72,
