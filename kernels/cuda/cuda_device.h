@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/matrix_library.h"
@@ -48,6 +51,15 @@ class CudaDevice {
 
 namespace cuda {
 
+// Makes a kernel's parameter of an argument. A number that the parameter cannot hold stops the
+// process.
+template <class To, class From>
+To ToParameter(const From& argument) {
+  if constexpr (std::is_integral_v<From> && !std::is_same_v<From, bool>)
+    PANDO_CHECK(std::in_range<To>(argument));
+  return static_cast<To>(argument);
+}
+
 // Launches on the device's stream. The arguments become the kernel's parameters; elements may be
 // given as `void`.
 template <class... Parameters, class... Arguments>
@@ -57,7 +69,7 @@ void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Par
   config.gridDim = grid_size;
   config.blockDim = block_size;
   config.stream = gpu.stream();
-  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, ToParameter<Parameters>(arguments)...));
 }
 
 }  // namespace cuda

@@ -109,18 +109,18 @@ void WithWidth(uint32_t channels, F&& f) {
   }
 }
 
-// Calls f.template operator()<T>() with the elements' type.
+// Calls f.template operator()<T>() with the elements' type, of 16 bits.
+template <class F>
+void WithSmallElement(ElementType type, F&& f) {
+  if (type == ElementType::kBfloat16) return f.template operator()<Bfloat16>();
+  PANDO_CHECK(type == ElementType::kFloat16);
+  f.template operator()<Float16>();
+}
+// The same for elements of any type.
 template <class F>
 void WithElement(ElementType type, F&& f) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return f.template operator()<float>();
-    case ElementType::kBfloat16:
-      return f.template operator()<Bfloat16>();
-    case ElementType::kFloat16:
-      return f.template operator()<Float16>();
-  }
-  PANDO_CHECK(false);
+  if (type == ElementType::kFloat32) return f.template operator()<float>();
+  WithSmallElement(type, f);
 }
 
 // An operation's arguments, whose elements have this type.
@@ -139,7 +139,12 @@ void WithPacks(ElementType type, uint32_t channels, F&& f) {
 
 inline constexpr uint32_t kMapThreads = 256;
 
-inline uint32_t DivideUp(size_t a, size_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+// REQUIRES: the result fits. A grid that did not would leave elements out.
+inline uint32_t DivideUp(size_t a, size_t b) {
+  const size_t quotient = (a + b - 1) / b;
+  PANDO_CHECK(quotient <= UINT32_MAX);
+  return static_cast<uint32_t>(quotient);
+}
 
 __device__ inline size_t ThreadIndex() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
@@ -196,16 +201,23 @@ void Map(CudaDevice& gpu, size_t count, F f, U* y, const T*... x) {
   LaunchMap<kWidth>(gpu, 0, count, f, y, x...);
 }
 
+// Returns how many floats lie before the first address that is aligned to 16 bytes.
+inline size_t FloatsToAlignment(const float* floats) {
+  return (16 - reinterpret_cast<uintptr_t>(floats) % 16) % 16 / sizeof(float);
+}
+
+// For floats that may begin at any float, all at the same distance from 16 bytes.
+template <class F, class... Floats>
+void MapPackedFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*... x) {
+  LaunchMap<4>(gpu, std::min(FloatsToAlignment(y), count), count, f, y, x...);
+}
+
 // For floats at any address.
 template <class F, class... Floats>
 void MapFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*... x) {
-  const auto to_alignment = [](const float* floats) {
-    return (16 - reinterpret_cast<uintptr_t>(floats) % 16) % 16 / sizeof(float);
-  };
-  const size_t head = to_alignment(y);
-  const bool can_pack = ((to_alignment(x) == head) && ...);
+  const bool can_pack = ((FloatsToAlignment(x) == FloatsToAlignment(y)) && ...);
   if (!can_pack) return Map<1>(gpu, count, f, y, x...);
-  LaunchMap<4>(gpu, std::min(head, count), count, f, y, x...);
+  MapPackedFloats(gpu, count, f, y, x...);
 }
 
 inline bool IsAligned(const void* address) {

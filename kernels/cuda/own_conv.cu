@@ -57,8 +57,10 @@ void LaunchGather(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count
   const SampleShape result = kBackward ? g.in : g.out;
   WithPacks(gpu.element(), result.channels, [&]<class T, int kWidth>() {
     const size_t row_threads = size_t{result.width} * (result.channels / kWidth);
-    Launch(gpu, dim3(result.height * sample_count, DivideUp(row_threads, kMapThreads)),
-           dim3(kMapThreads), Gather<T, kWidth, kBackward>, g, from, weight, adds, to);
+    Launch(
+        gpu,
+        dim3(DivideUp(size_t{result.height} * sample_count, 1), DivideUp(row_threads, kMapThreads)),
+        dim3(kMapThreads), Gather<T, kWidth, kBackward>, g, from, weight, adds, to);
   });
 }
 
