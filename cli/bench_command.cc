@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kScripts = "pando_bench";
 
-// Debian's own Python comes first, because Debian's library packages belong to it.
+// Runs Python. Debian's own comes first, because Debian's library packages belong to it.
 int RunPython(std::vector<std::string> words) {
   std::vector<char*> argv{nullptr};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   for (std::string python : {"/usr/bin/python3", "python3"}) {
-    argv[0] = python.data();              // Python finds its libraries by it
+    argv[0] = python.data();              // Python finds its libraries by this path
     execvp(python.c_str(), argv.data());  // returns only if it fails
   }
   Say("pando: cannot run python3: {}; apt-get install python3\n", std::strerror(errno));
@@ -35,7 +35,7 @@ int RunBench(const std::vector<std::string>& arguments) {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path here = program.parent_path();
   std::string tried;
-  // They are beside this program, in the build folder, or in the installed place.
+  // The scripts are beside this program, in the build folder, or in the installed place.
   for (const fs::path& place : {here / kScripts, here.parent_path() / "bench/python" / kScripts,
                                 here.parent_path() / PANDO_LIBEXEC_DIR / "pando" / kScripts}) {
     if (fs::is_directory(place, error)) {

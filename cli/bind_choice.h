@@ -8,11 +8,11 @@
 
 namespace pando {
 
-// `name` must outlive the parsing.
+// Adds the flag. `name` must outlive the parsing.
 void AddInterfaceOption(CLI::App& command, std::string* name);
 
-// Returns where to listen: `bind` if no interface is named. Otherwise the interface's address with
-// the port of `bind`, whose host must be a wildcard or `standard`; port 0 if `bind` is empty.
+// Returns where to listen: `bind` if no interface is named. Otherwise at the interface's address
+// with the port of `bind` (empty: 0), whose host must be a wildcard or `standard`.
 Result<std::string> ChooseBind(const std::string& bind, const std::string& name,
                                const std::string& standard = "");
 

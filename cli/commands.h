@@ -1,5 +1,5 @@
-// The subcommands of pando, one file each. Add... declares a subcommand's options and returns the
-// function that runs it once they are parsed.
+// The subcommands of pando, one file each. Each Add... function declares a subcommand's options and
+// returns the function that runs it once they are parsed.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/flag.h"
-#include "job/job_file.h"
+#include "job/job_draft.h"
 #include "job/run_plan.h"
 #include "models/graph.h"
 #include "net/zmq/keys.h"
@@ -21,7 +21,7 @@ namespace pando {
 using Subcommand = std::function<Result<int>()>;
 
 Subcommand AddTrainCommand(CLI::App& app);
-// `program` has the words behind "--".
+// `program` has the words after "--".
 Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program);
 Subcommand AddSchedulerCommand(CLI::App& app);
 Subcommand AddServerCommand(CLI::App& app);
@@ -49,15 +49,15 @@ Subcommand AddTopCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 
-// The sources of a job: a file, flags, --set.
+// The sources of a job: a file, and flags and --set, which override its keys.
 struct JobSource {
   std::string job_path;  // empty: defaults
   std::vector<JobDraft::Override> overrides;
 };
-// `source` must outlive the parsing.
+// Adds the job file and flags for all keys. `source` must outlive the parsing.
 void AddJobOptions(CLI::App& command, JobSource* source);
 
-// Whether the key sets the length of a run.
+// Returns whether the key sets the length of a run.
 bool IsLengthKey(const JobKey& key);
 // Adds the keys that a resumed run may change: processes, devices, the data's folder, its length.
 void AddResumeOptions(CLI::App& command, JobSource* source);
@@ -68,7 +68,7 @@ void AddProgramOptions(CLI::App& command, JobSource* source);
 // Adds the keys that describe a model and its data.
 void AddModelOptions(CLI::App& command, JobSource* source);
 
-// Adds the keys on which a model's size and a step's memory depend, and --set.
+// Adds --set, and the keys on which a model's size and a step's memory depend.
 void AddCostOptions(CLI::App& command, JobSource* source);
 
 // Reads the job, chooses the data if no key does, and fills in name and folder. Notices go to
@@ -81,35 +81,35 @@ Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened
 // The model that a command is about, with its samples and classes. It is for commands that show or
 // judge models without training them.
 struct ModelChoice {
-  std::string name;          // a model of the zoo, or a network's file
+  std::string name;          // a model of the zoo, or a network file's path
   std::string input;         // "224x224x3"; empty: the shape for which the model was made
-  uint32_t class_count = 0;  // 0: the count for which it was made
+  uint32_t class_count = 0;  // 0: the count for which the model was made
   JobSource source;          // keys on which a model's size depends
 };
-// --input and --classes.  `choice` must outlive the parsing.
+// Adds --input and --classes. `choice` must outlive the parsing.
 void AddModelShapeOptions(CLI::App& command, ModelChoice* choice);
-// Makes the job that trains it, with its network's file. `where` is the flag or argument for it.
+// Makes the job that trains the model. `where` is the flag or argument that names the model.
 Result<Job> MakeJob(const ModelChoice& choice, const std::string& where);
 Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job);
-// Parses "224x224x3": height, width, channels. An error names `where` the text stands.
+// Parses "224x224x3": height, width, channels. An error names the text's place, `where`.
 Result<SampleShape> ParseShape(const std::string& where, const std::string& text);
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
 inline constexpr const char* kPreloadHelp =
     "fork the workers from one process that has run PROGRAM up to the run: a killed one is back at "
     "once";
-// For a job whose model comes from a program.
+// Adds --preload, for a job whose model comes from a program.
 void AddPreloadOption(CLI::App& command, JobSource* source);
 void AddJoinOption(CLI::App& command, std::string* endpoint);
 
-// The run for a command: its folder, or the endpoint of its scheduler.
+// The run that a command is about: its folder, or the endpoint of its scheduler.
 struct RunAddress {
   std::string run_dir;
   std::string join;
   std::string keys;  // the folder of --keys
 };
 void AddRunAddress(CLI::App& command, RunAddress* address);
-// How a command creates its run folder: --force, --shared-run-dir.
+// The flags that say how a command creates its run folder: --force, --shared-run-dir.
 struct FolderChoice {
   bool is_forced = false;
   bool is_shared = false;
@@ -118,14 +118,14 @@ struct FolderChoice {
 void AddFolderOptions(CLI::App& command, FolderChoice* choice);
 // Adds --keys.
 void AddKeysOption(CLI::App& command, std::string* folder);
-// Adds --keys for a run that otherwise makes its own keys.
+// Adds --keys to a command whose run otherwise makes its own keys.
 void AddOwnKeysOption(CLI::App& command, std::string* folder);
-// Returns the keys of --keys, of the run's folder, or of PANDO_KEYS. `purpose` is the secret that
-// is needed. Returns no keys if there are none.
+// Returns the keys in the folder of --keys, in the run's folder, or in that of PANDO_KEYS.
+// `purpose` is the secret that is needed. Returns no keys if there are none.
 Result<Keys> FindRunKeys(const RunAddress& run, KeyRole purpose);
-// Returns the scheduler's endpoint. An error says what to give if the address has none or two.
+// Returns the scheduler's endpoint. If the address has none or two, the error says what to give.
 Result<std::string> FindEndpoint(const RunAddress& address);
-// `what` is for example "its lanes listen".
+// Adds --bind and --insecure. `what` is for example "its lanes listen".
 void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure);
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms);
 void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max);
@@ -133,13 +133,13 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path);
 
 // Accepts "tcp://HOST:PORT" or "ipc://PATH".
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
-// Also accepts only loopback, unless `is_insecure` is set or there are keys.
+// Does the same for --bind; accepts only loopback, unless `is_insecure` is set or there are keys.
 Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys);
-// Checks the address on which servers that join there listen; empty: by ServerArgs::bind's rule.
+// Checks where servers that join there listen. If `bind` is empty, ServerArgs::bind's rule applies.
 Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure,
                     const Keys& keys);
 
-// Reads the service manager that started this process from its variables, and removes them, because
+// Reads which service manager started this process from its variables, and removes them, because
 // they are not for children.
 ServiceManager TakeServiceManager();
 

@@ -58,14 +58,14 @@ struct CheckOptions {
   bool is_forced = false;
 };
 
-// Prints twenty lines for a large folder, and none for one that takes a moment.
+// Prints up to twenty lines for a large folder, and none for a small one.
 void TellProgress(uint64_t done, uint64_t all) {
   constexpr uint64_t kLines = 20, kPerLineMin = 1000;
   const uint64_t interval = std::max(all / kLines, kPerLineMin);
   if (done % interval == 0) Say("pando: checked {} of {} pictures\n", done, all);
 }
 
-// A list that exists may be part of a run, which needs it to continue.
+// Writes the skip list. A list that exists may be part of a run, which needs it to continue.
 Status WriteSkipList(const CheckOptions& options, const std::string& path,
                      const std::string& text) {
   std::error_code ignored;

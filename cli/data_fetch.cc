@@ -116,7 +116,7 @@ bool IsThere(const std::string& path, const PublishedFile& wanted) {
   return hash.ok() && *hash == wanted.sha256;
 }
 
-// The file to which a transfer appends. Unbuffered: taken bytes are in it, or `error` says why not.
+// The file to which a transfer appends, unbuffered. A taken byte is in it, unless `error` is set.
 struct Sink {
   UniqueFd fd;
   uint64_t bytes_max = 0;  // one more than wanted, to recognise a longer file
@@ -140,14 +140,14 @@ size_t AppendToFile(char* bytes, size_t, size_t count, void* to) {
   return count < all ? 0 : count;  // 0 ends the transfer
 }
 
-// The end of one try. `message` is curl's, if it failed.
+// The result of one try. `message` is curl's, if the try failed.
 struct Try {
   CURLcode code = CURLE_OK;
   std::string message;
   bool is_all = false;  // the server announced the size, and all bytes arrived
 };
 
-// Appends to `part`, which then has at most one byte more than `wanted_bytes`.
+// Appends a download to `part`, which then has at most one byte more than `wanted_bytes`.
 Result<Try> Transfer(const std::string& url, const std::string& part, uint64_t wanted_bytes) {
   Sink sink{.fd = UniqueFd(open(part.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)),
             .bytes_max = wanted_bytes + 1 - FileSize(part)};
@@ -177,8 +177,8 @@ Result<Try> Transfer(const std::string& url, const std::string& part, uint64_t w
              .is_all = code == CURLE_OK && length >= 0};
 }
 
-// Tries again as long as each try brings some bytes. Ok means that no more bytes exist, whether
-// they are the wanted ones or not.
+// Downloads, and tries again as long as each try brings some bytes. Ok means that no more bytes
+// exist, whether they are the wanted ones or not.
 Status Download(const std::string& url, const std::string& part, const PublishedFile& wanted) {
   std::error_code ignored;
   std::string message;
@@ -228,7 +228,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   return error ? FileError("cannot write", path, error.value()) : Status();
 }
 
-// Compares sizes, so that a truncated file is fetched again.
+// Returns whether all files exist. It compares sizes, so that a truncated file is fetched again.
 bool IsUnpacked(const Publication& publication, const std::string& folder) {
   const auto holds_all = [&](const std::string& at) {
     return std::ranges::all_of(publication.unpacked_bytes, [&](const auto& file) {
@@ -236,7 +236,7 @@ bool IsUnpacked(const Publication& publication, const std::string& folder) {
     });
   };
   std::error_code ignored;
-  const std::string own = folder + "/" + publication.folder;  // read first if it exists
+  const std::string own = folder + "/" + publication.folder;  // is read first if it exists
   return holds_all(fs::is_directory(own, ignored) ? own : folder);
 }
 
@@ -252,7 +252,7 @@ bool LeadsOut(const fs::path& name) {
   return name.is_absolute() || std::ranges::find(name, "..") != name.end();
 }
 
-// Writes the reader's current entry.
+// Writes the reader's current entry to a file. `cut` is the error of a damaged archive.
 Status UnpackFile(archive* reader, const fs::path& path, const Status& cut) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

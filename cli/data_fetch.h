@@ -11,17 +11,17 @@
 namespace pando {
 
 struct FetchOptions {
-  std::string name;    // the data set's
+  std::string name;    // the name of the data set
   std::string folder;  // created if it does not exist
   std::string mirror;  // base URL of the files instead of the publisher's; may be file://
   std::function<void(const std::string& line)> tell;
 };
 
 std::vector<std::string> FetchableDataSets();
-// When it returns ok, `folder` holds the data set. Existing files are not downloaded again.
+// Returns ok when `folder` holds the data set. Files that exist are not downloaded again.
 Status FetchDataSet(const FetchOptions& options);
 
-// Unpacks the plain files of a .tar.gz and the folders that have them. A name that leads out of
+// Unpacks the plain files of a .tar.gz, and creates their folders. A name that leads out of
 // `folder` is an error; links and devices are skipped.
 Status UnpackArchive(const std::string& path, const std::string& folder);
 

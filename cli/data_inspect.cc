@@ -13,7 +13,7 @@ namespace pando {
 namespace {
 
 constexpr size_t kClassRowsMax = 100;
-constexpr uint64_t kMeasuredBytesMax = 200'000'000;  // of pictures: all of CIFAR
+constexpr uint64_t kMeasuredBytesMax = 200'000'000;  // of pictures; all of CIFAR fit
 constexpr size_t kMeasuredAtOnce = 64;
 constexpr size_t kSheetRowsMax = 20, kSheetColumns = 10;
 constexpr uint32_t kCellSideMax = 96;

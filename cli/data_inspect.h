@@ -1,9 +1,9 @@
-// The output of `pando data inspect` about a data set.
+// Describes a data set for `pando data inspect`, as text and as a contact sheet.
 #pragma once
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 
 namespace pando {

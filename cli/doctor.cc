@@ -17,13 +17,13 @@
 
 #include "cli/commands.h"
 #include "cli/reach.h"
-#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "common/unique_fd.h"
 #include "job/batch_check.h"
-#include "kernels/device.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/runtime_library.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
@@ -207,7 +207,7 @@ std::string DescribeMachine(const MachineFacts& facts,
 
 namespace {
 
-// Prints the problems of one visit. Returns an exit code.
+// Prints the problems, and returns an exit code.
 int PrintVisit(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) Print("problem: {}\n", problem);
   Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));

@@ -1,5 +1,5 @@
 // The checks of `pando doctor`: facts about this machine and this build, and the problems that they
-// mean for a run. Reading and judging are separate, so that tests can judge any facts.
+// cause for a run. Reading and judging are separate, so that tests can judge any facts.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct MachineFacts {
   CgroupLimits cgroup;
   uint64_t open_files_max = 0;  // ulimit -n
   bool has_loopback = false;    // a socket can be bound on 127.0.0.1
-  // GPUs: on the bus, known to the driver, and usable by this build.
+  // The GPUs on the bus, those that the driver knows, and whether this build can use GPUs.
   uint32_t nvidia_card_count = 0;
   std::string driver_version;  // empty: no driver
   std::vector<GpuState> gpus;
   bool is_cuda_built = false;
   std::string cudnn;         // "9.19.0"; empty: it cannot be loaded
   std::string cublas;        // "13.1.0"
-  std::string cuda_trouble;  // CUDA's reason why the GPU cannot be used; empty: it can, or no GPU
+  std::string cuda_trouble;  // why CUDA cannot use the GPU; empty: it can, or there is none
 };
 
 struct LibraryVersion {

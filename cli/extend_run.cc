@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPartSuffix = ".part";  // the suffix of a folder that is being made
 
-// Drops evaluations that the longer run does not make: that of the shorter run's last version.
+// Drops the evaluations that the longer run does not make, such as that of the shorter run's end.
 void KeepDue(const JobPlan& plan, Version last, std::vector<EvaluationSummary>* evaluations) {
   std::erase_if(*evaluations, [&](const EvaluationSummary& evaluation) {
     return evaluation.version > last || !plan.IsEvaluationDue(evaluation.version);
@@ -72,7 +72,7 @@ Result<Version> FindBeginning(const RunFolder& from, const JobPlan& plan) {
   return newest->snapshot.version;
 }
 
-// Makes a path absolute, without a slash at its end, so that others can lie beside the folder.
+// Makes a path absolute, without a slash at its end, so that a name can be added to it.
 std::string PlainPath(const std::string& path) {
   std::error_code ignored;  // the working folder is gone, so nothing can be created
   const fs::path plain = fs::absolute(path, ignored).lexically_normal();
@@ -91,7 +91,7 @@ Status ChooseFolder(const RunFolder& from, const std::string& wanted_dir, uint64
       "{} exists already; --run-dir NEW takes another folder for the longer run", job->run_dir));
 }
 
-// Copies the files that the longer run needs, and the rows so far.
+// Copies the files that the longer run needs, with the rows of metrics and events so far.
 Status CopyState(const RunFolder& from, const RunFolder& to) {
   std::vector<std::string> names{"scheduler.db", "scheduler.db-wal", "metrics.csv",
                                  "events.jsonl", "init.safetensors", "snapshots"};
@@ -106,25 +106,25 @@ Status CopyState(const RunFolder& from, const RunFolder& to) {
   return Status();
 }
 
-// Opens the state in a copied journal as that of the longer run, which has not ended.
+// Changes the state in a copied journal to that of the longer run, which has not ended.
 Status OpenEnd(const RunFolder& folder, const JobPlan& plan, Version last) {
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), NewIncarnation().value()));
   PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, journal.ReadState());
   if (!state) return NotFound(folder.JournalPath() + ": holds no state");
-  state->is_finished = false;
+  state->is_completed = false;
   KeepDue(plan, last, &state->evaluations);
   return journal.Commit(*state);
 }
 
-// Removes what an earlier try left, since its rest would be part of the longer run.
+// Removes the folder that an earlier try left. Its files would become part of the longer run.
 Status RemovePart(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
   return error ? FileError("remove", path, error.value()) : Status();
 }
 
-// Makes the whole folder under another name, and renames it. `job` names the final place.
+// Makes the whole folder under another name, then renames it. `job` names the final place.
 Status MakeFolder(const RunFolder& from, const JobPlan& plan, Version last, Job job) {
   const std::string final_dir = job.run_dir;
   job.run_dir += kPartSuffix;

@@ -1,10 +1,10 @@
-// Extends a run beyond its end, in another folder; its own folder stays as it is (`pando resume
-// --epochs, --steps`; run_commands.cc).
+// Extends a run beyond its end, in another folder; the run's own folder stays as it is.
+// run_commands.cc uses it for `pando resume --epochs` and `--steps`.
 #pragma once
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 

@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-// Returns "--out" of "--out FILE". The help shows the rest as the type.
+// Returns "--out" for "--out FILE". The help shows the rest as the type.
 std::string NameIn(const std::string& usage) { return usage.substr(0, usage.find(' ')); }
 
 Flag WithType(CLI::Option* option, const std::string& usage) {

@@ -15,7 +15,7 @@ class Validator;
 
 namespace pando {
 
-// A flag or an argument, whose properties are added by its methods.
+// A flag or an argument of a command. Each method adds a property.
 class Flag {
  public:
   // A rule for the text of a value; by default any text is valid. The help shows its description.
@@ -34,20 +34,20 @@ class Flag {
 
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag Required() const;
-  // Names its group in the help. With an empty name the help does not show it.
+  // Puts the flag in a group of the help. With an empty name the help does not show the flag.
   Flag Group(const std::string& name) const;
   Flag Check(const Rule& rule) const;
   Flag Excludes(Flag other) const;
-  // The value is a list with commas between its items.
+  // The flag's value is a list with commas between its items.
   Flag TakesList() const;
-  // Takes one value each time that it is given.
+  // The flag takes one value each time that it is given.
   Flag TakesOneEach() const;
 
  private:
   CLI::Option* option_;
 };
 
-// T is int, uint32_t, uint64_t or double. NaN passes.
+// Accepts numbers from `min` to `max`, and NaN. T is int, uint32_t, uint64_t or double.
 template <class T>
 Flag::Rule InRange(T min, T max);
 Flag::Rule AnyWordFrom(std::vector<std::string> words);
@@ -58,21 +58,21 @@ template <class T>
 Flag AddOption(CLI::App& command, const std::string& usage, T* value, const std::string& help,
                const Flag::Rule& check = Flag::Rule());
 Flag AddFlag(CLI::App& command, const std::string& name, bool* value, const std::string& help);
-// Calls `take` with the given value.
+// Adds an option that calls `take` with the given value.
 Flag AddTaker(CLI::App& command, const std::string& usage,
               std::function<void(const std::string&)> take, const std::string& help);
 
-// Its help ends with `notes`, which are whole lines, and with the exit codes.
+// Declares a command. Its help ends with `notes`, which are whole lines, and with the exit codes.
 CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
                          const std::string& notes);
-// Declares a command whose words are another program's, with --help. `footer` ends `pando help`.
+// Declares a command whose words, and --help, are another program's. `footer` ends `pando help`.
 CLI::App& DeclareRelay(CLI::App& app, const std::string& name, const std::string& description,
                        const std::string& footer);
-// Adds a command of a command. One of them must be given.
+// Adds a subcommand of a command. The user must give one of a command's subcommands.
 CLI::App& AddPart(CLI::App& command, const std::string& name, const std::string& description);
-// Whether the command line names it.
+// Returns whether the command line names the subcommand.
 bool IsChosen(const CLI::App& part);
-// From the first word that is not a flag of the command, all words are the rest.
+// Ends the parsing at the first word that is no flag of the command. RemainingWords has the rest.
 void StopAtRest(CLI::App& command);
 std::vector<std::string> RemainingWords(const CLI::App& command);
 

@@ -20,6 +20,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "job/job_key.h"
 
 namespace pando {
@@ -95,7 +96,7 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
   return kExitCompleted;
 }
 
-// These commands take --cpu-level, which chooses kernels for their child processes too.
+// The commands that take --cpu-level, which also chooses the kernels of their child processes.
 constexpr auto kComputingCommands =
     std::to_array({"train", "run", "server", "worker", "node", "resume", "evaluate", "predict",
                    "verify", "doctor"});
@@ -119,7 +120,7 @@ void AddCpuLevelFlag(CLI::App& command, std::string* level) {
       ->envname(kCpuLevelVariable);
 }
 
-// Takes the words behind "--" of the two commands that start a program: CLI11 would parse them.
+// Takes the words after "--" from the two commands that start a program: CLI11 would parse them.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   const bool starts_one =
       *argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "node");
@@ -130,7 +131,7 @@ std::vector<std::string> TakeProgram(int* argc, char** argv) {
   return {dashes + 1, end};
 }
 
-// Parses the command line. Returns an exit code if no command runs: after an error or a help.
+// Parses the command line. Returns an exit code if no command runs: after an error or a help text.
 std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -154,7 +155,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-// Job files, logs and run folders are UTF-8, and they get arguments.
+// Checks that arguments are UTF-8, as job files, logs and run folders are, which get them.
 bool AreUtf8(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (IsUtf8(argv[i])) continue;

@@ -14,6 +14,7 @@
 #include "common/text.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "models/network.h"
 #include "models/zoo.h"
 #include "train/evaluation_pass.h"
@@ -30,7 +31,7 @@ struct ModelOptions {
   bool is_summary = false;
 };
 
-// Returns the CPU, unless a GPU is requested: no GPU is started without need.
+// Opens the CPU, unless a GPU is requested: no GPU is started without need.
 Result<OpenedDevice> OpenAskedDevice(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", job.device));
   using enum DeviceChoice::Kind;

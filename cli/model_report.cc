@@ -23,7 +23,7 @@ std::string Grouped(uint64_t number) {
   return digits;
 }
 
-// Returns for example "3.64 G", which a unit follows.
+// Returns for example "3.64 G"; a unit follows.
 std::string Scaled(double number) {
   constexpr const char* kUnits[] = {" ", " k", " M", " G", " T", " P"};
   size_t unit = 0;
@@ -234,7 +234,7 @@ class Picture {
                                          static_cast<double>(std::max<uint64_t>(peak_, 1)));
   }
 
-  // Draws everything up to the series; the series above it were drawn before.
+  // Draws the sum of the series up to this one, over the larger sums drawn before.
   void Area(size_t series) {
     std::string points = fmt::format("{:.1f},{:.1f}", kLeft, Y(0));
     for (size_t event = 0; event < rows_.size(); ++event) {

@@ -11,7 +11,7 @@
 
 namespace pando {
 
-// The zoo, one line per model.
+// Returns a table of the zoo, with one line per model.
 std::string ModelsText();
 
 struct ModelReport {
@@ -22,7 +22,7 @@ struct ModelReport {
   const NetworkMemory& memory;
   const GpuMemoryPlan* gpu = nullptr;  // null unless a GPU was requested
 };
-// Describes layers with shapes, parameters and FLOPs, and the bytes of a step.
+// Describes the layers with shapes, parameters and FLOPs, and the bytes that a step needs.
 std::string SummaryText(const ModelReport& report);
 
 // The bytes that do not change over a step.
@@ -33,8 +33,8 @@ struct ModelBytes {
 };
 ModelBytes CountBytes(const Job& job, const Graph& graph);
 
-// Memory over one step, with a row or a bar for each event of training's plan: that of one
-// computing thread of a worker, and separately that of the servers.
+// Show the memory over one step, with a row or a bar for each event of training's plan: the memory
+// of one computing thread of a worker, and separately that of the servers.
 std::string TimelineCsv(const ModelBytes& bytes, const MemoryPlan& plan);
 std::string TimelineSvg(const std::string& title, const ModelBytes& bytes, const MemoryPlan& plan);
 

@@ -19,6 +19,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "net/address.h"
 #include "net/scheduler_client.h"
 #include "net/transport.h"
@@ -43,15 +44,15 @@ struct SchedulerOptions {
   bool is_verbose = false;
 };
 
-// The run's folder keeps the weights from which it starts; the file may be gone.
+// Takes the initial weights' hash from the run's folder, which keeps them; the file may be gone.
 void TakeInitHash(Job* job) {
   if (job->init.empty()) return;
   const Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
   if (begun.ok() && begun->init == job->init) job->init_hash = begun->init_hash;
 }
 
-// A program has declared the rest of its job in the run's folder. A job file that only says how the
-// program is run belongs to that run too, so a restarted scheduler gets the declaration.
+// Takes the declaration of a program from the run's folder, for a restarted scheduler. A job file
+// that only says how the program is run belongs to that run too.
 void TakeDeclaration(Job* job) {
   if (!IsExternal(*job) || IsDeclared(*job)) return;
   Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
@@ -74,7 +75,7 @@ Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
   return folder;
 }
 
-// A scheduler that a user restarts continues its run.
+// Makes or opens the run folder. A scheduler that a user restarts continues its run.
 Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args, Job* job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
   Job begun = *job;
@@ -98,7 +99,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
       "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
 
-// Call it before a folder is created or emptied.
+// Checks that the scheduler can listen, before a folder is created or emptied.
 Status CheckCanListen(const std::string& bind) {
   ZmqContext context;
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = true});
@@ -167,7 +168,7 @@ Result<int> KeepNode(NodeArgs args, const std::string& keys_folder, const std::s
 
 struct StatusOptions {
   RunAddress run;
-  bool is_json = false;  // prints the scheduler's own JSON instead of a table
+  bool is_json = false;  // prints the scheduler's JSON instead of a table
   uint32_t timeout_ms = 5000;
 };
 
@@ -228,8 +229,8 @@ Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
       fmt::format("the run in {} has not ended yet; raise --timeout to wait longer", run_dir));
 }
 
-// Returns whether the run in the folder is completed and only scripts go on after their loop. Asks
-// the process that waits for these scripts to end them.
+// Returns whether the run in the folder is completed and only scripts continue after their loop.
+// Asks the process that waits for these scripts to end them.
 bool StopScripts(const std::string& run_dir) {
   if (run_dir.empty()) return false;  // --join
   const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
@@ -240,7 +241,7 @@ bool StopScripts(const std::string& run_dir) {
   return true;
 }
 
-// Shows each reply of the scheduler until it has carried the command out.
+// Sends a command to the scheduler, and shows each reply until the command is carried out.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
   const Micros timeout(static_cast<int64_t>(options.timeout_seconds * 1e6));
   const Micros deadline = SteadyNow() + timeout;

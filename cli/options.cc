@@ -14,6 +14,7 @@
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "worker/allreduce/allreduce_group.h"
@@ -40,7 +41,7 @@ std::string TypeName(const JobKey& key) {
   return kTypeNames[static_cast<size_t>(key.kind)];
 }
 
-// Returns the default as the flag takes it. If it is empty, the help says what that means.
+// Returns the default as the flag takes it. If it is empty, the help says what that value means.
 std::string DefaultText(const JobKey& key) {
   static const Job kDefaults;
   const JobValue value = key.get(kDefaults);
@@ -95,7 +96,7 @@ void AddSetOption(CLI::App& command, JobSource* source) {
       ->group("Steps and batches");
 }
 
-// The folder is the argument, and has the run's job; another length extends the run.
+// Returns whether a resumed run may change the key. Its folder is an argument, and has the job.
 bool IsForResume(const JobKey& key) {
   if (key.name == "data.path" || key.name == "train.activation_checkpointing") return true;
   if (IsLengthKey(key)) return true;
@@ -103,7 +104,7 @@ bool IsForResume(const JobKey& key) {
   return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
 }
 
-// The program says what is trained.
+// Returns whether the key is for a run of a program, which itself says what is trained.
 bool IsForProgram(const JobKey& key) {
   const bool is_fixed = key.name == "run.strategy" || key.name == "run.allreduce" ||
                         key.name == "run.device" || key.name == "run.threads";
@@ -315,7 +316,7 @@ namespace {
 constexpr const char* kExposedHint =
     "give --keys FOLDER (pando keys new makes one), or --insecure if the network is private";
 
-// Returns whether --insecure allows it, and prints so.
+// Returns whether --insecure allows the endpoint; if so, prints a warning.
 bool IsAllowed(bool is_insecure, const std::string& endpoint) {
   if (is_insecure)
     Say("pando: --insecure: any program that reaches {} can join, read and disturb the run\n",

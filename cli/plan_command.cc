@@ -19,12 +19,12 @@ constexpr uint32_t kWorkersMax = 4096;
 constexpr uint32_t kServersMax = 1024;
 constexpr double kNumberMin = 1e-6;  // for numbers that must not be 0
 constexpr double kNumberMax = 1e9;
-// Every push of every shard by every host is simulated; this many take a few seconds.
+// The most pushes, of all shards by all hosts. Each is simulated; this many take a few seconds.
 constexpr uint64_t kPushesMax = 1'000'000;
 
 struct PlanOptions {
   ModelChoice model;
-  PlanInput input{.cluster = {.servers = 0, .replicas = Job{}.replicas}};  // flags without parsing
+  PlanInput input{.cluster = {.servers = 0, .replicas = Job{}.replicas}};  // unparsed flags
   uint32_t micro_batches = 0;                                              // 0: one for each worker
   std::string bandwidth;
   double latency_us = 0;
@@ -84,7 +84,7 @@ Status FillModel(const PlanOptions& options, PlanInput* input) {
   return {};
 }
 
-// A host's sums cover all its micro-batches, and leave with the last of them.
+// Returns a worker's share. A host's sums cover its micro-batches, and leave with the last of them.
 WorkerShare FindBusiest(const Cluster& cluster, uint32_t micro_batches) {
   WorkerShare share = BusiestShare(cluster.workers, micro_batches);
   if (!cluster.sums_on_host) return share;
@@ -140,7 +140,7 @@ Result<int> ShowPlan(const PlanOptions& options) {
   return kExitCompleted;
 }
 
-// InRange lets NaN pass, so this one rejects it.
+// Accepts numbers of at least `min`. InRange lets NaN pass, and this rule rejects it.
 Flag::Rule NumberFrom(double min) {
   const auto check = [min](const std::string& text) {
     const std::optional<double> number = ParseNumber<double>(text);

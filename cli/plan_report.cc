@@ -112,7 +112,7 @@ std::string ClusterLines(const Cluster& cluster) {
   return text;
 }
 
-// In tenths, as the table shows it.
+// Returns 0 for a number that the table, in tenths, would show as -0.0.
 double WithoutMinusZero(double ms) { return std::abs(ms) < 0.05 ? 0.0 : ms; }
 
 std::string Table(const Plan& plan) {
@@ -129,7 +129,7 @@ std::string Table(const Plan& plan) {
   return text;
 }
 
-// Compares the better kind of servers with the ring.
+// Compares the better one of the two placements of servers with the ring.
 std::string Comparison(const Plan& plan) {
   const Prediction& ring = plan.predictions.back();
   const auto servers =
@@ -149,8 +149,8 @@ std::string Comparison(const Plan& plan) {
                      saved_ms, other.name, 100 * saved_ms / other.time.step_ms, hosts);
 }
 
-// The first layer's shard is final last. A server answers when it has all copies, and only the job
-// cuts shards (P5). The line is printed if this wait is a considerable part of a step.
+// Says how long the last shard's transfer takes, if that is a considerable part of a step. It is
+// the first layer's. A server answers when it has all copies, and only the job cuts shards (P5).
 std::string LastShardLine(const Plan& plan) {
   constexpr double kWorthSaying = 0.05;
   const Cluster& cluster = plan.input.cluster;

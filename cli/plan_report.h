@@ -1,5 +1,5 @@
 // The input of `pando plan`: the work of a step, from a model's graph or a parameter count, and the
-// speed of a network as people write it: "25Gbit", "100Mbit/s", "3GB/s". Its output: the
+// speed of a network as people write it ("25Gbit", "100Mbit/s", "3GB/s"). Also its output: the
 // prediction, as text and as JSON.
 #pragma once
 
@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "models/graph.h"
 #include "plan/role_memory.h"
 #include "plan/step_time.h"
 
 namespace pando {
 
-// The bound of a plan, because a step's transfers are simulated one by one.
+// The most parameters of a plan, because a step's transfers are simulated one by one.
 inline constexpr uint64_t kPlanParametersMax = 4'000'000'000;
 
 // Makes the work of a graph's layers; compute_ms is divided among them by their FLOPs. Shards are
@@ -25,15 +25,15 @@ StepWork MakeWork(const Graph& graph, double compute_ms);
 // evenly, and backward takes twice as long as forward.
 StepWork MakeWork(uint64_t parameter_count, double compute_ms);
 
-// Parses bytes per second, above 0. k, M, G and T are powers of 1000, and m, g, t are the same (tc
-// writes mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument names the
-// flag, the text and what was expected.
+// Parses a positive number of bytes per second. k, M, G and T are powers of 1000, and m, g, t are
+// the same (tc writes mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument
+// names the flag, the text and what was expected.
 Result<double> ParseBandwidth(const std::string& flag, const std::string& text);
 
 // Returns for example "25 Gbit/s".
 std::string BandwidthText(double bytes_per_second);
 
-// One more server that saves a smaller share of a step is not worth its machine.
+// A further server that saves a smaller share of a step than this is not worth its machine.
 inline constexpr double kLeastGain = 0.02;
 
 struct PlanInput {
@@ -41,7 +41,7 @@ struct PlanInput {
   uint64_t parameter_count = 0;
   StepWork work;
   Cluster cluster;       // servers 0: as many as are worth their machines
-  BucketLimits buckets;  // the ring's
+  BucketLimits buckets;  // those of ring allreduce
   uint64_t batch = 0;    // samples of a worker's step; 0: unknown
 };
 

@@ -1,4 +1,4 @@
-// The subcommand predict: labels and probabilities for samples without labels.
+// `pando predict`: computes labels and probabilities for samples without labels.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<double> Probabilities(std::span<const float> outputs) {
   return shares;
 }
 
-// kInternal: an output is NaN.
+// Makes a sample's row. kInternal: an output is NaN.
 Result<std::string> SampleRow(const std::string& name, const std::string& label,
                               std::span<const float> outputs) {
   std::string row = CsvField(name) + "," + CsvField(label);
@@ -71,7 +71,7 @@ Result<std::string> SampleRow(const std::string& name, const std::string& label,
   return row + "\n";
 }
 
-// Computes chunk by chunk, and writes the rows of each chunk.
+// Computes the predictions chunk by chunk, and writes the rows of each chunk.
 Status PredictAll(const ChosenWeights& chosen, const UnlabelledSamples& samples, Device device,
                   const std::function<Status(const std::string&)>& write) {
   const std::vector<std::string>& classes = chosen.opened.plan.data.preprocessing.class_names;
@@ -112,7 +112,7 @@ Result<UnlabelledSamples> OpenSamples(const PredictOptions& options, const JobPl
                   options.weights.path, plan.job.dataset, options.inputs.size()));
 }
 
-// The output must not replace an input.
+// Checks that the output does not replace an input.
 Status CheckOutput(const PredictOptions& options, const std::string& weights) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // creating it reports the fault

@@ -24,7 +24,7 @@ std::string FindInPath(const std::string& name) {
   return "";
 }
 
-// Returns the first of these that exists, relative to this program's folder; empty if none does.
+// Returns the first candidate that exists, relative to this program's folder; empty if none does.
 std::string FindBeside(const std::vector<std::string>& candidates) {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -43,7 +43,7 @@ std::vector<std::string> ProgramVariables() {
   add("PANDO_LIBRARY", FindBeside({"../embed/libpando_worker.so", "../lib/libpando_worker.so",
                                    "../lib/x86_64-linux-gnu/libpando_worker.so"}));
   add("PANDO_PROGRAM", FindBeside({"pando"}));
-  // For glibc, as KeepFreedMemory does for our workers: torch frees a step's tensors each step.
+  // For glibc, as KeepFreedMemory does for Pando's workers: torch frees tensors in each step.
   if (std::getenv("MALLOC_MMAP_THRESHOLD_") == nullptr) {
     add("MALLOC_MMAP_THRESHOLD_", "1073741824");
     add("MALLOC_TRIM_THRESHOLD_", "4294967296");

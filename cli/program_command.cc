@@ -1,4 +1,4 @@
-// `pando run`: trains a program's model, with processes of this machine.
+// `pando run`: trains a program's model with processes on this machine.
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "cli/watch/viewer.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
+#include "job/job_file.h"
 #include "node/log.h"
 #include "node/processes.h"
 #include "plan/external_model.h"
@@ -39,7 +40,7 @@ constexpr const char* kRunNotes =
     "On several machines: pando scheduler with model.name and data.name external, then\n"
     "pando node --join ENDPOINT -- python3 train.py on each.\n\n";
 
-// Returns "train" for "train.py", for the run folder's name.
+// Returns the name for the run folder, for example "train" for "train.py".
 std::string NameFor(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     if (word.ends_with(".py")) return std::filesystem::path(word).stem().string();
@@ -47,7 +48,7 @@ std::string NameFor(const std::vector<std::string>& command) {
   return std::filesystem::path(command[0]).filename().string();
 }
 
-// The program declares these keys, and its values would silently win.
+// Refuses overrides of keys that the program declares, because its values would silently win.
 Status CheckOverrides(const std::vector<JobDraft::Override>& overrides) {
   for (const JobDraft::Override& override : overrides) {
     const JobKey* key = FindJobKey(override.key);

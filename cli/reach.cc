@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kPatience(5000);
 constexpr std::string_view kGreeting = "pando doctor ";
 constexpr std::string_view kReached = "reached";
 constexpr size_t kLineBytesMax = 200;
-// Several packets, which show a path that passes only small ones.
+// As many bytes as fill several packets, to find a path that passes only small packets.
 constexpr size_t kBulkBytes = 64 << 10;
 
 int64_t UnixMicros() {
@@ -93,7 +93,7 @@ class DoctorLine {
 
 // ---- the joining machine ------------------------------------------------------------------------
 
-// Finds the address and makes the first connection. If it returns none, `report` says why.
+// Finds the address and makes the first connection. If it returns none, `report` has the reason.
 std::optional<DoctorLine> DialJoin(const Endpoint& join, ReachReport* report) {
   const Result<std::vector<std::string>> addresses = ResolveAll(join.host);
   if (!addresses.ok()) {
@@ -135,7 +135,7 @@ Result<UniqueFd> ListenAsServer(const ReachOptions& options, const Endpoint& joi
   return fd;
 }
 
-// The other end is a doctor that has sent `greeting`.
+// Tests both directions with another doctor, which has sent `greeting`.
 void AskDoctor(const DoctorLine& line, const std::string& greeting, const std::string& advertised,
                ReachReport* report) {
   const auto theirs = ParseNumber<int64_t>(std::string_view(greeting).substr(kGreeting.size()));
@@ -158,7 +158,7 @@ void AskDoctor(const DoctorLine& line, const std::string& greeting, const std::s
   }
 }
 
-// The other end is a scheduler, or should be one.
+// Requests the status of the other end, which should be a scheduler, and dials the lanes in it.
 void AskScheduler(const ReachOptions& options, ReachReport* report) {
   ZmqContext context(options.keys);
   const Micros start = SteadyNow();
@@ -191,7 +191,7 @@ void AskScheduler(const ReachOptions& options, ReachReport* report) {
 
 // ---- the listening machine ----------------------------------------------------------------------
 
-// Returns "reached", or why not.
+// Dials an endpoint. Returns "reached", or why it was not.
 std::string DialBack(const std::string& endpoint, const std::string& from) {
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "that is no endpoint";

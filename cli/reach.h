@@ -1,5 +1,5 @@
 // The tests of `pando doctor --join` and `--listen`: a joining machine must reach the scheduler's
-// machine and be reached from there. They use plain TCP, and neither need nor change a run.
+// machine and be reached from there. They use plain TCP. They neither need nor change a run.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct ReachReport {
   std::vector<std::string> problems;  // sentences that each say what to do
 };
 
-// Blocks for some seconds for each peer that does not answer.
+// Tests the connections. Blocks for some seconds for each peer that does not answer.
 ReachReport TryReach(const ReachOptions& options);
 
-// Answers doctors of other machines at this endpoint until `stop_fd` is readable: sends the time,
-// takes the endpoint at which the other machine listens, dials it and reports whether that
+// Answers doctors of other machines at this endpoint until `stop_fd` is readable. It sends each the
+// time, takes the endpoint at which the other machine listens, dials it and reports whether that
 // succeeded. It dials only the address from which the doctor comes. `on_event` gets a line for each
 // event, the bound endpoint first.
 Status ListenForDoctors(const std::string& bind, int stop_fd,

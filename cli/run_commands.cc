@@ -13,6 +13,7 @@
 #include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "node/log.h"
 #include "node/processes.h"
@@ -163,8 +164,8 @@ Result<int> Train(RunOptions options) {
 
 // ---- resume -------------------------------------------------------------------------------------
 
-// Data may have moved, and another length extends the run. All other keys that decide the weights
-// must stay.
+// Refuses other values of keys that decide the weights. Data may have moved, and another length
+// extends the run.
 Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
   for (const JobDraft::Override& override : overrides) {
     const JobKey* key = FindJobKey(override.key);
@@ -180,7 +181,7 @@ Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
   return Status();
 }
 
-// Reads the folder's job, changed by the flags. The folder may have moved.
+// Reads the folder's job, and applies the flags. The folder may have moved.
 Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   JobDraft draft;
   Result<std::string> text = ReadTextFile(folder.JobPath());
@@ -200,14 +201,14 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   return job;
 }
 
-// The run continues from its newest snapshot, or from the start; earlier steps do not come again.
+// Returns the step from which the run continues: that of its newest snapshot, or 0.
 uint64_t FindFirstStep(const RunFolder& folder) {
   Result<SnapshotManifest> newest = ChooseSnapshot(folder, std::nullopt);
   return newest.ok() ? newest->snapshot.version.value() : 0;
 }
 
-// Runs before the folder is changed. Without its journal a run would begin again, and would remove
-// the snapshots as those of another run. Other faults show when the scheduler opens the journal.
+// Checks the journal before the folder is changed. Without it a run would begin again, and would
+// remove the snapshots as another run's. Other faults show when the scheduler opens the journal.
 Status CheckJournal(const RunFolder& folder) {
   const Status journal = SqliteJournal::Check(folder.JournalPath());
   if (journal.code() == StatusCode::kCorrupt) return journal;
@@ -221,7 +222,7 @@ Status CheckJournal(const RunFolder& folder) {
       journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
 }
 
-// The program of such a run has model and data, and decides the length.
+// Plans a run of a program, which has the model and the data and decides the length.
 Result<JobPlan> PlanOfProgram(const Job& job, bool is_extended) {
   if (!IsDeclared(job))
     return NotFound(
@@ -247,7 +248,7 @@ bool HasLength(const RunOptions& options) {
   });
 }
 
-// Returns whether the flags make the run longer. If they give its own length, the job keeps its
+// Returns whether the flags make the run longer. If they give its present length, the job keeps its
 // form. kInvalidArgument: they make it shorter.
 Result<bool> IsLonger(const RunFolder& folder, const Job& kept, const JobPlan& plan, Job* job) {
   const uint64_t before = JobPlan(kept, plan.data, plan.layout).steps.step_count();
@@ -264,7 +265,7 @@ Result<bool> IsLonger(const RunFolder& folder, const Job& kept, const JobPlan& p
   return false;
 }
 
-// Checks that all except the length is as at the beginning of the run.
+// Checks that everything except the length is as it was at the beginning of the run.
 Status CheckBeginning(const RunFolder& folder, const Job& kept, Job job,
                       uint64_t data_fingerprint) {
   job.steps = kept.steps;

@@ -12,11 +12,11 @@
 namespace pando {
 namespace {
 
-constexpr size_t kFaultLinesMax = 10;  // the newest
+constexpr size_t kFaultLinesMax = 10;  // the newest faults are shown
 constexpr size_t kDoingWidthMin = 40;  // usually enough, so that repeated tables look alike
 
-// Returns the transports of payloads to the lanes that the node connected to: "shm 2", "shm 1, tcp
-// 1". Without servers it returns the lines of the group, by gloo or NCCL: "group 3".
+// Returns the transports of payloads to the lanes to which the node is connected: "shm 2", "shm 1,
+// tcp 1". Without servers it returns the lines of the group, by gloo or NCCL: "group 3".
 std::string LinesText(const RunStatus::Lines& lines) {
   std::string text;
   const auto add = [&](const char* kind, const std::optional<uint32_t>& count) {
@@ -30,7 +30,7 @@ std::string LinesText(const RunStatus::Lines& lines) {
   return text;
 }
 
-// Columns are as wide as their widest text.
+// Returns the table of processes. Columns are as wide as their widest text.
 std::string NodeLines(const std::vector<RunStatus::Node>& nodes) {
   std::vector<std::string> doing{"DOING"}, lines{"LINES"};
   for (const RunStatus::Node& node : nodes) {

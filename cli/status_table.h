@@ -1,4 +1,4 @@
-// A run's status for people. node_commands and top_screen use it.
+// A run's status as text for people. node_commands and top_screen use it.
 #pragma once
 
 #include <string>

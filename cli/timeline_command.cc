@@ -50,7 +50,7 @@ Status MakeTrace(const std::vector<std::string>& sources, const std::string& pat
   return Status();
 }
 
-// Shares refer to the time of the role's threads.
+// Prints a table of sums. Shares refer to the time of the role's threads.
 Status PrintSums(const std::vector<std::string>& sources) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<TimelineSum> sums, SumTimeline(sources));
   std::map<std::string, double> seconds;

@@ -11,6 +11,7 @@
 
 #include "common/output.h"
 #include "common/text.h"
+#include "job/job_file.h"
 #include "run/safetensors_file.h"
 #include "run/safetensors_shards.h"
 #include "run/summary.h"
@@ -72,7 +73,7 @@ std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
   return "";
 }
 
-// Returns the job with model and data: the run's, the options', or the file's.
+// Returns the job that has the model and the data: the run's, the options', or the file's.
 Result<Job> FindJob(const WeightsChoice& choice, bool is_folder, const FileFacts& facts) {
   JobSource source = choice.source;
   if (source.job_path.empty() && is_folder)
@@ -93,7 +94,7 @@ Result<Job> FindJob(const WeightsChoice& choice, bool is_folder, const FileFacts
   return job;
 }
 
-// Uses pictures of the size with which the file's network was trained, unless a flag sets another.
+// Opens the job with pictures of the network's size, unless a flag sets another one.
 Result<OpenedJob> OpenWithShape(const WeightsChoice& choice, Job job, const FileFacts& facts) {
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
   const std::string found = MakeSummary(opened.plan).input_shape;
@@ -155,7 +156,7 @@ Result<std::optional<DataFacts>> ReadInputs(const WeightsChoice& choice, const F
       DataFacts{.shape = shape, .class_count = class_count, .preprocessing = std::move(inputs)});
 }
 
-// Whether a flag names the training data, or how they became inputs.
+// Returns whether a flag names the training data, or how they became inputs.
 bool NamesData(const JobDraft::Override& flag) {
   return flag.key.starts_with("data.") && flag.key != "data.name" && flag.key != "data.missing";
 }
@@ -182,7 +183,7 @@ Result<RunWeights> ReadChosen(const WeightsChoice& choice, bool is_folder, const
   return RunWeights{choice.path, Version(0), *std::move(flat)};
 }
 
-// False for unreadable paths, and for folders that have Hugging Face's files and no run.
+// Returns whether the path is a readable folder that has a run, or no files of Hugging Face.
 bool IsFolder(const std::string& path) {
   std::error_code ignored;
   const bool has_run = std::filesystem::exists(RunFolder::Open(path).JobPath(), ignored);

@@ -1,5 +1,5 @@
-// The weights for `pando export`, `evaluate` and `predict`: a run folder's or a file's, and their
-// model. A file's metadata name the model, and flags may override them.
+// The weights for `pando export`, `evaluate` and `predict`: those of a run folder or of a file, and
+// their model. A file's metadata name the model, and flags may override them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct VersionChoice {
   std::optional<uint64_t> step;
   bool is_averaged = false;
   bool is_best = false;
-  // The flag that chooses; null if there is none.
+  // Returns the flag that chooses; null if there is none.
   const char* flag() const {
     return step ? "--step" : is_averaged ? "--ema" : is_best ? "--best" : nullptr;
   }
@@ -28,7 +28,7 @@ Result<RunWeights> ReadVersion(const RunFolder& folder, const JobPlan& plan,
 
 struct WeightsChoice {
   std::string path;  // a run folder or a file
-  JobSource source;  // for their job
+  JobSource source;  // the job of these weights
   VersionChoice version;
 };
 // `choice` must outlive the parsing.

@@ -35,7 +35,7 @@ struct ExportOptions {
   VersionChoice version;
 };
 
-// A program's job lists its tensors, by PyTorch's names, once the program has joined.
+// Returns the run's plan. A program's job lists PyTorch's tensors once the program has joined.
 Result<JobPlan> PlanOfRun(const RunFolder& folder, const Job& job) {
   if (IsExternal(job)) {
     if (IsDeclared(job)) return ExternalPlan(job);
@@ -67,7 +67,7 @@ struct EvaluateOptions {
   bool lists_classes = false;
 };
 
-// Prints each class, and the class with which its samples were confused most often.
+// Returns a table of the classes, each with the class that its samples were most often taken for.
 std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::string>& names) {
   size_t width = std::string_view("CLASS").size();
   for (const std::string& name : names) width = std::max(width, name.size());
@@ -166,7 +166,7 @@ struct VerifyOptions {
   std::optional<uint64_t> step;
 };
 
-// Names the first float that differs, in the order of the flat vector: "conv1.weight[7] is 0.1
+// Returns the first float that differs, in the order of the flat vector: "conv1.weight[7] is 0.1
 // there and 0.2 when computed again"; empty if all are equal. It compares bits: -0 is not 0.
 std::string FirstDifference(const JobPlan& plan, std::span<const float> stored,
                             std::span<const float> again) {
@@ -183,7 +183,7 @@ std::string FirstDifference(const JobPlan& plan, std::span<const float> stored,
   return "";
 }
 
-// Does the same for the optimizer's state, if all parameters are equal.
+// Returns the first difference of the optimizer's state, if all parameters are equal.
 std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuffer> stored,
                                  std::span<const FloatBuffer> again) {
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {

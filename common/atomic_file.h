@@ -1,18 +1,16 @@
-// Files that a reader sees either whole or not at all, and files that grow by whole rows. The run
-// folder, weights and snapshots use them. Errors name the file, the reason and, if the disk is
-// full, a remedy.
+// AtomicFile is a file that a reader sees either whole or not at all. The run folder, weights and
+// snapshots use it. Errors name the file, the reason and, if the disk is full, a remedy.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 
@@ -43,31 +41,10 @@ class AtomicFile {
   UniqueFd fd_;  // open until committed
 };
 
+// Returns the error number; 0 if all bytes were written.
+int WriteAll(int fd, std::span<const std::byte> bytes);
 Status WriteFileAtomically(const std::string& path, std::string_view text,
                            FileAccess access = FileAccess::kForAll);
-
-// RowFile appends each text whole and at once, so that a killed process loses no row. Its access is
-// that of its folder.
-class RowFile {
- public:
-  RowFile() = default;
-  static constexpr size_t kRowBytesMax = 1 << 20;
-  static Result<RowFile> Create(std::string path);  // empties an existing file
-  // Opens the file, or creates it, to continue after the last sound row. Sets *last to that row
-  // without its newline, or to "" if there is none. Cuts off what a crash left behind that row: a
-  // partial row or zeros.
-  static Result<RowFile> Reopen(std::string path,
-                                const std::function<bool(std::string_view row)>& is_sound,
-                                std::string* last);
-  // If it fails, the file has no part of `text`.
-  Status Append(std::string_view text);
-  Status Sync();  // after it returns, the rows survive a power cut
-
- private:
-  RowFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  std::string path_;
-  UniqueFd fd_;
-};
 
 // Example: "cannot write runs/a/metrics.csv: No space left on device; free some space".
 Status FileError(std::string_view what, const std::string& path, int error_number);

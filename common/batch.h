@@ -1,4 +1,4 @@
-// Batch: the samples of one micro-batch as a data set gives them to a network.
+// Batch holds the samples of one micro-batch, as a data set gives them to a network.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Blob: immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
-// blobs, without a copy, from the buffer that they are computed in to the sum that consumes them.
-// Threads: the bytes are immutable and references are counted atomically, so copies may cross
-// threads.
+// Blob is immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
+// blobs. A large payload is not copied on its way (proto/codec.h has the exceptions). A worker on a
+// CPU copies parameters once, into its flat vector. Threads: the bytes are immutable and references
+// are counted atomically, so copies may cross threads.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// BufferPool: it reuses the memory of FloatBuffers once every Blob over them is gone.
+// BufferPool reuses the memory of FloatBuffers once every Blob over them is gone.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ struct BufferSource {
   std::function<FloatBuffer(size_t float_count)> make = [](size_t count) {
     return FloatBuffer(count);
   };
-  // Returns whether the buffer may be written again. If so, no process reads its old content any
-  std::function<bool(const FloatBuffer& buffer)> renew;  // more.
+  // Returns whether the buffer may be written again, since no process reads its old content.
+  std::function<bool(const FloatBuffer& buffer)> renew;
 };
 
 // BufferPool reuses buffers of one size. The content of a reused buffer is undefined. Threads: any;
@@ -31,7 +31,7 @@ class BufferPool {
   BufferPool(size_t float_count, Make make)
       : BufferPool(float_count, BufferSource{std::move(make), {}}) {}
   SharedBuffer Take();
-  // The buffers made so far, used or free: the pool's high-water mark.
+  // Returns how many buffers were made so far, used or free: the pool's high-water mark.
   size_t made_count() const;
 
  private:

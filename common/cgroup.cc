@@ -23,8 +23,8 @@ constexpr Place kVersion2{"", ""};
 constexpr Place kMemory{"memory", "/memory"};
 constexpr Place kCpu{"cpu", "/cpu"};
 
-// This process's path below the controller's folder: "/docker/4f1c". Lines of /proc/self/cgroup are
-// "number:controllers:path".
+// Returns this process's path below the controller's folder: "/docker/4f1c". Lines of
+// /proc/self/cgroup are "number:controllers:path".
 std::string PathBelow(const std::string& root, const std::string& controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

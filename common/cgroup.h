@@ -14,7 +14,7 @@ struct CgroupLimits {
   uint64_t oom_kill_count = 0;           // processes that the memory limit has ended so far
 };
 
-// `root` is the folder that has /proc and /sys. Only tests set it.
+// Reads the limits. `root` is the folder that has /proc and /sys; only tests set it.
 CgroupLimits ReadCgroup(const std::string& root = "");
 
 // Returns the number of processors that this process can use: those of its affinity (taskset, a

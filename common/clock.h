@@ -1,5 +1,5 @@
-// Micros: time since an arbitrary start, on a clock that never goes back. Processes read the clock
-// and give their protocol cores the time; cores never ask for it.
+// Micros is the time since an arbitrary start, on a clock that never goes back. Processes read the
+// clock and give their protocol cores the time; cores never ask for it.
 #pragma once
 
 #include <chrono>

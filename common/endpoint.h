@@ -1,11 +1,11 @@
-// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. This file parses
-// texts alone and gives equal results in all processes; net/address asks the system. Threads: any.
+// Endpoints are "tcp://HOST:PORT" between machines and "ipc://PATH" on one machine. This file only
+// parses texts, with equal results in all processes; net/address asks the system. Threads: any.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
@@ -23,7 +23,7 @@ struct Endpoint {
   }
 };
 
-bool IsIpv6(const std::string& host);             // true for an address in numbers
+bool IsIpv6(const std::string& host);             // true for a numeric address
 bool IsLoopbackAddress(const std::string& host);  // "127.x.y.z" or "::1"
 std::string Bracketed(const std::string& host);   // the host as an endpoint has it: "[::1]"
 

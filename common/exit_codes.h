@@ -37,7 +37,7 @@ inline int ExitCodeFor(const Status& status) {
   }
 }
 
-// An unusable --bind is a flag to change, not a peer to wait for.
+// Turns the error of an unusable --bind into that of a flag, which the user must change.
 inline Status BadBind(const Status& status) { return InvalidArgument(status.message()); }
 
 }  // namespace pando

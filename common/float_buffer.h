@@ -1,4 +1,4 @@
-// FloatBuffer: a 64-byte aligned array of floats (P35: nothing may depend on addresses).
+// FloatBuffer is a 64-byte aligned array of floats (P35: nothing may depend on addresses).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class FloatBuffer {
   FloatBuffer(FloatBuffer&&) = default;  // no copy: it would share the floats
   FloatBuffer& operator=(FloatBuffer&&) = default;
   explicit FloatBuffer(size_t float_count);  // zeroed, with the padding of the last cache line
-  // Memory from elsewhere, for example a GPU's, with its deleter. Its initial content is undefined.
+  // Takes memory from elsewhere, for example a GPU's, with its deleter; its content is undefined.
   using Memory = std::shared_ptr<float[]>;
   FloatBuffer(Memory memory, size_t float_count) : data_(std::move(memory)), size_(float_count) {}
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "common/check.h"
+#include "common/hash128.h"
 
 namespace pando {
 

@@ -1,10 +1,8 @@
-// Hashes of bytes: 64 bits for comparisons, and 128 bits (xxh3-128, canonical hex) to name a
-// model's weights.
+// Hashes of bytes in 64 bits, for comparisons, and numbers as hex digits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,19 +21,6 @@ inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {
 // against it.
 uint64_t RecordHash(Version version, std::span<const float> parameters,
                     std::span<const float> state);
-
-// Computes the xxh3-128 of a stream of bytes.
-class Hash128 {
- public:
-  Hash128();
-  ~Hash128();
-  void Update(std::span<const std::byte> bytes);
-  std::string Hex() const;  // 32 hex digits, canonical (big-endian) order
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 // HexText returns 16 hex digits. ParseHex returns the number that a text of hex digits stands for.
 std::string HexText(uint64_t number);

@@ -1,23 +1,11 @@
 // Identifiers as types, so that swapped arguments do not compile. All folders use them.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 
+#include "common/strong_id.h"
+
 namespace pando {
-
-template <class Tag, class Rep>
-class StrongId {
- public:
-  using rep = Rep;
-  constexpr StrongId() = default;
-  constexpr explicit StrongId(Rep value) : value_(value) {}
-  constexpr Rep value() const { return value_; }
-  constexpr auto operator<=>(const StrongId&) const = default;
-
- private:
-  Rep value_ = 0;
-};
 
 using ShardId = StrongId<struct ShardTag, uint32_t>;
 using NodeId = StrongId<struct NodeTag, uint32_t>;  // given by the scheduler; 0 is the scheduler

@@ -1,5 +1,5 @@
-// Mailbox: a queue from any threads to one thread. That thread either sleeps on it (Pop) or polls
-// its fd() together with sockets. First in, first out. Threads: any may Push and Close; one thread
+// Mailbox is a first-in, first-out queue from any threads to one thread. That thread either sleeps
+// on it (Pop) or polls its fd() together with sockets. Threads: any may Push and Close; one thread
 // takes.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/descriptor.h"
+#include "common/event_fd.h"
 
 namespace pando {
 
@@ -70,7 +70,7 @@ class Mailbox {
     return item;
   }
 
-  // Readable while an item that wakes is queued, and always after Close.
+  // The descriptor is readable while an item that wakes is queued, and always after Close.
   int fd() const { return event_.fd(); }
   bool is_closed() const {
     const std::lock_guard lock(mutex_);

@@ -18,7 +18,7 @@ namespace {
 constexpr double kMegabyte = 1e6;
 const char* memory_advice = "";  // set once, before other threads start
 
-// Reads without streams, which allocate. The file's first number is the address space in pages.
+// Returns the address space. Avoids streams, which allocate. The file's first number is its pages.
 double AddressSpaceMegabytes() {
   std::array<char, 64> text{};
   FILE* file = std::fopen("/proc/self/statm", "r");

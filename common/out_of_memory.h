@@ -1,5 +1,5 @@
-// Ends a process that gets no more memory, and prints why. Computing threads cannot go on without
-// their buffers, and an error that passes through them would itself need memory.
+// Functions that end a process that gets no more memory, and print why. Computing threads cannot go
+// on without their buffers, and an error that passes through them would itself need memory.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low w
 
 // `constexpr`, so that kernels on a GPU call it too.
 constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
-  constexpr uint64_t kMultiplier0 = 0xD2511F53;  // this one and the next: the paper, section 4.3
+  constexpr uint64_t kMultiplier0 = 0xD2511F53;  // this and the next are from section 4.3
   constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   constexpr int kRounds = 10;

@@ -1,5 +1,5 @@
-// RecentMap: values by key with a bounded size. A new key replaces the one that was touched longest
-// ago. It is for tables that any number of peers could fill. Threads: none.
+// RecentMap keeps a bounded number of values by key. A new key replaces the one that was touched
+// longest ago. It is for tables that any number of peers could fill. Threads: one at a time.
 #pragma once
 
 #include <cstddef>

@@ -21,6 +21,7 @@
 #include <tuple>
 
 #include "common/check.h"
+#include "common/cpu/denormals_kept.h"
 #include "common/hash.h"
 
 namespace pando {

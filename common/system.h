@@ -18,18 +18,6 @@ void KeepFreedMemory();
 // Flushes denormals to zero, on input and output (P35). Each thread that computes calls this first.
 void SetFloatEnvironment();
 
-// While it lives, the calling thread keeps denormals, as before SetFloatEnvironment. It serves
-// results that must be equal in threads that have called that function and in those that have not.
-class DenormalsKept {
- public:
-  DenormalsKept();
-  ~DenormalsKept();
-  DenormalsKept(const DenormalsKept&) = delete;
-
- private:
-  unsigned control_ = 0;  // the processor's control word before
-};
-
 // Time slices: how long a thread may keep a processor for which other threads wait.
 //
 // Protocol and I/O threads need a processor for microseconds, and a step waits for them. Computing

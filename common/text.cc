@@ -140,7 +140,7 @@ namespace {
 
 bool IsC1(char c) { return static_cast<uint8_t>(c) >= 0x80 && static_cast<uint8_t>(c) < 0xa0; }
 
-// `part` is a character, or a byte that belongs to none.
+// Returns whether a terminal could obey `part`: a character, or a byte that belongs to none.
 bool IsCommand(std::string_view part) {
   const auto first = static_cast<uint8_t>(part[0]);
   if (part.size() == 1) return first < 0x20 || first == 0x7f || IsC1(part[0]);

@@ -1,4 +1,5 @@
-// Text: lists, numbers, names of enums, guesses for mistyped names, and cleaning of foreign text.
+// Functions for text: lists, numbers, names of enums, guesses for mistyped names, and cleaning of
+// foreign text.
 #pragma once
 
 #include <algorithm>
@@ -46,9 +47,9 @@ std::optional<E> ParseEnum(std::string_view name) {
 
 // ---- guesses for an unknown word of a user (a data set, a flag, a key)
 
-// The number of insertions, deletions, substitutions and swaps of neighbours that turn a into b:
-// the Damerau-Levenshtein distance in its restricted form (no edit between two swapped letters).
-// Upper and lower case count as equal, and so do '-' and '_'.
+// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn a
+// into b: the Damerau-Levenshtein distance in its restricted form (no edit between two swapped
+// letters). Upper and lower case count as equal, and so do '-' and '_'.
 size_t EditDistance(std::string_view a, std::string_view b);
 
 // Returns up to three known names near `typed`, nearest first; equally near names keep their order.
@@ -73,7 +74,7 @@ std::string Cleaned(std::string_view text, LineEnds ends);
 
 bool IsUtf8(std::string_view text);
 
-// Writes the whole text as one line of UTF-8. Control characters are written as above, and so is
+// Writes the whole text as one line of UTF-8. Escapes control characters as Printable does, and
 // each byte that is not part of a character ("caf\xe9"). A backslash is doubled, so that different
 // texts stay different. The result survives JSON unchanged.
 std::string AsUtf8(std::string_view text);

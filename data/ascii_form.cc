@@ -11,8 +11,8 @@ namespace {
 constexpr char32_t kNoCharacter = 0xfffd;  // bytes that are not UTF-8
 constexpr char kInvisible = '\0';
 
-// Characters that people write for one of ASCII; symbols without letters become "~". Digits and
-// full-width characters, which stand for several, are ranges with consecutive results.
+// Characters that people write instead of one of ASCII; other symbols become "~". In a range with
+// is_row (digits, full-width characters) the results are consecutive.
 struct Range {
   char32_t first;
   char32_t last;

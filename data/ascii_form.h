@@ -1,5 +1,5 @@
-// Cleans a table's texts of invisible characters, and writes them as ASCII. The reader of CSV files
-// calls it.
+// Functions that remove invisible characters from a table's texts and write them as ASCII. The
+// reader of CSV files calls them.
 #pragma once
 
 #include <string>

@@ -7,15 +7,15 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kRimShare = 8;  // share of the side: 4 pixels of CIFAR's 32, the usual value
-// As in RandomResizedCrop.
+// The limits of torchvision's RandomResizedCrop.
 constexpr double kAreaMin = 0.08;
 constexpr double kLogRatioMax = 0.28768207245178085;  // ln(4/3)
 constexpr uint32_t kBoxTries = 10;
 // The purpose of a draw, so that two uses of a picture share no numbers.
 constexpr uint32_t kUseShift = 0;
-constexpr uint32_t kUseBox = 1;  // and its retries
+constexpr uint32_t kUseBox = 1;  // its retries use the next numbers
 
-// Uniform in [0, bound).
+// Returns a uniform number in [0, bound).
 uint32_t UniformBelow(uint32_t bits, uint32_t bound) {
   return static_cast<uint32_t>((uint64_t{bits} * bound) >> 32);
 }

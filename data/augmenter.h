@@ -12,14 +12,14 @@
 
 namespace pando {
 
-// Threads: immutable.
+// Threads: any, since it never changes.
 class Augmenter {
  public:
   Augmenter() = default;  // draws nothing
   explicit Augmenter(const Job& job);
   Augmenter WithoutCrops() const;
 
-  struct Name {  // names a picture's draw
+  struct Name {  // names the draw for one picture
     uint64_t epoch = 0;
     uint64_t sample = 0;
   };

@@ -18,7 +18,7 @@
 
 #include "common/batch.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 #include "plan/step_plan.h"
 
@@ -29,18 +29,18 @@ namespace pando {
 // Invariant: at most prefetch_max batches of either split wait, even if many hints are never taken.
 class BatchSource {
  public:
-  // Called with each training batch, on the thread that read its last part.
+  // The source calls it with each training batch, on the thread that read the batch's last part.
   using Finish = std::function<void(Batch*)>;
-  // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
+  // `seed` is the job's. With prefetch_max 0 the source reads nothing ahead and starts no thread.
   BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
               uint32_t thread_count = 1, Finish finish = {});
   ~BatchSource();  // waits for samples that are being read
   BatchSource(const BatchSource&) = delete;
   BatchSource& operator=(const BatchSource&) = delete;
 
-  // A hint: this batch will be needed soon. Never waits for a read. Ignored if prefetch_max batches
-  // wait already, unless the oldest of them was passed by (a micro-batch given to another worker, a
-  // rollback); it then makes room. REQUIRES: m < the job's micro-batch count.
+  // Hints that this batch will be needed soon. Never waits for a read. Ignored if prefetch_max
+  // batches wait already, unless the oldest was not taken in its turn (another worker got it, or a
+  // rollback came); it then makes room. REQUIRES: m < the job's micro-batch count.
   void Expect(Step step, MicroBatch m);
 
   // Returns the batch that was read ahead. If no thread has begun it, reads it now, on the calling
@@ -59,31 +59,31 @@ class BatchSource {
   size_t batches_made() const;   // batches allocated so far, recycled ones counted once
   // The time for which threads have waited for training batches, or read them, so far. Any thread.
   std::chrono::nanoseconds stalled() const { return std::chrono::nanoseconds(stalled_ns_); }
-  // The time for which a thread has now been waiting for a batch, or reading it; the longest one.
-  // 0: no thread waits. Any thread.
+  // The longest time for which a thread has now been waiting for a batch, or reading it; 0 if no
+  // thread waits. Any thread.
   std::chrono::nanoseconds waiting() const;
 
  private:
   using BatchResult = Result<std::shared_ptr<const Batch>>;
   struct Name {  // names a batch
     Split split = Split::kTest;
-    uint64_t epoch = 0;  // of training samples: [first, last) is in its permutation
+    uint64_t epoch = 0;  // training: [first, last) are places in its permutation
     uint64_t first = 0;
     uint64_t last = 0;
     bool operator==(const Name&) const = default;
   };
-  // A batch that was begun. Threads claim its parts, which have some samples each, in order.
+  // Reading is a batch that was begun. Threads claim its parts of some samples each, in order.
   struct Reading {
     explicit Reading(const Name& name_in) : name(name_in) {}
     bool has_unclaimed() const { return !is_begun || claimed_count < part_count; }
     BatchResult result() const;  // once done
 
     const Name name;
-    // Constant after the thread that begins it has written them:
+    // These are constant after the thread that begins the batch has written them:
     std::vector<uint64_t> indices;
     std::shared_ptr<Batch> batch;
     size_t part_samples = 0;
-    // Guarded by the source's mutex:
+    // The source's mutex guards these:
     bool is_begun = false;
     bool is_done = false;
     size_t part_count = 0;  // 0 until the batch has been prepared
@@ -137,7 +137,7 @@ class BatchSource {
   std::vector<std::thread> threads_;
 };
 
-// Samples [first, last) of the test split, in order.
+// Reads samples [first, last) of the test split, in order.
 Status ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last, Batch* batch);
 
 }  // namespace pando

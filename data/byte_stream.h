@@ -1,5 +1,5 @@
-// A file's bytes, unpacked if it is gzip-compressed, with any number of members. The readers of idx
-// and CSV files call it.
+// ByteStream reads a file's bytes, and unpacks a gzip file with any number of members. The readers
+// of idx and CSV files use it.
 #pragma once
 
 #include <fmt/core.h>
@@ -31,7 +31,7 @@ class ByteStream {
   bool is_gzip() const { return stream_ != nullptr; }
   // The reason why the bytes cannot be read or unpacked; empty if they can.
   const std::string& damage() const { return damage_; }
-  // A gzip file ends with the check sum of its last member.
+  // Returns whether a gzip file ends before the check sum of its last member.
   bool IsCutOff() const { return stream_ != nullptr && !has_ended_; }
 
   // Returns how many bytes came: fewer than `size` at the end, or if the data are damaged.
@@ -67,7 +67,7 @@ class ByteStream {
   void Unpack() {
     const int code = inflate(stream_.get(), Z_NO_FLUSH);
     if (code == Z_STREAM_END) {
-      constexpr uint8_t kGzipStart = 0x1f;  // of another member; anything else is padding
+      constexpr uint8_t kGzipStart = 0x1f;  // begins another member; anything else is padding
       has_ended_ = !HasInput() || *stream_->next_in != kGzipStart;
       inflateReset(stream_.get());
     } else if (code != Z_OK) {

@@ -1,4 +1,4 @@
-// The binary CIFAR-10 and CIFAR-100 files.
+// Reads the binary CIFAR-10 and CIFAR-100 files.
 //
 //   CIFAR-10   data_batch_1.bin to data_batch_5.bin, test_batch.bin
 //              record: label, then 3 x 32 x 32 pixels: the red plane, the green, the blue, row by
@@ -147,7 +147,7 @@ Status AppendFile(const std::string& path, const Format& format, Pictures* pictu
   }
 }
 
-// Reads the archive's class names. None if the file is missing or of another data set.
+// Returns the archive's class names; none if the file is missing or of another data set.
 std::vector<std::string> ReadNames(const std::string& path, const Format& format) {
   std::ifstream file(path);
   std::vector<std::string> names;

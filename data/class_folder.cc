@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kHeadBytes = 8;
-constexpr uint64_t kHeadsReadMax = 20'000;  // for files with other endings: at most a second
+constexpr uint64_t kHeadsReadMax = 20'000;  // of files with other endings, in at most a second
 
 std::string Ending(const std::string& name) {
   std::string ending = fs::path(name).extension().string();
@@ -53,7 +53,7 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
-// Follows links; not_found: one leads to no file. kNotFound: the file cannot be examined.
+// Returns the type, through links; not_found: a link is broken. kNotFound: it cannot be examined.
 Result<fs::file_type> ReadType(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -64,7 +64,7 @@ Result<fs::file_type> ReadType(const std::string& path) {
                               path, error.message()));
 }
 
-// One walk through all that is below a folder.
+// Walk lists all files below a folder.
 class Walk {
  public:
   explicit Walk(std::string root) : root_(std::move(root)) {}

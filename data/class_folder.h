@@ -1,6 +1,5 @@
-// The pictures below the folder of one class, and its files that are not read.
-// picture_list.cc calls it. It also reads sub-folders, as torchvision's ImageFolder does, and
-// follows links.
+// Finds the pictures below the folder of one class, and the files there that are not read. Reads
+// sub-folders too, as torchvision's ImageFolder does, and follows links. picture_list.cc calls it.
 #pragma once
 
 #include <array>
@@ -8,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "common/text.h"
 
 namespace pando {
@@ -22,7 +21,7 @@ inline constexpr auto kEnumNames<UnreadReason> = std::to_array(
      "a hidden folder"});
 
 struct UnreadFile {
-  std::string name;  // below the folder; in a PictureList as in PictureName
+  std::string name;  // below the folder; in a PictureList as PictureName writes it
   UnreadReason reason = UnreadReason::kHidden;
   bool is_lost() const { return reason < UnreadReason::kHidden; }
 };
@@ -38,12 +37,12 @@ struct ClassFolder {
   uint64_t other_files = 0;             // files that are not pictures
 };
 
-// kNotFound: a folder cannot be listed, or a file cannot be examined.
+// Reads all below `path`. kNotFound: a folder cannot be listed, or a file cannot be examined.
 Result<ClassFolder> ReadClassFolder(const std::string& path);
 // Returns the pictures directly in `path`, not in sub-folders (kOutsideClass), hidden folders, and
 // links that lead to no file. kNotFound as above.
 Result<std::vector<UnreadFile>> ReadOutsideClasses(const std::string& path);
-// Decides by the name; `pando` reads JPEG and PNG.
+// Returns whether the name ends like that of a JPEG or PNG file.
 bool IsPictureName(const std::string& name);
 inline bool IsHiddenName(const std::string& name) { return name.starts_with('.'); }
 

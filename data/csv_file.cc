@@ -39,13 +39,13 @@ Result<std::vector<size_t>> FindAll(const CsvFile& file, const std::vector<std::
   return places;
 }
 
-using Fields = UnitCounter::Found;  // of one kind, in a column
+using Fields = UnitCounter::Found;  // the fields of one kind in a column
 
 struct Kinds {
   Fields numbers;
   Fields suspects;    // words that look like numbers
   Fields words;       // other words
-  UnitCounter units;  // among them
+  UnitCounter units;  // among the words
 
   void Add(const std::string& text, uint64_t line) {
     if (IsMissing(text)) return;
@@ -171,7 +171,7 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   return csv;
 }
 
-// Also checks the first row.
+// Checks the header and the first row.
 Status CsvFile::CheckHeader(const std::string& line) {
   std::string suspect = SuspectEncoding(line);
   if (suspect.empty() && !IsUtf8(line)) {
@@ -189,7 +189,7 @@ Status CsvFile::CheckHeader(const std::string& line) {
                              bytes_.is_gzip() ? fmt::format("<(gunzip -c {})", path_) : path_));
 }
 
-// Returns false at the end.
+// Fills the buffer. Returns false at the end.
 Result<bool> CsvFile::Fill() {
   constexpr size_t kBufferBytes = 256 << 10;
   buffer_.resize(kBufferBytes);
@@ -203,7 +203,7 @@ Result<bool> CsvFile::Fill() {
   return Corrupt(fmt::format("{}: after line {}: {}; copy the file again", path_, line_, wrong));
 }
 
-// Returns false at the end.
+// Reads the next line. Returns false at the end.
 Result<bool> CsvFile::ReadLine(std::string* line) {
   line->clear();
   for (size_t end = buffer_.npos; !next_row_ && end == buffer_.npos;) {

@@ -1,7 +1,7 @@
-// Reads a CSV file with a header by the names of its columns, plain or gzip-compressed. The file is
-// UTF-8. Fields may be quoted; lines end with LF or CRLF; empty lines are skipped. Errors name the
-// file, the line, the column and what was expected. For another kind of file they name its probable
-// kind (csv_suspects.h).
+// CsvFile reads a CSV file, plain or gzip-compressed, by the names of its columns. The file is
+// UTF-8 and has a header. Fields may be quoted; lines end with LF or CRLF; empty lines are skipped.
+// Errors name the file, the line, the column and what was expected. For another kind of file they
+// name its probable kind (csv_suspects.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/byte_stream.h"
 #include "plan/job.h"
 
@@ -17,7 +17,7 @@ namespace pando {
 
 class CsvFile {
  public:
-  // Opens the file and reads the header. kNotFound, kCorrupt.
+  // Opens the file and reads the header. kNotFound: it cannot be opened. kCorrupt: it is not CSV.
   static Result<CsvFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -44,14 +44,14 @@ class CsvFile {
   std::vector<std::string> header_;
 };
 
-struct CsvColumns {  // by name
+struct CsvColumns {  // the names of columns
   std::vector<std::string> numbers;
   std::vector<std::string> words;
-  std::string label;  // also words; empty: rows without labels are read
+  std::string label;  // a column of words; empty: rows have no labels
   MissingValues missing = MissingValues::kError;
 };
 
-// Squares of such numbers, and sums of many squares, stay within doubles.
+// The largest number. Squares of such numbers, and sums of many squares, stay within doubles.
 inline constexpr double kCsvNumberMax = 1e150;
 
 struct CsvRows {
@@ -62,7 +62,7 @@ struct CsvRows {
   std::vector<uint64_t> lines;  // each row's line in the file
   size_t row_count() const { return lines.size(); }
 };
-// Values may be missing only if columns.missing allows it; labels must not.
+// Reads these columns. Values may be missing if columns.missing allows it, labels never.
 Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns);
 
 // Finds which of these columns have numbers, in all rows that have a value, and which have words.

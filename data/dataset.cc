@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/cpu/denormals_kept.h"
 #include "common/hash.h"
-#include "common/system.h"
 #include "common/text.h"
 #include "data/augmenter.h"
 #include "data/kinds.h"
@@ -52,14 +52,14 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", Joined(known)));
 }
 
-// Returns 0.1307 for the float next to it.
+// Returns for each float the shortest decimal number that is nearest to it, such as 0.1307.
 std::vector<double> ShortDoubles(const std::vector<float>& values) {
   std::vector<double> result;
   for (float value : values) result.push_back(*ParseNumber<double>(fmt::format("{}", value)));
   return result;
 }
 
-// A table has no pictures, pictures have no columns, and only a folder has a file per picture.
+// Refuses keys of another kind of data set: of pictures, of a table, or of a folder of pictures.
 Status CheckKeys(const Job& job) {
   if (!job.skip_list.empty() && job.dataset != "imagefolder") {
     return InvalidArgument(fmt::format(
@@ -95,8 +95,8 @@ struct Part {
   std::optional<Permutation> choice;  // none: the whole source in its order
 };
 
-// Some samples of a data set: data.limit and data.test_limit, or data.validation. Every worker has
-// the same ones, because they follow from the seed.
+// Subset has some samples of a data set (data.limit and data.test_limit, or data.validation). Every
+// worker has the same ones, because they follow from the seed.
 class Subset final : public DataSet {
  public:
   Subset(std::unique_ptr<DataSet> whole, uint64_t seed, Part train, Part test)
@@ -260,7 +260,7 @@ std::string GuessDataSet(const std::string& path) {
     if (HoldsDataSet(name, path)) return name;
   }
   std::error_code ignored;
-  const bool is_file = std::filesystem::is_regular_file(path, ignored);  // opening it names another
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);  // CsvFile names its kind
   if (!is_file && !HoldsTable(path)) return "";
   return IsSdss(path) ? "sdss" : "csv";
 }

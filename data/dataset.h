@@ -1,4 +1,4 @@
-// DataSet: labelled samples by index. data/kinds.h lists the kinds of data sets.
+// DataSet gives labelled samples by index. data/kinds.h lists the kinds of data sets.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/job_plan.h"
 
@@ -24,32 +24,29 @@ class Augmenter;
 struct Samples {
   Split split = Split::kTrain;
   std::span<const uint64_t> indices;   // each below sample_count(split)
-  std::optional<uint64_t> epoch = {};  // for the augmentation of training samples (P37); none: no
-                                       // augmentation
+  std::optional<uint64_t> epoch = {};  // for augmentation (P37); none: no augmentation
 };
 
-// Threads: all functions may be called from several threads at once; a data set is immutable once
-// opened.
+// Threads: any, at the same time; a data set is immutable once opened.
 class DataSet {
  public:
   virtual ~DataSet() = default;
   virtual SampleShape shape() const = 0;
   virtual uint32_t class_count() const = 0;
-  virtual std::vector<std::string> class_names() const;  // by class index; "0", "1" if they are not
-                                                         // known
-  // More facts for people, one per line (`pando data inspect`).
+  virtual std::vector<std::string> class_names() const;  // by class index; default: "0", "1"
+  // Returns more facts for people, one per line (`pando data inspect`).
   virtual std::vector<std::string> remarks() const { return {}; }
-  // Facts that every user should see: columns without information, files that are not read. `pando
-  // train` prints them too.
+  // Returns facts that every user should see: columns without information, files that are not read.
+  // `pando train` prints them too.
   virtual std::vector<std::string> notices() const { return {}; }
   virtual uint64_t sample_count(Split split) const = 0;
-  // For pictures; null: samples are rows of a table, which are ready to use.
+  // Returns the pictures' normalisation; null if samples are rows of a table, ready to use.
   virtual const Normalisation* normalisation() const { return nullptr; }
   // Draws how each training picture moves after it is read; null: pictures do not move.
   virtual const Augmenter* augmenter() const { return nullptr; }
-  // By default the normalisation. facts() fills in the class names.
+  // Says how samples become inputs: by default the normalisation. facts() adds the class names.
   virtual Preprocessing preprocessing() const;
-  // P38: counts, sizes and a hash of a sample; equal on every worker of a job.
+  // Returns a hash of counts, sizes and some samples, equal on every worker of a job (P38).
   virtual uint64_t fingerprint() const = 0;
   // Returns the class of a sample, if possible without reading the rest of it.
   // REQUIRES: index < sample_count(split).
@@ -60,7 +57,7 @@ class DataSet {
   // samples and clears the rest. Fill writes some of them there, part.indices[i] at place + i.
   void Prepare(const Samples& samples, Batch* batch) const;
   virtual Status Fill(const Samples& part, size_t place, Batch* batch) const = 0;
-  // The facts that a plan needs about the data. Only workers need the samples.
+  // Returns the facts that a plan needs about the data. Only workers need the samples.
   DataFacts facts() const;
 
  protected:
@@ -70,7 +67,7 @@ class DataSet {
 
 using OpenedDataSet = Result<std::unique_ptr<DataSet>>;
 
-// Reports a fault that a data set tolerates, as a cache that cannot be opened. On any thread.
+// Reports, on any thread, a fault that a data set tolerates, such as a cache that cannot be opened.
 using DataWarning = std::function<void(const std::string& text)>;
 
 // Opens the data set of job.dataset and job.data_path. Errors name the file, the place and what was
@@ -78,8 +75,8 @@ using DataWarning = std::function<void(const std::string& text)>;
 OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn = nullptr);
 std::vector<std::string> DataSetNames();
 
-// Whether the files of the data set with this name are in `folder` itself, or in the archive's
-// folder in it.
+// Returns whether the files of the data set with this name are in `folder` itself, or in the
+// archive's folder in it.
 bool HoldsDataSet(const std::string& name, const std::string& folder);
 // Returns the data set whose files are at `path`, judged by file names; empty if unknown.
 std::string GuessDataSet(const std::string& path);

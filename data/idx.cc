@@ -1,4 +1,4 @@
-// idx files, the format of MNIST and Fashion-MNIST, plain or gzip-compressed.
+// Reads idx files, the format of MNIST and Fashion-MNIST, plain or gzip-compressed.
 //
 //   byte 0  magic, big-endian: 0x00000803 pictures (3 sizes), 0x00000801 labels (1 size)
 //   byte 4  record count, big-endian; for pictures then height and width
@@ -66,7 +66,7 @@ Status CheckCompression(const std::string& path) {
   return Status();
 }
 
-// The bytes of one file, in order. Every error names the file and the byte.
+// IdxFile reads the bytes of one file in order. Every error names the file and the byte.
 class IdxFile {
  public:
   static Result<IdxFile> Open(const std::string& path) {
@@ -166,7 +166,7 @@ Result<uint32_t> ReadSide(IdxFile& file, const char* what) {
   return side;
 }
 
-// The kinds of data sets in idx files.
+// A kind of data set in idx files.
 struct Kind {
   const char* title;
   float mean;  // for byte / 255 over the training pictures, rounded as usual

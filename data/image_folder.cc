@@ -1,7 +1,7 @@
-// Photographs in folders by class, decoded on request. For evaluation the middle, 7/8 of the
-// shorter side, is resized to side x side pixels (224, or data.resize). Training pictures are read
-// in the same way, unless data.augment has "crop": then a part of random size and place is drawn
-// for each epoch.
+// A data set of photographs in folders by class, decoded on request. For evaluation the middle, 7/8
+// of the shorter side, is resized to side x side pixels (224, or data.resize). Training pictures
+// are read in the same way, unless data.augment has "crop": then a part of random size and place is
+// drawn for each epoch.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -22,11 +22,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/text.h"
+#include "common/unique_fd.h"
 #include "data/augmenter.h"
 #include "data/kinds.h"
 #include "data/picture_file.h"
@@ -38,7 +38,7 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kSideDefault = 224;
-// So few that opening all of them at the start takes at most a second.
+// The most files whose heads are checked at the start, which takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
 constexpr uint64_t kFingerprintFilesMax = 32;  // files of each split read whole, evenly spaced
 // Add one with every change here or in resampler.cc that makes other pixels from a file.
@@ -49,7 +49,7 @@ const Normalisation& ImageNetNormalisation() {
   return kNormalisation;
 }
 
-// 224 of 256, as in the usual evaluation on ImageNet.
+// Returns the middle 7/8 of the shorter side, as in the usual evaluation on ImageNet.
 PictureBox MiddleBox(uint32_t height, uint32_t width) {
   const uint32_t shorter = std::min(height, width);
   const uint32_t side = std::max<uint32_t>(1, (shorter * 7 + 4) / 8);
@@ -111,7 +111,7 @@ Status CheckHead(const std::string& path) {
   return CheckPictureHead({reinterpret_cast<const uint8_t*>(head.data()), got});
 }
 
-// PictureCache: a file of decoded and resized pictures of one size, so that they are decoded once
+// PictureCache is a file of decoded and resized pictures of one size, so that they are decoded once
 // and not in every epoch. It has the part that random augmentation does not change. Several
 // processes may read and write one file. A slot has the hash of its pixels, so an empty or
 // half-written slot is recognised.
@@ -246,7 +246,7 @@ class ImageFolder final : public DataSet {
     return split == Split::kTrain ? list_.train : list_.test;
   }
 
-  // A text file named .jpg should show now, and not after a day of training.
+  // Checks the heads, so that a text file named .jpg shows now, not after a day of training.
   Status CheckHeads() const {
     if (list_.train.size() + list_.test.size() > kHeadsCheckedMax) return Status();
     for (Split split : {Split::kTrain, Split::kTest}) {
@@ -266,8 +266,8 @@ class ImageFolder final : public DataSet {
         root_, PictureName(list_, split, file), why.message(), root_));
   }
 
-  // P38: hashes every name and size, and the bytes of some files; of folders the names that
-  // PictureName uses.
+  // Hashes every name and size, and the bytes of some files (P38). Folders are hashed by the names
+  // that PictureName uses.
   Status MakeFingerprint() {
     uint64_t hash = Hash64("imagefolder", side_);
     hash = Hash64(std::filesystem::path(list_.test_folder).filename().string(), hash);
@@ -292,8 +292,8 @@ class ImageFolder final : public DataSet {
     return Status();
   }
 
-  // A cache belongs to these files as they were written (with their times), to these decoders and
-  // to this way of resizing.
+  // A cache is valid for these files as they were written (with their times), for these decoders
+  // and for this way of resizing.
   uint64_t CacheKey() const {
     uint64_t hash =
         Hash64(fmt::format("format {}, {}", kPictureFormat, PANDO_PICTURE_DECODERS), fingerprint_);
@@ -355,8 +355,8 @@ class ImageFolder final : public DataSet {
   const PictureList list_;
   const std::string root_;
   const uint32_t side_;
-  const Augmenter augmenter_;                      // crops are drawn as a picture is decoded,
-  const Augmenter mover_;                          // and flips once it has been
+  const Augmenter augmenter_;                      // draws crops while a picture is decoded
+  const Augmenter mover_;                          // draws flips afterwards
   mutable std::optional<PictureCache> caches_[2];  // by split
   uint64_t fingerprint_ = 0;
 };

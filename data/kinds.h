@@ -26,13 +26,13 @@ bool HoldsCifar100(const std::string& folder);
 // table_set: a CSV file, a folder with one, or a folder with train.csv and test.csv.
 OpenedDataSet OpenSdss(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenCsv(const Job& job, const DataWarning& warn);
-bool IsSdss(const std::string& path);  // whether the table there has its columns
+bool IsSdss(const std::string& path);  // whether the table there has the columns of sdss
 
-// image_folder. If a cache cannot be opened, it warns and works without it.
+// image_folder: if a cache cannot be opened, it warns and works without it.
 OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn);
 bool HoldsPictureFolders(const std::string& folder);
 
-// The program draws both. Ten consecutive digits have each digit once.
+// The program draws the pictures. Ten consecutive digits have each digit once.
 OpenedDataSet OpenSyntheticDigits(const Job& job, const DataWarning& warn);
 OpenedDataSet OpenSyntheticImageNet(const Job& job, const DataWarning& warn);
 inline constexpr uint32_t kDigitSide = 28;  // pictures are 28 x 28 x 1, like MNIST's
@@ -48,7 +48,7 @@ struct IdxPictures {
   std::vector<uint8_t> pixels;  // [picture, height, width]
 };
 Result<IdxPictures> ReadIdxPictures(const std::string& path);
-// Checks that labels are below `class_count`.
+// Reads labels, and checks that they are below `class_count`.
 Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path, uint32_t class_count);
 
 }  // namespace pando

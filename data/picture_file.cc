@@ -31,7 +31,7 @@ bool IsPng(std::span<const uint8_t> bytes) {
          png_sig_cmp(bytes.data(), 0, kPngSignatureBytes) == 0;
 }
 
-// Inks as Photoshop writes them (255 means none), as in every CMYK JPEG of ImageNet.
+// Mixes an ink with black, as Photoshop writes them (255: none) in every CMYK JPEG of ImageNet.
 uint8_t Light(uint32_t ink, uint32_t black) {
   return static_cast<uint8_t>((ink * black + 127) / 255);
 }
@@ -84,7 +84,7 @@ void OnJpegMessage(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) OnJpegError(info);
 }
 
-// Without this, a small file with many scans would take minutes.
+// Refuses too many scans: a small file with many of them would take minutes.
 void CheckScans(j_common_ptr info) {
   constexpr int kScansMax = 500;
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kScansMax) return;
@@ -93,9 +93,9 @@ void CheckScans(j_common_ptr info) {
   std::longjmp(errors->jump, 1);
 }
 
-// One picture's decoder. libjpeg-turbo keeps a picture's tables for a next picture without tables,
-// but a damaged file must not be decoded with another file's tables. Its errors jump out of the
-// functions Try..., which have no object with a destructor.
+// JpegDecoder decodes one picture. libjpeg-turbo keeps a picture's tables for a next picture
+// without tables, but a damaged file must not be decoded with another file's tables. Its errors
+// jump out of the functions Try..., which have no object with a destructor.
 class JpegDecoder {
  public:
   explicit JpegDecoder(std::span<const uint8_t> bytes) : bytes_(bytes) {

@@ -1,5 +1,5 @@
 // The files of an image folder: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (or test),
-// ImageNet's layout, with sub-folders of classes. Called by image_folder.cc and `pando data check`.
+// ImageNet's layout, with sub-folders of classes. image_folder.cc and `pando data check` call it.
 // Lists are sorted bytewise, so that every machine numbers classes and pictures alike (P38).
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/class_folder.h"
 #include "data/dataset.h"
 
@@ -31,17 +31,17 @@ struct PictureList {
   uint64_t skipped_files = 0;  // left out by a skip list (LeaveOut)
 };
 
-// Hidden folders are not classes. Errors: no such folder, no split, fewer than two classes, a class
-// without pictures, a class of the test split that the training split lacks.
+// Lists the pictures; hidden folders are not classes. Errors: no such folder, no split, fewer than
+// two classes, a class without pictures, a class of the test split that the training split lacks.
 Result<PictureList> ListPictures(const std::string& root);
 
 std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
-// For example "train/ants/1.jpg": one line of UTF-8, equal on all machines, of at most 512 bytes.
+// Example: "train/ants/1.jpg": one line of UTF-8, equal on all machines, of at most 512 bytes.
 std::string PictureName(const PictureList& list, Split split, const PictureFile& file);
 
 // Describes files that are not read, by count, reason and an example: one line per reason.
 std::vector<std::string> UnreadNotices(const PictureList& list);
-// kCorrupt: more than one picture in ten is not read. Call it after LeaveOut.
+// Returns kCorrupt if more than one picture in ten is not read. Call it after LeaveOut.
 Status CheckUnread(const std::string& root, const PictureList& list);
 
 // ---- pictures that cannot be read ---------------------------------------------------------------
@@ -52,7 +52,7 @@ Status CheckUnread(const std::string& root, const PictureList& list);
 inline constexpr const char* kSkipListDefault = "skip.txt";  // in the data set's folder
 
 struct BadPicture {
-  std::string name;  // PictureName's
+  std::string name;  // as PictureName writes it
   std::string reason;
 };
 

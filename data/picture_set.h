@@ -1,4 +1,4 @@
-// PictureSet: a data set whose pictures are in memory as bytes. OpenDataSet makes it for idx and
+// PictureSet is a data set whose pictures are in memory as bytes. OpenDataSet makes it for idx and
 // CIFAR files and for synthetic-digits.
 #pragma once
 
@@ -20,15 +20,15 @@ struct Pictures {               // one split
 class PictureSet final : public DataSet {
  public:
   struct Parts {
-    SampleShape shape;  // the stored pictures'
+    SampleShape shape;  // of the stored pictures
     uint32_t class_count = 0;
     std::vector<std::string> class_names;  // empty: numbers
     Normalisation normalisation;
     Pictures train;
     Pictures test;
   };
-  // The job resizes and augments; by default it does neither.
-  // REQUIRES: each split has shape.size() pixels for each label, and labels below class_count.
+  // `job` says whether pictures are resized and augmented; by default they are not. REQUIRES: each
+  // split has shape.size() pixels for each label, and labels below class_count.
   explicit PictureSet(Parts parts, const Job& job = Job());
 
   SampleShape shape() const override { return shape_; }

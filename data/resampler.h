@@ -1,4 +1,4 @@
-// Resampler: resizes one picture of bytes with a triangle filter as wide as a target pixel (the
+// Resampler resizes one picture of bytes with a triangle filter as wide as a target pixel (the
 // antialiased bilinear filter of PIL and torchvision). Data sets that resize or crop call it. It
 // uses whole numbers, except for the weights, which use only + - * /. So every machine makes the
 // same bytes.

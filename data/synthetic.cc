@@ -37,7 +37,7 @@ struct Point {
 using Stroke = std::vector<Point>;  // a smooth line through its points; corners end a stroke
 using Glyph = std::vector<Stroke>;  // one way to write a digit, in a unit box, y downwards
 
-// The random numbers of one picture, in the order of their use.
+// Dice draws the random numbers of one picture, in the order of their use.
 class Dice {
  public:
   Dice(Split split, uint64_t index) : key_(SplitKey(split)), index_(index) {}
@@ -62,11 +62,11 @@ class Dice {
   uint32_t block_count_ = 0;
 };
 
-// The style of this picture: an affine map from the unit box to pixels, the pen and the jitter.
+// The style of one picture: an affine map from the unit box to pixels, the pen and the jitter.
 struct Hand {
   explicit Hand(Dice& dice) {
-    // sin and cos of a random angle within ±23°, from the tangent of half the angle: no libm, same
-    // bits.
+    // sin and cos of a random angle within ±23° come from the tangent of half the angle, not from
+    // libm, whose bits may differ.
     const float t = dice.Uniform(-0.2f, 0.2f);
     const float cosine = (1 - t * t) / (1 + t * t);
     const float sine = 2 * t / (1 + t * t);
@@ -95,7 +95,7 @@ struct Hand {
   float jitter;      // each point's, in the unit box
 };
 
-// The squared distances of all pixels to the nearest line. They become ink at the end.
+// Canvas keeps each pixel's squared distance to the nearest line, which Ink turns into ink.
 class Canvas {
  public:
   explicit Canvas(float pen_radius) : pen_radius_(pen_radius) { squared_.fill(kFarSquared); }
@@ -282,7 +282,7 @@ class SyntheticImageNet final : public DataSet {
   }
 
  private:
-  // The result is half class, half noise.
+  // Draws half the colours of the class and half noise.
   void Draw(Split split, uint64_t index, std::span<uint8_t> pixels) const {
     Patches colours;
     FillRandom(MakeKey("class"), index % kImageNetClasses, colours);
@@ -329,7 +329,7 @@ void DrawDigit(Split split, uint64_t index, std::span<uint8_t> picture) {
   }
 }
 
-// They are drawn once and kept: as many pictures as MNIST's take 55 MB.
+// The pictures are drawn once and kept: as many as MNIST's take 55 MB.
 OpenedDataSet OpenSyntheticDigits(const Job& job, const DataWarning&) {
   const std::pair<const char*, uint64_t> counts[] = {
       {"data.synthetic_train_samples", job.synthetic_train_samples},

@@ -4,18 +4,18 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
 struct TablePaths {
   std::string train;
-  std::string test;  // empty: split `train`
+  std::string test;  // empty: `train` is split
 };
-// A file, a folder with one .csv or .csv.gz, or a folder with train.csv and test.csv.
+// Takes a file, a folder with one .csv or .csv.gz, or a folder with train.csv and test.csv.
 Result<TablePaths> FindTables(const std::string& path, const std::string& dataset);
 
-// Also true for several files; opening the data set then asks which one.
+// Returns whether there is a CSV file. If there are several, opening the data set asks which one.
 bool HoldsTable(const std::string& folder);
 
 }  // namespace pando

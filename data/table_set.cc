@@ -1,5 +1,5 @@
-// Rows of numbers and categories, each with a class, in memory: CSV files (`csv`), including the
-// Sloan Digital Sky Survey's catalogue (`sdss`).
+// A data set of rows of numbers and categories, each with a class, in memory: CSV files (`csv`),
+// including the Sloan Digital Sky Survey's catalogue (`sdss`).
 //
 // A single file is split here: data.test_share of the rows, by a fixed shuffle, are test samples
 // for any seed. A folder with train.csv and test.csv is split already. The training rows decide the
@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/cpu/denormals_kept.h"
 #include "common/hash.h"
-#include "common/status.h"
-#include "common/system.h"
+#include "common/result.h"
 #include "common/text.h"
 #include "data/csv_file.h"
 #include "data/kinds.h"
@@ -82,7 +82,7 @@ Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns,
 
 // ---- how rows become samples -------------------------------------------------------------------
 
-// Lists each value once: by number if all are numbers, else bytewise.
+// Lists each value once, sorted by number if all are numbers, otherwise bytewise.
 std::vector<std::string> ListValues(std::vector<std::string> words) {
   std::ranges::sort(words);
   words.erase(std::unique(words.begin(), words.end()), words.end());
@@ -134,7 +134,7 @@ std::vector<double> NumbersIn(const CsvRows& rows, size_t place) {
   return numbers;
 }
 
-// Scales by a power of two, which rounds nothing: squares of small numbers would be 0.
+// Scales numbers by a power of two, which is exact: squares of small numbers would become 0.
 double Deviation(const std::vector<double>& numbers, double mean) {
   double largest = 0;
   for (const double number : numbers) largest = std::max(largest, std::abs(number - mean));
@@ -148,7 +148,7 @@ double Deviation(const std::vector<double>& numbers, double mean) {
   return std::scalbn(std::sqrt(squares / static_cast<double>(numbers.size())), exponent);
 }
 
-// Sums in the order of rows.
+// Fits the mean and deviation of a column. Sums in the order of rows.
 Status FitNumbers(const CsvRows& rows, MissingValues missing, Feature* feature) {
   constexpr double kSmallShare = 1e-6;      // below it the mean's own rounding counts
   constexpr double kConstantShare = 1e-12;  // doubles of equal texts differ by less
@@ -185,7 +185,7 @@ Status FitCategories(const CsvRows& rows, Feature* feature) {
                   rows.path, feature->name, feature->categories.size(), kCategoriesMax));
 }
 
-// Returns them in the order of `names`.
+// Returns the features in the order of `names`.
 Result<std::vector<Feature>> FitFeatures(const CsvRows& train, const CsvColumns& columns,
                                          const std::vector<std::string>& names) {
   std::vector<Feature> features;
@@ -258,7 +258,7 @@ Result<std::vector<int32_t>> MakeLabels(const CsvRows& rows,
   return labels;
 }
 
-// Makes [row, input]. A category that no training row has is 0 in all its inputs.
+// Returns inputs [row, input]. A category that no training row has is 0 in all its inputs.
 Result<std::vector<float>> MakeValues(const CsvRows& rows, const std::vector<Feature>& features) {
   std::vector<std::map<std::string, size_t>> categories;
   size_t input_count = 0;
@@ -431,7 +431,7 @@ class TableSet final : public DataSet {
  private:
   const Rows& rows(Split split) const { return split == Split::kTrain ? train_ : test_; }
 
-  // P38. Tables are small, so every value is hashed.
+  // Hashes every value (P38), since tables are small.
   uint64_t MakeFingerprint() const {
     const std::array<uint64_t, 3> sizes{columns_, train_.labels.size(), test_.labels.size()};
     uint64_t hash = Hash64(std::as_bytes(std::span(sizes)));

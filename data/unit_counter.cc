@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTextsMax = 64;
 constexpr size_t kTextBytesMax = 24;
-// More than these different numbers are no names. Hours of a day are at most 12, twice.
+// Words with more different numbers than these are no names. A day has 12 hours, twice.
 constexpr size_t kWholeNames = 12;
 constexpr size_t kFractionNames = 4;
 constexpr std::string_view kDigits = "0123456789";
@@ -44,7 +44,7 @@ bool MayStandBefore(std::string_view text) {
   return std::ranges::find(kCodes, word) != kCodes.end();
 }
 
-// No other number may follow, as in 10:30 and 18-25. A unit may have digits: m2.
+// No other number may follow, as in 10:30 and 18-25. But a unit may have digits: m2.
 bool MayStandAfter(std::string_view text) {
   constexpr auto kOrdinals = std::to_array<std::string_view>({"st", "nd", "rd", "th"});
   if (text.size() > kTextBytesMax) return false;

@@ -1,5 +1,6 @@
-// Finds the words of a column that are numbers with equal text around them in most rows: "1.5 kg",
-// "USD 20". Names with few numbers ("36 months", "5th") do not count. csv_file.cc calls it.
+// UnitCounter finds the words of a column that are numbers with equal text around them in most
+// rows: "1.5 kg", "USD 20". Names with few numbers ("36 months", "5th") do not count. csv_file.cc
+// calls it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ class UnitCounter {
     std::string first;
   };
   void Add(const std::string& word, uint64_t line);
-  // Returns the words with the two most frequent texts (kg and g). None: they have too few
-  // different numbers, and may be categories.
+  // Returns the words with the two most frequent texts (kg and g); none if their numbers are so few
+  // that they may be categories.
   Found Find() const;
 
  private:

@@ -1,5 +1,5 @@
 // Samples without labels for a trained network: pictures in files, or the rows of a table. They
-// become inputs as the network's training samples did. `pando predict` calls it; each kind is
+// become inputs as the network's training samples did. `pando predict` uses them; each kind is
 // implemented beside its data set.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 
 namespace pando {
@@ -21,17 +21,17 @@ struct UnlabelledSamples {
   std::function<Status(size_t first, size_t last, Batch* batch)> read;
 };
 
-// From a plan they use data.preprocessing, data.shape, and the job's data set and missing values.
+// Both use the plan's data.preprocessing and data.shape, and its job's data set and missing values.
 
-// image_folder: files, and the pictures in folders and their sub-folders, sorted. Pictures for an
-// imagefolder's network are cut like its test pictures. Others are resized whole, and become grey
-// if the network's have one channel. Notices say what was assumed about these.
+// Opens files, and the pictures in folders and their sub-folders, sorted (image_folder.cc).
+// Pictures for an imagefolder's network are cut like its test pictures. Others are resized whole,
+// and become grey if the network's have one channel. Notices say what was assumed about these.
 enum class Ink : uint8_t { kAsItIs, kInverted };  // black becomes white
 Result<UnlabelledSamples> OpenPictures(const std::vector<std::string>& paths, const JobPlan& plan,
                                        Ink ink = Ink::kAsItIs);
 
-// table_set: a CSV file with the columns with which the network was trained. Other columns, also
-// the label, are not read.
+// Opens a CSV file with the columns with which the network was trained (table_set.cc). Other
+// columns, also the label, are not read.
 Result<UnlabelledSamples> OpenRows(const std::string& path, const JobPlan& plan);
 
 }  // namespace pando

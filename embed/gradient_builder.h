@@ -10,7 +10,7 @@
 
 #include "common/float_buffer.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 
 namespace pando {

@@ -22,6 +22,7 @@
 
 #include "common/system.h"
 #include "embed/program_worker.h"
+#include "job/job_draft.h"
 #include "job/job_file.h"
 #include "plan/external_model.h"
 #include "proto/message_limits.h"

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "common/buffer_pool.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "embed/work_queue.h"
 #include "embed/work_results.h"
 #include "plan/job_plan.h"

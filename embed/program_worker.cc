@@ -184,10 +184,7 @@ Status ProgramWorker::Enter(const Membership& membership) {
     PANDO_ASSIGN_OR_RETURN(JobPlan plan, ExternalPlan(membership.job));
     buffers_ = files_.Wrap(std::move(buffers));
     plan_.emplace(std::move(plan));
-    computer_ = std::make_unique<ProgramComputer>(*plan_, buffers_,
-                                                  [this](ComputeTicket ticket, ComputeEvent event) {
-                                                    news_.Push({ticket, std::move(event)});
-                                                  });
+    computer_ = std::make_unique<ProgramComputer>(*plan_, buffers_, news_.sink());
     facts_ = Facts{membership, membership.job.init_hash != options_.job.init_hash};
     options_.declared = {};  // the run has its version 0
   }

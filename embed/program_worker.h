@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "common/buffer_pool.h"
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/event_fd.h"
+#include "common/result.h"
 #include "embed/files_thread.h"
 #include "embed/program_computer.h"
 #include "files/temporary_folder.h"
@@ -73,7 +73,8 @@ class ProgramWorker {
   };
 
   explicit ProgramWorker(Options options);
-  ~ProgramWorker();  // vanishes, if the run has not ended
+  // Ends the threads. If the run has not ended, this worker is lost to it as if it were killed.
+  ~ProgramWorker();
 
   // Waits until the run has this process; returns false at the deadline.
   bool AwaitJoin(Deadline deadline) const;

@@ -16,19 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Puts the sums that a micro-batch completes into the session's mailbox.
-class CallSink : public GradientSink {
- public:
-  CallSink(const ProgramCall& call, const ComputeSink& sink) : call_(call), sink_(sink) {}
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
-    sink_(call_.ticket, GradientReady{call_.step, node, shard, std::move(sum)});
-  }
-
- private:
-  const ProgramCall& call_;
-  const ComputeSink& sink_;
-};
-
 }  // namespace
 
 Result<WorkOutcome> WorkResults::Give(CurrentWork& work, size_t tensor, const float* values,
@@ -38,15 +25,14 @@ Result<WorkOutcome> WorkResults::Give(CurrentWork& work, size_t tensor, const fl
   if (complete.status().code() == StatusCode::kInternal)
     return Diverge(work, complete.status().message());
   if (!complete.ok()) return complete.status();
-  HandOver(work, *complete);
+  AddToSum(work, *complete);
   return WorkOutcome::kDone;
 }
 
 // The hash comes first, because TreeSum adds into the gradients.
-void WorkResults::HandOver(CurrentWork& work, const std::vector<ShardId>& shards) {
+void WorkResults::AddToSum(CurrentWork& work, const std::vector<ShardId>& shards) {
   ProgramCall& call = *work.micro_batch.call;
   const MicroBatch m = work.micro_batch.micro_batch;
-  CallSink sink(call, sink_);
   for (ShardId shard : shards) {
     const ShardRange& range = plan_.shards.range(shard);
     if (work.is_hashed()) {
@@ -55,7 +41,9 @@ void WorkResults::HandOver(CurrentWork& work, const std::vector<ShardId>& shards
     }
     if (!call.sum || !IsNew(work.micro_batch, shard)) continue;
     work.is_partly_out = true;
-    call.sum->Add(m, {shard.value(), shard.value() + 1}, work.gradient->buffer(), sink);
+    std::optional<CompleteSum> sum = call.sum->Add(m, shard, work.gradient->buffer());
+    if (sum)
+      sink_(call.ticket, GradientReady{call.step, sum->node, shard, std::move(sum->payload)});
   }
 }
 
@@ -98,7 +86,7 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
         "the statistic '{}' was not given: each micro-batch has one of each", spec.name));
   }
   for (size_t tensor : missing) {
-    if (tensor != metric) HandOver(work, work.gradient->GiveZeros(tensor));
+    if (tensor != metric) AddToSum(work, work.gradient->GiveZeros(tensor));
   }
   const double weight = is_weighted ? sums[2] : static_cast<double>(work.samples.size());
   const auto metric_sum = [&](size_t i) {
@@ -113,7 +101,7 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
   if (complete.status().code() == StatusCode::kInternal)
     return Diverge(work, "the loss is not a finite number");
   if (!complete.ok()) return complete.status();
-  HandOver(work, *complete);
+  AddToSum(work, *complete);
   return WorkOutcome::kDone;
 }
 

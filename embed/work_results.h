@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "embed/gradient_builder.h"
 #include "embed/work_queue.h"
 #include "plan/job_plan.h"
@@ -84,7 +84,7 @@ class WorkResults {
   uint64_t micro_batch_us() const { return static_cast<uint64_t>(time_.average_ns() / 1000); }
 
  private:
-  void HandOver(CurrentWork& work, const std::vector<ShardId>& shards);
+  void AddToSum(CurrentWork& work, const std::vector<ShardId>& shards);
   bool IsNew(const MicroBatchWork& work, ShardId shard);
   Result<WorkOutcome> GiveRest(CurrentWork& work, std::span<const double> sums);
   Result<WorkOutcome> FinishTraining(CurrentWork& work, std::span<const double> sums);

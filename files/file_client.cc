@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/hash.h"
+#include "common/hash128.h"
 
 namespace pando {
 namespace {

@@ -1,7 +1,7 @@
-// FileClient: a node's side of the file store (P45). It stores and reads files in parts, a few
-// of which are under way at once, and repeats requests without an answer. If the store has
-// forgotten the beginning of a file, because the scheduler died, the client sends it again.
-// Threads: none.
+// FileClient is a node's side of the file store (P45). It stores and reads files in parts, a few of
+// which are under way at once, and repeats unanswered requests. If the store has forgotten the
+// beginning of a file, because the scheduler died, the client sends it again. Threads: one at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace pando {
 
 class FileClient : public ProtocolCore {
  public:
-  // The interval doubles until an answer arrives.
+  // The time after which a request is repeated. It doubles until an answer arrives.
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(500);
   static constexpr Micros kRepeatIntervalMax = std::chrono::seconds(4);
   struct Sizes {

@@ -71,7 +71,7 @@ const Kind* FindIn(const auto& kinds, std::string_view head) {
   return kind == kinds.end() ? nullptr : &*kind;
 }
 
-// A mark made of letters may begin a text, such as the name of a column.
+// Returns whether the bytes are text: a column's name may begin with a mark made of letters.
 bool IsText(std::string_view head) {
   const auto is_control = [](char c) { return (c >= 0 && c < '\t') || (c > '\r' && c < ' '); };
   return !head.empty() && head[0] >= ' ' && std::ranges::none_of(head, is_control);

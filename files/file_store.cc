@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/hash.h"
 #include "proto/dispatch.h"
 
 namespace pando {
@@ -26,7 +27,7 @@ std::optional<std::string_view> NameIn(std::string_view folder, std::string_view
   return rest;
 }
 
-// Recordings have at most 256 MiB (common/timeline/timeline); addresses have a few bytes.
+// Timelines have at most 256 MiB (common/timeline/timeline); addresses have a few bytes.
 uint64_t BytesMax(const std::string& name) {
   if (NameIn("group", name)) return 64 << 10;
   return NameIn("timeline", name) ? uint64_t{512} << 20 : kFileBytesMax;
@@ -34,7 +35,7 @@ uint64_t BytesMax(const std::string& name) {
 
 }  // namespace
 
-// The names of a server's files contain its process life (run/snapshot_file).
+// The name of a server's file contains the server's incarnation (run/snapshot_file).
 bool MayStoreFile(const std::string& name, Incarnation member, Role role) {
   if (NameIn("group", name)) return role == Role::kWorker;
   const std::string life = "-" + HexText(member.value());
@@ -104,7 +105,7 @@ StoreFileAck FileStore::OnStore(Micros now, const PeerId& sender, const StoreFil
   return ack;
 }
 
-// Returns the end if no draft can begin: there are too many, or it is not a file's first part.
+// Returns the end if no draft can begin: there are too many, or `part` is not a file's first.
 Result<FileStore::Drafts::iterator> FileStore::FindDraft(Micros now, const PeerId& sender,
                                                          const StoreFile& part) {
   const std::pair key(sender.incarnation, sender.lane);
@@ -165,8 +166,8 @@ Status FileStore::Append(Draft& draft, const StoreFile& part) const {
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// A complete snapshot has only the files that its manifest names: any server may have stored more
-// files under its name. If the disk was full and the manifest is missing, nothing is left out.
+// Lists only files that a complete snapshot's manifest names: any server may have stored more under
+// its name. If the disk was full and the manifest is missing, nothing is left out.
 std::vector<std::string> FileStore::List(const ListFiles& wanted) {
   constexpr size_t kAll = std::numeric_limits<size_t>::max();
   std::vector<std::string> names = disk_.List(wanted.prefix, wanted.after, kAll);

@@ -1,6 +1,6 @@
-// FileStore: the scheduler's side of files that travel (P45). It sends the run's members the files
-// that they need, and takes files from them, each whole or not at all. Threads: none;
-// node/file_service runs it on its own thread, beside the scheduler's.
+// FileStore is the scheduler's side of the file store (P45). It sends the run's members the files
+// that they need, and takes files from them, each whole or not at all. Threads: one at a time;
+// node/file_service runs it on a thread beside the scheduler's.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/hash.h"
+#include "common/hash128.h"
 #include "common/recent_map.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/message_limits.h"
 #include "proto/protocol_core.h"
 
@@ -39,7 +39,7 @@ class FileDisk {
   virtual ~FileDisk() = default;
   virtual bool Has(const std::string& name) = 0;
   virtual Result<std::unique_ptr<FileDraft>> Create(const std::string& name) = 0;
-  // kNotFound: there is no such file.
+  // Reads a part of a file. kNotFound: there is no such file.
   virtual Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) = 0;
   // Returns the bytes of the files in the folders of members' files whose names contain this text.
   virtual uint64_t CountBytes(const std::string& part_of_name) = 0;
@@ -65,10 +65,10 @@ class FileStore : public ProtocolCore {
             uint64_t life_bytes_max = UINT64_MAX)
       : self_(self), job_(job), disk_(disk), outbox_(outbox), life_bytes_max_(life_bytes_max) {}
 
-  // From now on the store answers this member. Call it again for each member that still counts.
+  // Makes the store answer this member. Call it again for members in use, to keep them.
   void Admit(Incarnation member, Role role) { members_.Touch(member) = role; }
 
-  // The time of the last request by a member.
+  // Returns the time of the last request by a member.
   Micros asked_at() const { return asked_at_; }  // any thread
 
   void OnMessage(Micros now, const Envelope& envelope) override;
@@ -104,7 +104,7 @@ class FileStore : public ProtocolCore {
   Drafts drafts_;  // one per member and lane
 };
 
-// May members store or read a file of this name? "group/..." has addresses of allreduce workers.
+// Return whether a member may store or read the file. "group/..." has allreduce workers' addresses.
 bool MayStoreFile(const std::string& name, Incarnation member, Role role);
 bool MayReadFile(const std::string& name);
 

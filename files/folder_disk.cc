@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/atomic_file.h"
-#include "files/run_files.h"
+#include "files/folder_files.h"
 
 namespace pando {
 namespace {

@@ -1,4 +1,4 @@
-// FolderDisk: the run folder as the store's disk (P45). Threads: one.
+// FolderDisk keeps the files of a FileStore in the run folder (P45). Threads: one at a time.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@ namespace pando {
 
 inline constexpr size_t kJsonDepthMax = 100;  // our own files stay below 10
 
-// Returns whether more brackets than this are open at once, outside strings.
+// Returns whether more than kJsonDepthMax brackets are open at once, outside strings.
 inline bool IsDeepJson(std::string_view json) {
   size_t depth = 0;
   bool is_in_text = false;

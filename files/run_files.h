@@ -1,5 +1,5 @@
-// RunFiles: a run's folder as its servers and workers see it, on this machine (FolderFiles) or at
-// the scheduler (node/remote_files). Files are written whole and never changed.
+// RunFiles: a run's folder as its servers and workers see it, on this machine (folder_files.h) or
+// at the scheduler (node/remote_files). Files are written whole and never changed.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/atomic_file.h"
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
@@ -25,9 +24,6 @@ class ReadableFile {
   virtual Status Read(uint64_t first_byte, std::span<std::byte> out) const = 0;
 };
 
-// kNotFound: the file cannot be opened.
-Result<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path);
-
 // Threads: one at a time, except Interrupt.
 class RunFiles {
  public:
@@ -41,24 +37,6 @@ class RunFiles {
   virtual Status Store(const std::string& name, const Pieces& pieces) = 0;
   // Any thread. After this call, operations that wait for another machine fail.
   virtual void Interrupt() {}
-};
-
-class FolderFiles : public RunFiles {
- public:
-  // `advice` ends the error about a missing folder.
-  explicit FolderFiles(std::string folder, std::string advice = "",
-                       FileAccess access = FileAccess::kAsFolder)
-      : folder_(std::move(folder)), advice_(std::move(advice)), access_(access) {}
-  std::string location() const override { return folder_; }
-  // Returns no names if the folder cannot be read.
-  Result<std::vector<std::string>> List(const std::string& prefix) override;
-  Result<std::unique_ptr<ReadableFile>> Open(const std::string& name) override;
-  Status Store(const std::string& name, const Pieces& pieces) override;
-
- private:
-  const std::string folder_;
-  const std::string advice_;
-  const FileAccess access_;
 };
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// TemporaryFolder: a folder in the system's temporary folder that only this user may open. The
+// TemporaryFolder is a folder in the system's temporary folder that only this user may open. The
 // destructor removes it with its content.
 #pragma once
 

@@ -25,8 +25,8 @@ const Layer* FindNormOfOnePixel(const Graph& graph) {
   return nullptr;
 }
 
-// Finds a step in which some micro-batch has one sample. With B samples in N micro-batches each has
-// B / N, or one more. Only an epoch's last step may have fewer samples than the others.
+// Finds a step in which some micro-batch has one sample. With B samples in N micro-batches, each
+// has B / N samples or one more. Only an epoch's last step may have fewer samples than the others.
 std::optional<Step> FindStepOfSingles(const Job& job, const StepPlan& steps) {
   const uint64_t last = std::min(steps.steps_per_epoch(), steps.step_count()) - 1;
   for (Step step : {Step(0), Step(last)}) {
@@ -41,13 +41,13 @@ uint64_t LargestOutputBytes(const Graph& graph, uint64_t samples) {
   return values * samples * sizeof(float);
 }
 
-// The vectors that wait for a sibling, and the one that is being made.
+// Returns the most vectors at once: those that wait for a sibling, and the one that is being made.
 uint64_t GradientVectorsMax(uint64_t micro_batches) {
   return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
 }
 
-// In a group a rank's sums stay until a bucket is full: its whole share except one, and the vectors
-// that this one needs while it is made.
+// Does the same for a group, in which a rank's sums stay until a bucket is full: its whole share
+// except one sum, and the vectors that this sum needs while it is made.
 uint64_t GroupVectorsMax(uint32_t micro_batches, uint32_t ranks) {
   const MicroBatchTree tree({.micro_batch_count = micro_batches, .sample_count = micro_batches});
   uint64_t most = 1;
@@ -66,7 +66,7 @@ uint64_t GroupVectorsMax(uint32_t micro_batches, uint32_t ranks) {
   return most;
 }
 
-constexpr uint64_t kGpuSamplesMax = 65535;  // each is one row of a kernel's grid
+constexpr uint64_t kGpuSamplesMax = 65535;  // each sample is one row of a kernel's grid
 constexpr uint64_t kPlannableBytesMax = uint64_t{1} << 46;
 
 // Returns the fewest micro-batches that have at most `samples` each.
@@ -164,7 +164,7 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
           .batches = (samples + (is_evaluated ? kEvaluationChunkSamples : 0)) * sample_bytes};
 }
 
-// This bound keeps a plan's sums of sizes far below the range of 64 bits.
+// Bounds the samples so that a plan's sums of sizes stay far below the range of 64 bits.
 Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, uint64_t samples) {
   if (samples <= kGpuSamplesMax && LargestOutputBytes(model.graph(), samples) <= kPlannableBytesMax)
     return Status();

@@ -46,7 +46,7 @@ std::string Code(const std::string& text) { return "`" + text + "`"; }
 
 constexpr double kHugeMin = 1e9;
 
-// Whether the range excludes a number that a user could want.
+// Returns whether the range excludes a number that a user could want.
 bool IsNarrow(const ValueRange& range) {
   return range.min != 0 || range.is_min_excluded || range.max < kHugeMin;
 }

@@ -123,7 +123,7 @@ std::string ExpectedValue(const JobKey& key) {
   return "";
 }
 
-// Job files, journals and messages are UTF-8, so another path could be used but not written down.
+// Job files, journals and messages are UTF-8, so other texts could be used but not written down.
 Status CheckUtf8(const JobKey& key, const std::string& text) {
   if (IsUtf8(text)) return Status();
   return InvalidArgument(
@@ -179,7 +179,7 @@ std::string JobValueToml(const JobValue& value) {
     for (const std::string& element : *texts) quoted.push_back(QuotedToml(element));
     return fmt::format("[{}]", Joined(quoted));
   }
-  // The shortest text that reads back as the same number. TOML needs a mark that it is a real.
+  // The shortest text that reads back as the same number. TOML needs a mark that this is a real.
   std::string real = fmt::format("{}", std::get<double>(value));
   const bool is_integral = real.find_first_not_of("-0123456789") == std::string::npos;
   return is_integral ? real + ".0" : real;

@@ -1,6 +1,6 @@
-// The keys of the job file: their values, text forms and checks, and the one table of all keys. It
-// drives parsing, --set, the flags of `pando train`, the resolved job.toml and docs/job-file.md, so
-// that none of them can forget a key.
+// The keys of the job file: their values, text forms and checks, and the one table of all keys. The
+// table drives parsing, --set, the flags of `pando train`, the resolved job.toml and
+// docs/job-file.md, so that none of them can forget a key.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 #include <variant>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 
 namespace pando {
 
 enum class ValueKind : uint8_t { kCount, kReal, kBool, kText, kChoice, kCountList, kTextList };
 
-// In this order: kCount, kReal, kBool, kText and kChoice, kCountList, kTextList.
+// The types are those of kCount, kReal, kBool, kText and kChoice, kCountList, kTextList.
 using JobValue = std::variant<uint64_t, double, bool, std::string, std::vector<uint64_t>,
                               std::vector<std::string>>;
 
@@ -28,11 +28,11 @@ struct ValueRange {  // for kCount, kReal and each element of kCountList
   bool is_max_excluded = false;
 };
 
-// A member of Job: its kind of values, and how they are read and written.
+// A member of Job: the kind of its values, and how they are read and written.
 struct JobMember {
   ValueKind kind = ValueKind::kText;
   JobValue (*get)(const Job&);
-  void (*set)(Job&, const JobValue&);     // REQUIRES: the kind's alternative, in range
+  void (*set)(Job&, const JobValue&);     // REQUIRES: the value's kind is `kind`, in range
   std::vector<std::string> choices = {};  // kChoice; kTextList: for each element, empty: any text
   std::string file_suffix = {};  // kChoice: also accepts paths with this suffix; empty: none
 };
@@ -55,16 +55,16 @@ Status CheckJobValue(const JobKey& key, const JobValue& value);
 Result<JobValue> ParseJobValue(const JobKey& key, std::string_view text);
 // Returns the value as TOML text. ParseJobValue reads it back; texts lose their quotes.
 std::string JobValueToml(const JobValue& value);
-// "from 0 to 4096", "≥ 1" or "> 0 and < 1", for errors and docs/job-file.md.
+// Returns "from 0 to 4096", "≥ 1" or "> 0 and < 1", for errors and docs/job-file.md.
 std::string RangeText(const ValueRange& range);
-// "a whole number ≥ 1", for errors.
+// Returns for example "a whole number ≥ 1", for errors.
 std::string ExpectedValue(const JobKey& key);
 
-// Every key, in the order of the file; the keys of a section are adjacent.
+// Returns every key, in the order of the file; the keys of a section are adjacent.
 const std::vector<JobKey>& JobKeys();
 // Returns the key with this name, or null.
 const JobKey* FindJobKey(std::string_view name);
-// "did you mean 'optimizer.lr'?" for a key that does not exist, or empty if nothing is near.
+// Returns "did you mean 'optimizer.lr'?" for a key that does not exist, or "" if none is near.
 std::string SuggestJobKey(std::string_view wrong);
 // Returns the key for another program's name: "--learning-rate", "batch_size"; null if none.
 const JobKey* FindForeignKey(std::string_view word);

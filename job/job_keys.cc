@@ -92,7 +92,7 @@ auto& FindOwner(AnyJob& job) {
   }
 }
 
-// A member of Job or of its options, as &OptimizerOptions::lr.
+// Describes a member of Job or of its options, for example &OptimizerOptions::lr.
 template <auto kMember>
 JobMember At() {
   using Owner = decltype(OwnerFor(kMember));
@@ -107,7 +107,7 @@ JobMember At() {
   return member;
 }
 
-// A text, or a list of texts, each of which is one of `choices` or ends in `file_suffix`.
+// Describes a text, or a list of texts, each of which is one of `choices` or ends in `file_suffix`.
 template <auto kMember>
 JobMember Among(std::vector<std::string> choices, std::string_view file_suffix = {}) {
   JobMember member = At<kMember>();
@@ -122,7 +122,7 @@ std::vector<std::string> WithExternal(std::vector<std::string> names) {
   return names;
 }
 
-// Parameters travel whole, so only the first codecs are allowed.
+// Describes train.pull_codec. Parameters travel whole, so only the first codecs are allowed.
 JobMember PullCodec() {
   JobMember member = At<&Job::pull_codec>();
   member.choices.resize(4);

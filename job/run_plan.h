@@ -1,21 +1,21 @@
-// The data of a job, and the resulting numbers of steps, tensors, shards and bytes.
+// Opens a job's data and model: the numbers of steps, tensors, shards and bytes follow from them.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
-#include "job/job_file.h"
-#include "models/network.h"
+#include "job/job_draft.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 
 namespace pando {
 
-// Chooses the data. Without data.name and data.path: MNIST if data/mnist or ../shared/data/mnist
-// holds it, otherwise synthetic-digits. With a name alone: its folder in those places. Returns a
-// notice for people, or "" if both keys were given.
+// Chooses the data. Without data.name and data.path, this is MNIST if data/mnist or
+// ../shared/data/mnist holds it, otherwise synthetic-digits. With data.name alone, it is that data
+// set's folder in those places. Returns a notice for people, or "" if there is nothing to say.
 std::string ChooseData(JobDraft* draft);
 
 // A job with its data set opened and its model built, for commands that compute in their own
@@ -24,7 +24,7 @@ struct OpenedJob {
   std::unique_ptr<DataSet> data;
   Model model;
   JobPlan plan;
-  std::vector<std::string> notices;  // the data set's
+  std::vector<std::string> notices;  // of the data set
 
   static Result<OpenedJob> Open(const Job& job, const DataWarning& warn = nullptr);
 };

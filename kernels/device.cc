@@ -1,4 +1,4 @@
-#include "kernels/device.h"
+#include "kernels/device_memory.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -12,7 +12,7 @@
 #include <memory>
 #include <span>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "kernels/device.h"
 
 namespace pando {
@@ -27,7 +27,7 @@ class GpuSum {
     uint32_t size = 1;
     std::chrono::milliseconds timeout = std::chrono::seconds(60);
   };
-  // kNotFound: NCCL is missing; the error says why.
+  // Returns kNotFound if NCCL is missing; the error says why.
   static Status Check();
   // Makes a name that no other group has. One rank makes it and sends it to the others.
   static Result<GroupName> NewName();
@@ -37,12 +37,12 @@ class GpuSum {
                                               const std::atomic<bool>& is_cancelled);
   ~GpuSum();
 
-  // Replaces the values by their sums over all ranks: every rank gets the same bits, and two ranks
-  // a + b. Every rank makes the same calls. It is fastest in pinned memory (PinnedFloats).
-  // kUnavailable: NCCL has noticed that a rank is gone, or Close was called.
+  // Replaces the values by their sums over all ranks. Every rank gets the same bits; with two ranks
+  // these are the bits of a + b. Every rank makes the same calls. It is fastest in pinned memory
+  // (PinnedFloats). kUnavailable: NCCL has noticed that a rank is gone, or Close was called.
   Status Sum(std::span<float> values);
   // Does the same for final values in this GPU's memory: pieces that are adjacent in `sums`, in the
-  // host's memory. A rank's call of either kind meets the others' calls of either kind.
+  // host's memory. One rank may call this function while another rank calls the first one.
   using Pieces = std::span<const std::span<const float>>;
   Status Sum(Pieces pieces, std::span<float> sums);
 

@@ -1,5 +1,5 @@
-// Source: NVIDIA's "NVML API Reference Guide". It is declared here, because the toolkit's header
-// may be missing.
+// Source: NVIDIA's "NVML API Reference Guide". The API is declared here, because the toolkit's
+// header may be missing.
 #include "kernels/nvml.h"
 
 #include <array>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
@@ -29,10 +29,10 @@ class Nvml {
   Nvml(Nvml&&) noexcept;
 
   std::string driver_version() const;  // "580.159.03"; empty if it is not reported
-  // Returns them in the driver's order, as nvidia-smi does. Values that a GPU lacks are 0.
+  // Returns all GPUs in the driver's order, as nvidia-smi does. Values that a GPU lacks are 0.
   std::vector<GpuState> ReadGpus() const;
   // Returns the GPU at this place of the bus (OpenedGpu::bus_id), because CUDA's order differs.
-  // None: the driver does not know it.
+  // None: the driver does not know the GPU.
   std::optional<GpuState> ReadGpu(const std::string& bus_id) const;
 
  private:

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
@@ -30,9 +30,9 @@ class RuntimeLibrary {
   static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names,
                                      const char* remedy = kRemedy);
 
-  // Finds the library's function of this name; it becomes the type to which it is assigned.
+  // Returns the library's function of this name. It converts to the type to which it is assigned.
   Function Find(const char* name);
-  // kNotFound: another version, which lacks a function that was searched.
+  // kNotFound: the library lacks a function that Find searched, so it is another version.
   const Status& status() const { return status_; }
 
  private:
@@ -43,7 +43,7 @@ class RuntimeLibrary {
   Status status_;
 };
 
-// The functions of a library. `Functions` derives from RuntimeLibrary and finds them:
+// Loads a library and its functions. `Functions` derives from RuntimeLibrary and finds them:
 //   decltype(cudnnCreate)* Create = Find("cudnnCreate");
 // kNotFound: the library is missing, or has another version.
 template <class Functions>

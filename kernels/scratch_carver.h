@@ -29,7 +29,7 @@ class ScratchCarver {
     return reinterpret_cast<T*>(base_ + first);
   }
   size_t used_bytes() const { return used_bytes_; }
-  // The unused rest. REQUIRES: it has a block.
+  // Returns the unused rest. REQUIRES: the carver has a block.
   std::span<std::byte> rest() const { return {base_ + used_bytes_, capacity_bytes_ - used_bytes_}; }
 
  private:

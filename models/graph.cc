@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/text.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "models/zoo.h"
 
 namespace pando {
@@ -196,7 +196,7 @@ Status CheckSamples(const std::string& model, const SampleShape& input, uint32_t
 }
 
 // Returns the size of a flat vector with `floats` floats after these tensors are added, each on a
-// separate line. None: more than a model may have.
+// separate line. nullopt: that is more than a model may have.
 std::optional<uint64_t> FloatsWith(uint64_t floats, std::span<const TensorSpec> tensors) {
   constexpr uint64_t kFloatsMax = Model::kBytesMax / sizeof(float);
   constexpr uint64_t kLine = TensorLayout::kAlignFloats;

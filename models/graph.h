@@ -1,6 +1,6 @@
-// Graph: a model's layers, each with its name, its inputs, its input and output shapes, and its
-// tensors. It is made once per job from a list of LayerSpec (the zoo's or a user's), and networks
-// read it. The table kLayerRules has all facts about each kind of layer.
+// Graph holds a model's layers, each with its name, its inputs, its input and output shapes, and
+// its tensors. It is made once per job from a list of LayerSpec (the zoo's or a user's), and
+// networks read it. The table kLayerRules has all facts about each kind of layer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {
@@ -76,8 +76,8 @@ struct Layer {
   // [first, last) of the layout: weight and bias; for batch norm also running_mean and running_var.
   size_t first_tensor = 0;
   size_t last_tensor = 0;
-  // Whether it or an earlier layer is trained, so that its output gets a gradient. An input whose
-  // layer has it gets a gradient too.
+  // has_backward: this layer or one before it is trained, so that its output gets a gradient.
+  // has_input_gradient: a layer before it is trained, so that an input gets a gradient.
   bool has_backward = false;
   bool has_input_gradient = false;
 };
@@ -99,7 +99,7 @@ struct LayerKey {
                WeightInit LayerSpec::*>
       field;
   Rule rule = Rule::kOptional;
-  uint32_t min = 0;  // for a whole number; the next one too
+  uint32_t min = 0;  // the bounds of a whole number
   uint32_t max = 0;
 };
 inline constexpr uint32_t kUnitsMax = 1 << 20;   // channels, features, groups
@@ -110,7 +110,7 @@ struct LayerRules {
   const char* name;  // PyTorch's: "Conv2d"
   size_t input_count = 1;
   std::span<const LayerKey> keys = {};
-  float file_probability = 0.0f;  // the default that the layer applies, if it is an activation
+  float file_probability = 0.0f;  // the probability if a network file has none
   Activation activation = {};     // the one that the layer applies, if it is an activation
 
   // Returns what is wrong with the options for any input; "" if they are valid. Null: always valid.
@@ -123,7 +123,7 @@ struct LayerRules {
   // REQUIRES: `in` fits the layer.
   void (*append_tensors)(const LayerSpec& spec, const SampleShape& in,
                          std::vector<TensorSpec>* tensors) = nullptr;
-  // Floating-point operations of one sample; a multiply-add is two. Null: one for each output.
+  // Counts one sample's floating-point operations; a multiply-add is two. Null: one per output.
   uint64_t (*forward_flops)(const Layer& layer) = nullptr;
   bool has_weight_product = false;  // its weights' gradient costs as much as its forward
   std::unique_ptr<Stage> (*make_stage)(StageBuilder& builder, const Layer& layer);
@@ -136,7 +136,7 @@ extern const LayerRules kDropoutRules, kDropout2dRules;                      // 
 extern const LayerRules kMaxPool2dRules, kAveragePool2dRules;                // layers/pool.cc
 extern const LayerRules kGlobalAveragePoolRules, kAdaptiveAveragePoolRules;  // layers/pool.cc
 
-// In the order of LayerKind.
+// The rules of all kinds, in the order of LayerKind.
 inline constexpr const LayerRules* kLayerRules[] = {&kConv2dRules,
                                                     &kLinearRules,
                                                     &kBatchNormRules,
@@ -168,7 +168,7 @@ bool IsWithinValuesMax(const SampleShape& shape);
 // Returns for example "28 x 28 x 1", height x width x channels.
 std::string ShapeText(const SampleShape& shape);
 
-// kInvalidArgument: names the model, the layer, and what it would need.
+// Returns kInvalidArgument with the names of the model and the layer, and with `what`.
 Status LayerError(const std::string& model, const LayerSpec& spec, const std::string& what);
 
 // Returns "model m: layer 'fc' gets 4 x 4 x 1 (height x width x channels) but needs 1 x 1 x
@@ -186,19 +186,18 @@ Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
 
 // Counts the floating-point operations of one sample; a multiply-add is two.
 uint64_t ForwardFlops(const Layer& layer);
-// For gradients of weights and of the input; the latter only if an earlier layer is trained.
+// Counts the operations of backward, with the input's gradient only if an earlier layer is trained.
 uint64_t BackwardFlops(const Layer& layer);
 
 // ------------------------------------------------------------------------------------- the graph
 
 class Graph {
  public:
-  // Every spec comes after the layers that it reads, and tensors have that order. The last layer
-  // makes the scores.
-  // kInvalidArgument if a layer does not fit its input, or if the last layer does not end in
-  // class_count values: names the layer and both shapes. Also for invalid wiring: a name used
-  // twice, an input that is unknown, later or part of a cycle, an output that no layer reads. Also
-  // if a sample, a layer's output or the tensors are too large (Model::kBytesMax).
+  // Builds the graph. Every spec comes after the layers that it reads, and tensors have that order.
+  // The last layer makes the scores. kInvalidArgument: a layer does not fit its input, the last
+  // layer does not end in class_count values, or a sample, a layer's output or the tensors are too
+  // large (Model::kBytesMax). It also means invalid wiring: a name used twice, an input that is
+  // unknown, later or part of a cycle, or an output that no layer reads.
   static Result<Graph> Build(const std::string& model, const std::vector<LayerSpec>& specs,
                              SampleShape input, uint32_t class_count);
 

@@ -1,5 +1,5 @@
-// Model and Network: the network on a worker. A Model is the description (layers, tensors). A
-// Network is one computing thread's working copy with its activation memory, planned once.
+// Network is one computing thread's working copy of a Model, with its activation memory, planned
+// once.
 //
 // Parameters and gradients are flat vectors in the model's TensorLayout, in the device's memory.
 // The trainer walks the layers, forward 0, 1, ... and backward in reverse, and may work in between
@@ -16,41 +16,11 @@
 
 #include "common/batch.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "kernels/device_memory.h"
+#include "models/model.h"
 #include "models/network_plan.h"
-#include "plan/job.h"
-#include "plan/tensor_layout.h"
 
 namespace pando {
-
-// Builds the graph of a job's model on the job's data. `pando model` shows it without computing.
-// `data` is the shape of the data set's samples. The graph's input has its height and width. If the
-// model is for pictures of three channels and the data have one, the input has three (ImportBatch
-// repeats the channel).
-// kInvalidArgument: the model is unknown (names the nearest), its file is invalid (names the line),
-// or it does not fit the data (names the layer and both shapes).
-Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count);
-
-class Model {
- public:
-  // The largest model: 4,096 shards of 4 MiB, far fewer than a message's limit.
-  static constexpr uint64_t kBytesMax = uint64_t{16} << 30;
-
-  // The errors are those of BuildModelGraph.
-  static Result<Model> Create(const Job& job, SampleShape data, uint32_t class_count);
-
-  // Every tensor, in model order, the metric tensor last.
-  const TensorLayout& layout() const { return graph_->layout(); }
-  const Graph& graph() const { return *graph_; }
-  float label_smoothing() const { return label_smoothing_; }
-  bool is_checkpointed() const { return is_checkpointed_; }
-
- private:
-  Model(const Job& job, std::shared_ptr<const Graph> graph);
-  std::shared_ptr<const Graph> graph_;
-  float label_smoothing_;
-  bool is_checkpointed_;
-};
 
 // Identifies a micro-batch: dropout's random numbers are a function of it (P37).
 struct MicroBatchName {
@@ -87,7 +57,8 @@ class Network {
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const { return static_cast<uint32_t>(stages_.size()); }
-  // The names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
+  // The names of the graph's layers in this layer, "conv1 pool1 relu1": a layer of a network is a
+  // Stage, one or more of the graph's layers, computed together.
   const std::string& LayerNames(uint32_t layer) const { return stages_[layer].layers; }
   // The tensors whose gradients a layer makes in backward, with statistics (the tree averages the
   // batch's statistics): a contiguous run [first, last) of layout indices, empty for layers without

@@ -28,7 +28,7 @@ std::string NodeText(const toml::node& node) {
   return Printable(text.str());
 }
 
-// Takes a table's keys one by one, and keeps the first error.
+// TableReader takes a table's keys one by one, and keeps the first error.
 class TableReader {
  public:
   TableReader(const toml::table& table, const std::string& file_name, std::string what)

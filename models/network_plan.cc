@@ -76,6 +76,7 @@ void PlaceBuffers(MemoryPlan* plan) {
 
 namespace {
 
+// Planner makes one plan, event by event.
 class Planner {
  public:
   explicit Planner(const PlanRequest& request) : request_(request), stages_(request.stages) {
@@ -125,7 +126,7 @@ class Planner {
                                [&](int input) { return input >= 0 && plan_.has_backward[input]; });
   }
 
-  // Notes that the current event needs it. The first event that needs it makes it.
+  // Notes that the current event needs the buffer. The first event that needs a buffer makes it.
   size_t Need(size_t buffer) {
     if (buffer != kNoBuffer) plan_.memory.buffers[buffer].last_event = event_;
     return buffer;
@@ -179,7 +180,7 @@ class Planner {
     });
   }
 
-  // Plans the buffers of a stage in forward, or computed again.
+  // Plans the buffers of a stage in forward, or for computing it again.
   void PlanStage(size_t i, bool is_again) {
     const StagePlan& stage = stages_[i];
     ForwardBuffers& buffers = is_again ? plan_.again[i] : plan_.forward[i];
@@ -229,7 +230,7 @@ class Planner {
 
   bool IsWanted(int value) const { return value >= 0 && plan_.has_backward[value]; }
 
-  // If so, no array and no addition are needed.
+  // Returns whether the stage adds the gradient itself, so that it needs no array and no addition.
   bool AddsGradient(int value, const StageTraits& traits) const {
     return traits.can_add_dx && request_.device.kind == DeviceKind::kCuda &&
            gradients_[value] != kNoBuffer;
@@ -278,7 +279,7 @@ namespace {
 
 constexpr size_t kSegmentsMax = 32;
 
-// By stage: whether its output is the only earlier value that later stages read.
+// Returns for each stage whether its output is the only earlier value that later stages read.
 std::vector<bool> FindCuts(const std::vector<StagePlan>& stages) {
   std::vector<bool> is_cut(stages.size(), true);
   for (size_t reader = 0; reader < stages.size(); ++reader) {
@@ -306,7 +307,7 @@ std::vector<StageRun> CutSegments(const std::vector<StagePlan>& stages,
   return segments;
 }
 
-// Counts for one sample.
+// Counts the operations of the stages that are computed again, for one sample.
 uint64_t FlopsAgain(const std::vector<StagePlan>& stages, const NetworkPlan& plan) {
   uint64_t flops = 0;
   for (const std::vector<size_t>& made_again : plan.made_again) {

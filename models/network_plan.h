@@ -1,4 +1,4 @@
-// NetworkPlan: the events of one pass through a network's stages, the buffers of each event's
+// NetworkPlan holds the events of one pass through a network's stages, the buffers of each event's
 // arrays, and their places in memory. It is made once per network. models/network.cc runs it, and
 // `pando model` shows its memory.
 //
@@ -52,7 +52,7 @@ struct MemoryPlan {
   std::vector<PlannedBuffer> buffers;
   uint64_t allocated_bytes = 0;  // all buffers of one network
 
-  std::vector<BytesByUse> LiveBytes() const;  // by event: the buffers that it needs
+  std::vector<BytesByUse> LiveBytes() const;  // by event: the bytes of the buffers that it needs
   uint64_t PeakLiveBytes() const;             // the maximum over events
 };
 
@@ -88,9 +88,9 @@ struct StageRun {  // [first, last) of stages
 
 struct NetworkPlan {
   MemoryPlan memory;
-  size_t input = kNoBuffer;                     // the network's
-  uint32_t input_channels = 0;                  // with which the input is stored
-  size_t score_gradient = kNoBuffer;            // of the last stage's output
+  size_t input = kNoBuffer;                     // the buffer of the network's input
+  uint32_t input_channels = 0;                  // of the input as it is stored
+  size_t score_gradient = kNoBuffer;            // the gradient of the last stage's output
   std::vector<ForwardBuffers> forward;          // by stage
   std::vector<ForwardBuffers> again;            // by stage: for stages that are computed again
   std::vector<BackwardBuffers> backward;        // by stage
@@ -98,7 +98,7 @@ struct NetworkPlan {
   std::vector<std::vector<size_t>> made_again;  // by stage: stages to recompute before its backward
 };
 
-// A network for up to sample_count samples of `input`.
+// Requests a plan for a network for up to sample_count samples of `input`.
 struct PlanRequest {
   const std::vector<StagePlan>& stages;
   SampleShape input;

@@ -1,4 +1,4 @@
-// Stage: one or more layers of a graph that a device computes together. A network is a list of
+// Stage is one or more layers of a graph that a device computes together. A network is a list of
 // stages. models/network.cc runs them and owns all memory; models/network_plan has the place of
 // each array.
 #pragma once
@@ -44,7 +44,7 @@ struct StageForward {
   std::span<std::byte> scratch;
 };
 struct StageBackward {
-  const void* x;  // the first input, if reads_input; as in forward; the next three too
+  const void* x;  // the first input, if reads_input; x, y, parameters and kept are forward's
   const float* parameters;
   const void* y;  // if reads_output
   const std::byte* kept;

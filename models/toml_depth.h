@@ -13,9 +13,9 @@ namespace pando {
 
 inline constexpr size_t kTomlKeyDotsMax = 16;
 
-// Whether a key has more dots than this.
+// Returns whether a key has more than kTomlKeyDotsMax dots.
 bool IsDeepToml(std::string_view toml);
-// kInvalidArgument, with the file's name: a key has more.
+// Returns kInvalidArgument with the file's name if a key has more.
 Status CheckTomlDepth(std::string_view toml, const std::string& file_name);
 
 }  // namespace pando

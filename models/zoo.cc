@@ -112,9 +112,9 @@ std::vector<LayerSpec> VggFeatures(bool has_batch_norm) {
   return layers;
 }
 
-// Two hidden layers and the scores: torchvision's, after 7 x 7 x 512, or those for small pictures,
-// after 1 x 1 x 512. The latter have PyTorch's default weights: with deviations of 0.01, three
-// layers as narrow as these would leave almost nothing of a signal.
+// Makes two hidden layers and the scores: torchvision's, after 7 x 7 x 512, or those for small
+// pictures, after 1 x 1 x 512. The latter have PyTorch's default weights: with deviations of 0.01,
+// three layers as narrow as these would leave almost nothing of a signal.
 std::vector<LayerSpec> VggClassifier(bool is_small, uint32_t class_count) {
   std::vector<LayerSpec> layers;
   uint32_t module = 0;
@@ -138,7 +138,7 @@ std::vector<LayerSpec> VggClassifier(bool is_small, uint32_t class_count) {
   return layers;
 }
 
-// torchvision's `vgg16` and `vgg16_bn`; with "-cifar" for 32 x 32 pictures.
+// Makes torchvision's `vgg16` and `vgg16_bn`; with "-cifar" for 32 x 32 pictures.
 std::vector<LayerSpec> Vgg16(const std::string& name, uint32_t class_count) {
   std::vector<LayerSpec> layers = VggFeatures(name.starts_with("vgg16-bn"));
   const std::vector<LayerSpec> head = VggClassifier(name.ends_with("-cifar"), class_count);
@@ -146,8 +146,7 @@ std::vector<LayerSpec> Vgg16(const std::string& name, uint32_t class_count) {
   return layers;
 }
 
-// ------------------------------------- ResNet and MobileNetV2: blocks add their input to their
-// output
+// ---------------------- ResNet and MobileNetV2: a block adds its input to its output
 
 // A convolution before batch norm, as in torchvision: no bias, Kaiming's normal weights, and
 // padding that keeps a picture's size at stride 1.
@@ -298,8 +297,8 @@ class MobileNetBuilder : public Builder {
   }
 
  private:
-  // Expand, filter each channel, project; torchvision numbers them conv.0, conv.1, ... This is an
-  // inverted residual: its bottleneck, the projection, is linear.
+  // Adds an inverted residual: expand, filter each channel, project, which torchvision numbers
+  // conv.0, conv.1, ... Its bottleneck, the projection, is linear.
   void AddBlock(const std::string& prefix, const StageSettings& stage, uint32_t stride) {
     const std::string entrance = layers_.back().name;
     const uint32_t width = channels_ * stage.expansion;
@@ -320,14 +319,14 @@ class MobileNetBuilder : public Builder {
   }
 };
 
-// By name: torchvision's `resnetN`; with "-cifar" the stem is 3 x 3 without pool, for pictures of
+// Makes torchvision's `resnetN`; with "-cifar" the stem is 3 x 3 without pool, for pictures of
 // about 32 x 32.
 std::vector<LayerSpec> ResNet(const std::string& name, uint32_t class_count) {
   const auto depth = static_cast<uint32_t>(std::stoul(name.substr(6)));  // "resnet50-cifar"
   return ResNetBuilder().Build(depth, name.ends_with("-cifar"), class_count);
 }
 
-// torchvision's `mobilenet_v2`; with "-small" the stem and the second stage keep a picture's size.
+// Makes torchvision's `mobilenet_v2`; with "-small" the stem and the second stage keep the size.
 std::vector<LayerSpec> MobileNetV2(const std::string& name, uint32_t class_count) {
   return MobileNetBuilder().Build(name.ends_with("-small"), class_count);
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "models/graph.h"
 #include "plan/job.h"
 
@@ -16,13 +16,13 @@ namespace pando {
 // A model without its data.
 struct Architecture {
   std::vector<LayerSpec> layers;
-  uint32_t channels = 0;  // its pictures'; one-channel data are repeated. 0: any
+  uint32_t channels = 0;  // of its pictures; one-channel data are repeated. 0: any
 };
 
 struct ZooModel {
   const char* name;
   const char* description;
-  // The usual input. It takes others, and Graph::Build reports those that do not fit.
+  // The usual input. The model takes others, and Graph::Build reports those that do not fit.
   SampleShape input;
   uint32_t class_count;
   // Makes the layers for its name, which has the family's options. Null: the job also has options.

@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "net/socket_address.h"
 #include "net/zmq/zmq_socket.h"
 
@@ -33,7 +33,7 @@ std::string MechanismAt(const UniqueFd& connection) {
   greeting[0] = '\xff';
   greeting[9] = '\x7f';
   greeting[10] = 3;
-  // Send no more: ZeroMQ would close a connection with another mechanism before it sends its own.
+  // We send no more: ZeroMQ closes a connection with another mechanism before it sends its own.
   if (send(connection.get(), greeting.data(), kMechanismAt, MSG_NOSIGNAL) < 0) return "";
   size_t count = 0;
   while (count < kMechanismAt + kMechanismBytes) {

@@ -1,16 +1,16 @@
-// Finds which endpoints may be bound, and which address of this machine other processes can use.
-// net/transport and the processes in node/ use it.
+// Functions that find which endpoints may be bound, and which address of this machine other
+// processes can use. net/transport and the processes in node/ use them.
 #pragma once
 
 #include <string>
 
 #include "common/endpoint.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "net/zmq/keys.h"
 
 namespace pando {
 
-bool IsAddress(const std::string& host);  // true for an address in numbers
+bool IsAddress(const std::string& host);  // true for a numeric address
 
 // Returns the first address of a host name (ResolveAll), or the address itself. Blocks while the
 // name is looked up.
@@ -19,7 +19,7 @@ Result<std::string> ResolveHost(const std::string& host);
 // if none does. If there are several, it blocks for up to one more second for each. REQUIRES: tcp.
 Result<std::string> FindAddress(const Endpoint& peer);
 
-// Returns whether only this machine can reach it: ipc, or tcp in 127.0.0.0/8 or at ::1.
+// Returns whether only this machine can reach the endpoint: ipc, or tcp in 127.0.0.0/8 or at ::1.
 Result<bool> IsLocal(const Endpoint& endpoint);
 
 // Returns an error unless the endpoint is local or exposure was requested (--insecure): without
@@ -44,8 +44,8 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
 // and for up to four seconds more.
 std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys = {});
 
-// Says what to check if no process answers at the endpoint: the reason, if there is one, and
-// `otherwise`. Blocks for the same time.
+// Returns what to check if no process answers at the endpoint: the reason, if there is one, and
+// `otherwise`. Blocks as long as ReasonOfSilence.
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise,
                            const Keys& keys = {});
 

@@ -1,5 +1,5 @@
-// ConnectionWatch: finds the peers that dialed a ROUTER and have lost their connection. Only
-// net/transport uses it. Threads: the socket's.
+// ConnectionWatch finds the peers that dialed a ROUTER and have lost their connection. Only
+// net/transport uses it. Threads: the socket's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class ConnectionWatch {
   };
   explicit ConnectionWatch(Options options) : options_(std::move(options)) {}
 
-  // REQUIRES: `router` is not bound yet.
+  // Watches the connections of `router`. REQUIRES: `router` is not bound yet.
   Status Start(ZmqContext& context, ZmqSocket& router, LineSecurity::Kind security);
   void Stop() { handshakes_.reset(); }
-  // Readable when Look has something to do. REQUIRES: it is started.
+  // The descriptor is readable when Look has something to do. REQUIRES: is_started().
   int fd() const { return handshakes_->fd(); }
   bool is_started() const { return handshakes_ != nullptr; }
-  // Notes that a message of this peer came by the connection.
+  // Notes that a message of this peer came on the connection.
   void Note(int connection_fd, Incarnation peer);
   // Reports the lost connections and calls on_warning.
   void Look();
-  // Returns the number of refused connections; 0 if it is not started.
+  // Returns the number of connections that were ended; 0 if it is not started.
   uint64_t turned_away() const { return is_started() ? handshakes_->turned_away() : 0; }
 
  private:

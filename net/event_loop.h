@@ -2,40 +2,15 @@
 // other threads of the process. Each core has one loop, on the thread that calls RunLoop.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <set>
 #include <vector>
 
-#include "common/descriptor.h"
+#include "net/stop_flag.h"
 #include "net/transport.h"
 #include "proto/protocol_core.h"
 
 namespace pando {
-
-// Asks a loop on another thread to return.
-class StopFlag {
- public:
-  void Request() {  // any thread, and signal handlers
-    is_requested_ = true;
-    event_.Raise();
-  }
-  bool is_requested() const { return is_requested_; }
-  int fd() const { return event_.fd(); }  // readable after a request
-
- private:
-  std::atomic<bool> is_requested_ = false;
-  EventFd event_;
-};
-
-class TransportOutbox : public Outbox {
- public:
-  explicit TransportOutbox(Transport& transport) : transport_(transport) {}  // outlives the outbox
-  void Send(Envelope envelope) override { transport_.Send(envelope); }
-
- private:
-  Transport& transport_;
-};
 
 // Another event source of the loop's thread, such as a mailbox or a signal.
 struct LocalEvents {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "proto/message_limits.h"
 
 namespace pando {

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "net/transport.h"
 
 namespace pando {
@@ -51,7 +51,7 @@ class HeartbeatSender {
   HeartbeatSender(ZmqContext& context, const Options& options, const HeartbeatState& state);
   ~HeartbeatSender();  // stops the thread, without waiting for the next heartbeat
 
-  // The first heartbeat goes at once. REQUIRES: not started yet.
+  // Starts the thread, which sends the first heartbeat at once. REQUIRES: it is not started yet.
   Status Start();
   void Update(const HeartbeatState& state);  // any thread
   // Returns when the scheduler last acknowledged a heartbeat; before the first acknowledgement,
@@ -64,8 +64,8 @@ class HeartbeatSender {
 
   const Options options_;
   ZmqContext& context_;
-  Transport transport_;  // only the thread uses it once it runs
-  OwnLog log_;           // the same
+  Transport transport_;  // only thread_ uses it once that runs
+  OwnLog log_;           // as transport_
   StopFlag stop_;
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;

@@ -1,7 +1,7 @@
 // HostNames looks up the addresses of hosts that were dialed by name. A lookup may last longer than
-// a step, or than a run. So it never blocks the thread that dials, nor ZeroMQ's, which would look
-// the name up at every dial and send nothing meanwhile. Only net/transport uses it. Threads: one.
-// Each lookup has a thread, which outlives this object if the lookup does not end.
+// a step, or than a run. So a lookup never blocks the thread that dials, nor ZeroMQ's thread, which
+// would look the name up at every dial and send nothing meanwhile. Only net/transport uses it.
+// Threads: one. Each lookup has a thread, which outlives this object if the lookup does not end.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "common/clock.h"
 #include "common/endpoint.h"
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 
@@ -20,15 +20,16 @@ using LookUp = std::function<Result<std::string>(const Endpoint& peer)>;
 
 class HostNames {
  public:
+  // The time between two lookups of a host. It doubles up to kIntervalMax while nothing changes.
   static constexpr Micros kInterval = std::chrono::seconds(1);
-  static constexpr Micros kIntervalMax = std::chrono::seconds(5);  // doubled up to it without news
+  static constexpr Micros kIntervalMax = std::chrono::seconds(5);
 
-  // `on_failure` gets each host that is not found, once; Take calls it.
+  // Take calls `on_failure` once for each host that is not found.
   HostNames(LookUp look_up, std::function<void(const std::string& text)> on_failure);
   ~HostNames();
   HostNames(const HostNames&) = delete;
 
-  // Looks the address up, unless a lookup is running or the last one is recent.
+  // Starts a lookup of the peer's address, unless one is running or the last one is recent.
   void Ask(Micros now, const Endpoint& peer);
   // Waits for the peer's lookup, until the deadline.
   void WaitFor(const Endpoint& peer, Micros deadline);
@@ -45,7 +46,7 @@ class HostNames {
     Micros ask_at{0};     // the earliest next lookup
     Micros interval = kInterval;
     bool is_pending = false;  // a lookup is running
-    bool has_failed = false;  // since the last address
+    bool has_failed = false;  // since the last address was found
   };
 
   const LookUp look_up_;

@@ -9,11 +9,11 @@
 namespace pando {
 namespace {
 
-// Clients come and go, so this bounds the secrets. Members' secrets are computed again.
+// The most entries of each map. A full map is cleared; members' entries are computed again.
 constexpr size_t kRememberedMax = 4096;
 
-// Any user of the machine may bind an abstract Unix name of a process that has ended. In a folder
-// only its owner may.
+// Any user of the machine may bind the abstract Unix name of a process that has ended. A path in a
+// folder can be bound only by the folder's owner.
 bool NeedsKeys(const Endpoint& endpoint) {
   return endpoint.kind == Endpoint::Kind::kTcp || endpoint.path.starts_with('@');
 }

@@ -1,9 +1,9 @@
-// LineGuard: decides how the connections of one transport are secured, and which messages of
-// dialers are believed (P44). Without keys no connection is secured and every message is believed.
+// LineGuard decides how the connections of one transport are secured, and which messages of dialers
+// are believed (P44). Without keys no connection is secured and every message is believed.
 //
 // The key of a connection says what its peer may send. A routing id ends with a LineToken, which
 // proves that the dialer holds the secret of its process life. So a message is believed only from
-// the process that it names, although all members share the members' key. Threads: its transport's.
+// the process that it names, although members share a key. Threads: its transport's thread.
 #pragma once
 
 #include <optional>
@@ -30,18 +30,19 @@ class LineGuard {
   bool has_keys() const { return context_.has_keys(); }
   const Keys& keys() const { return context_.keys(); }
 
-  // From now on tcp connections, except those to the scheduler, are in clear text (run.encrypt).
-  // Returns false if they are already, or if there are no keys.
+  // Makes later tcp connections, except those to the scheduler, use clear text (run.encrypt).
+  // Returns false if they use it already, or if there are no keys.
   bool SpeakInClear();
   LineSecurity SecurityToBind(const Endpoint& endpoint) const;
-  // `public_key` is the key that the peer must show. The scheduler must show the admin's.
+  // Returns the security of a connection to `peer`, which must show `public_key`. The scheduler
+  // must show the admin's key.
   Result<LineSecurity> SecurityToDial(const Endpoint& endpoint, const PeerId& peer,
                                       const std::string& public_key) const;
   // Returns the routing id with its token, for a connection with this security.
   std::string Sign(const std::string& routing_id, const LineSecurity& security) const;
 
-  // From now on messages of this process are believed only from the key's holder. The first key of
-  // an incarnation stays. Call it again for processes that still count: they are forgotten last.
+  // Believes later messages of this process only from the key's holder. The first key of an
+  // incarnation stays. Call it again for processes still in use: others are forgotten first.
   void Trust(Incarnation process, const std::string& public_key);
   // Returns the token of a text on a shared-memory link with this process. It is empty without
   // keys, and nullopt if that process's key is not trusted yet.
@@ -49,7 +50,7 @@ class LineGuard {
   // Returns whether to believe a message of a secured connection. From a process without a trusted
   // key the cores get only what any newcomer may send. Remembers the routing id for answers.
   bool IsPermitted(const ZmqSocket::Received& received, const Envelope& envelope);
-  // Returns the process that has certainly sent something on this connection, if that is known.
+  // Returns the process that this routing id proves to be the dialer; nullopt if it proves none.
   std::optional<Incarnation> ProvenSender(const std::string& routing_id);
   // Returns the whole routing id of a peer, given the part without the token.
   std::string Complete(const std::string& without_token, Incarnation peer);
@@ -65,7 +66,7 @@ class LineGuard {
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
   RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted keys
-  // The secrets that our pair shares with others, by public key. They make wrong tokens cheap.
+  // The secrets shared with other keys, by public key. They make a wrong token cheap to check.
   mutable std::unordered_map<std::string, std::string> shared_;
   std::unordered_map<std::string, std::string>
       whole_;  // routing ids, by the part without the token

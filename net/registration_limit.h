@@ -1,6 +1,6 @@
-// RegistrationLimit: limits how fast new processes may register from one address (a bucket of
+// RegistrationLimit limits how fast new processes may register from one address (a bucket of
 // tokens), because their ids, keys and journal rows cost the scheduler memory and time. The
-// scheduler's Transport uses it. Threads: none.
+// scheduler's Transport uses it. Threads: that transport's thread.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace pando {
 
 class RegistrationLimit {
  public:
-  // A cluster behind one address starts all at once; processes beyond the burst repeat (P10).
+  // A whole cluster behind one address may start at once. Processes beyond the burst repeat (P10).
   static constexpr double kBurst = 512;
   static constexpr double kPerSecond = 32;
 
-  // `address` is empty for this machine. A process life counts once.
+  // Returns whether the life may register, and counts it once. `address` is empty on this machine.
   bool Admit(Micros now, const std::string& address, Incarnation life) {
     if (lives_.Find(life) != nullptr) {
       lives_.Touch(life);

@@ -13,8 +13,8 @@ namespace pando {
 namespace {
 
 const PeerId kAnyScheduler{kSchedulerNode, Incarnation(), 0};
-// The bound of repeated requests that wait while the scheduler is away. Further ones are dropped
-// and become due again.
+// The most requests that wait in the queue while the scheduler is away. Further ones are dropped
+// and sent again later.
 constexpr int kQueuedRequestsMax = 64;
 
 bool IsInterim(const Message& answer) {
@@ -133,7 +133,7 @@ Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpo
     }
     client.Wait(due());
   }
-  // The limit that the caller gave, although some of that time has passed.
+  // The error names the caller's whole limit.
   const double seconds = std::chrono::duration<double>(longest()).count();
   if (said.empty()) {
     return Unavailable(

@@ -1,7 +1,7 @@
-// SchedulerClient: the connection of a program that is not a member of the run to its scheduler.
-// `pando status`, the commands and supervisors use it; supervisors report the faults that they saw
-// or injected. It stays connected and repeats each request until it is answered, so a scheduler
-// that is killed and restarted at the same endpoint answers too. Example:
+// SchedulerClient connects a program that is not a member of the run to the run's scheduler. `pando
+// status`, the commands and supervisors use it; supervisors report the faults that they saw or
+// injected. The client stays connected and repeats each request until it is answered, so a
+// scheduler that is killed and restarted at the same endpoint answers too. Example:
 //
 //   SchedulerClient client(context, {.on_warning = ...});
 //   if (Status s = client.Dial(endpoint); !s.ok()) return s;
@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "net/transport.h"
 
 namespace pando {
@@ -34,7 +34,7 @@ class SchedulerClient {
   // `context` outlives the client.
   SchedulerClient(ZmqContext& context, Options options);
 
-  // Never blocks. The scheduler may start later.
+  // Connects to the scheduler, which may start later. Never blocks.
   Status Dial(const std::string& endpoint);
 
   // Sends a StatusRequest, a Command or a FaultNote at once, and again after each interval until it
@@ -88,8 +88,8 @@ struct CommandPatience {
   std::string after_slowness;  // advice if the scheduler is still at work
 };
 // Sends a command to the scheduler at `endpoint`, and returns its last text when it has carried the
-// command out. `on_said` gets its earlier texts, each once. kInvalidArgument: it refused.
-// kUnavailable: it was not done in time.
+// command out. `on_said` gets its earlier texts, each once. kInvalidArgument: the scheduler
+// refused. kUnavailable: the command was not done in time.
 Result<std::string> RequestCommand(ZmqContext& context, const std::string& endpoint,
                                    const Command& command, const CommandPatience& patience,
                                    const std::function<void(const std::string& text)>& on_said);

@@ -33,7 +33,7 @@ bool IsFamily(const sockaddr* address, int family) {
   return address != nullptr && address->sa_family == family;
 }
 
-// A link-local address needs an interface beside it, which an endpoint does not name.
+// A link-local address needs the name of an interface, which an endpoint does not have.
 bool IsLinkLocal(const sockaddr* address) {
   return IsFamily(address, AF_INET6) &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);

@@ -1,5 +1,5 @@
-// Addresses of either family, as the system's sockets have them, and TCP connections beside
-// ZeroMQ's, which test whether one can be made at all. net/address and the command line use it.
+// Addresses of IPv4 and IPv6 in the form of the system's sockets, and plain TCP connections, which
+// test whether a peer can be reached at all. net/address and the command line use them.
 #pragma once
 
 #include <sys/socket.h>
@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 
-// An address of either family.
+// An address of IPv4 or IPv6, with a port.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = sizeof(sockaddr_storage);
@@ -31,13 +31,13 @@ struct InterfaceEntry {
   bool is_up = false;
   bool is_loopback = false;
 };
-// Returns IPv4 addresses first, without link-local ones: those need an interface beside them, which
-// an endpoint does not name.
+// Returns the addresses of this machine, IPv4 first, without link-local ones: those need the name
+// of an interface, which an endpoint does not have.
 std::vector<InterfaceEntry> ReadInterfaces();
 // Returns the interface's address on this machine, IPv4 first. The error names the interfaces.
 Result<std::string> InterfaceAddress(const std::string& name);
 
-// `host` is an address in numbers.
+// REQUIRES: `host` is a numeric address.
 SocketAddress MakeAddress(const std::string& host, uint16_t port);
 std::string AddressText(const sockaddr* address);  // without the port
 uint16_t PortIn(const sockaddr* address);

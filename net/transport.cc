@@ -11,7 +11,7 @@
 #include <fmt/core.h>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "net/socket_address.h"
 #include "net/zmq/checked_curve.h"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr unsigned kBurstMax = 16;
 // After this many dropped messages Receive returns, so that a flood of them cannot block the loop.
 constexpr int kDropsPerReceiveMax = 64;
-// The peers that cause a warning, in all, so that warnings cannot fill the log; and how often each.
+// The most peers that cause a warning, and how often one may, so that the log cannot fill up.
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWarningInterval = std::chrono::minutes(1);
 // The time for which a closed socket may keep its address.
@@ -48,7 +48,7 @@ uint64_t ShareableBytes(const Frames& frames) {
   return bytes;
 }
 
-// ZeroMQ would silently take the path away from a living process.
+// Returns whether a process listens at the path. ZeroMQ would silently take the path away from it.
 bool IsTaken(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -70,8 +70,8 @@ bool IsDialed(const PeerId& peer, const PeerId& sender) {
   return peer.incarnation == Incarnation() || peer.incarnation == sender.incarnation;
 }
 
-// Writes a routing id for people: the dialer, if it is one of ours; otherwise a prefix of its up to
-// 255 bytes.
+// Returns the first bytes of a routing id in hex. They name the dialer, if the id is one of ours. A
+// foreign id may have 255 bytes.
 std::string Hex(const std::string& bytes) {
   constexpr size_t kShownBytesMax = 11;
   std::string text;
@@ -134,7 +134,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
                                                       .security = security}));
   PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket, security.kind));
   Result<std::string> bound = socket.Bind(parsed.ToString());
-  watch_.Look();  // no connection exists yet; its descriptor reports from now on
+  watch_.Look();  // no connection exists yet; the watch's descriptor reports from now on
   if (!bound.ok()) watch_.Stop();
   if (!bound.ok()) return bound;
   lines_.emplace(std::nullopt, Line{.socket = std::move(socket),
@@ -151,14 +151,14 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
 }
 
 void Transport::Unbind() {
-  watch_.Stop();  // it uses the socket
+  watch_.Stop();  // the watch uses the socket
   PANDO_CHECK(lines_.erase(std::nullopt) == 1);
   if (links_ == nullptr) return;
   links_->HangUpAccepted();
   links_->StopListening();
 }
 
-// ZeroMQ releases an address shortly after its socket is closed.
+// ZeroMQ releases an address only after its socket is closed, so Bind may fail for a moment.
 Status Transport::SpeakInClear() {
   const auto router = lines_.find(std::nullopt);
   if (!guard_.SpeakInClear() || router == lines_.end() || !router->second.is_secured)
@@ -245,7 +245,7 @@ std::vector<PeerId> Transport::dialed() const {
   return peers;
 }
 
-void Transport::Send(const Envelope& envelope) {
+void Transport::Send(Envelope envelope) {
   if (context_.is_isolated()) {
     ++counters_.isolated;
     return;

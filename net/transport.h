@@ -1,14 +1,14 @@
-// Transport: connects one protocol party (a server lane, a worker's session, the scheduler, a
+// Transport connects one protocol party (a server lane, a worker's session, the scheduler, a
 // heartbeat sender) with its peers. It sends and receives envelopes by PeerId. The protocol repeats
 // lost messages (P10).
 //
 // A party that is dialed binds one ROUTER. A party that dials has a DEALER per peer, whose routing
 // id names the dialer (net/zmq/zmq_socket.h).
 //
-// It drops a message whose claimed sender does not match the routing id of its connection; one that
-// claims to come from the scheduler but arrived on another connection than the one dialed to the
-// scheduler; one that the key of its connection does not permit (P44); and one that does not
-// decode. It counts all of them.
+// A transport drops a message that does not decode, whose claimed sender does not match the routing
+// id of its connection, or that the key of its connection does not permit (P44). It also drops a
+// message that claims to come from the scheduler but did not arrive on the connection dialed to the
+// scheduler. It counts all of them.
 //
 // With ShareMemory, payloads in the given pool go to peers of this host without a copy. The message
 // names them instead of their bytes, and bypasses ZeroMQ (P42, net/shm/shared_link.h).
@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "net/address.h"
 #include "net/connection_watch.h"
 #include "net/host_names.h"
@@ -41,8 +41,8 @@
 
 namespace pando {
 
-// Warns of each peer whose messages are dropped, at most once a minute. The number of peers is
-// bounded, to bound the log.
+// PeerWarnings warns of each peer whose messages are dropped, at most once a minute. The number of
+// peers is bounded, to bound the log.
 class PeerWarnings {
  public:
   using OnWarning = std::function<void(const std::string& text)>;
@@ -57,7 +57,7 @@ class PeerWarnings {
   std::map<std::string, Micros> warned_at_;
 };
 
-class Transport {
+class Transport : public Outbox {
  public:
   struct Options {
     Channel channel = Channel::kData;
@@ -66,24 +66,24 @@ class Transport {
     // The bound per dialed peer. Further messages are dropped, so that an absent peer holds no more
     // memory. A ROUTER has the same bound for each peer that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
-    int64_t queued_bytes_max = kQueuedBytesMax;  // the same in bytes, beside the last message
+    int64_t queued_bytes_max = kQueuedBytesMax;  // the bound in bytes, without the last message
     LookUp look_up = FindAddress;                // for host names of dialed peers; on any thread
-    // When to connect again to a dialed peer whose shared-memory link was lost.
+    // How often lost shared-memory links to dialed peers are connected again.
     Micros link_again = std::chrono::seconds(1);
-    // Called on the transport's thread, once for each peer whose messages are dropped, and when
+    // The transport's thread calls it once for each peer whose messages are dropped, and when
     // connections cannot be accepted.
     std::function<void(const std::string& text)> on_warning;
-    // Called on the transport's thread in Receive or Wait, when a peer that dialed us has lost its
-    // connection. Its process may have ended, or it may dial again. A peer with several connections
-    // may be reported more than once.
+    // Receive and Wait call it when a peer that dialed us has lost its connection. Its process may
+    // have ended, or it may dial again. A peer with several connections may be reported more than
+    // once.
     std::function<void(Incarnation peer)> on_disconnect;
-    // Called on the transport's thread in Receive, when a message does not decode and the
-    // connection proves which process has sent it.
+    // Receive calls it when a message does not decode and the connection proves which process sent
+    // it.
     std::function<void(Incarnation peer, const std::string& what)> on_nonsense;
   };
   struct Counters {
     uint64_t sent = 0;
-    uint64_t sent_by_link = 0;  // of those: by a shared-memory link
+    uint64_t sent_by_link = 0;  // of these, by a shared-memory link
     uint64_t received = 0;
     uint64_t unroutable = 0;  // no connection to the receiver
     uint64_t queue_full = 0;
@@ -93,8 +93,8 @@ class Transport {
     uint64_t bad_views = 0;     // forged, or naming lanes that cannot be dialed
     uint64_t isolated = 0;      // dropped because the context was isolated
     uint64_t rate_limited = 0;  // registrations of new processes
-    uint64_t turned_away = 0;   // connections, for lack of descriptors
-    uint64_t overtaken = 0;     // its shared memory was rewritten or is unreadable
+    uint64_t turned_away = 0;   // connections that HandshakeWatch ended
+    uint64_t overtaken = 0;     // the message's shared memory was rewritten or is unreadable
     // Payloads of 16 KiB and more that went by ZeroMQ, although peers of one host could share them:
     // sent to such peers, and received from dialed ones.
     uint64_t copied_on_host_bytes = 0;
@@ -103,12 +103,12 @@ class Transport {
     std::shared_ptr<SharedPool> pool;  // the pool in which payloads are made
     bool is_required = false;          // sharing_failure() reports a peer that shares none
     OnMapped on_mapped = {};           // called on the transport's thread
-    // Called with the reason for the first peer at a loopback or ipc endpoint that shares no
-    // memory, and for the first peer that dialed us and cannot share.
+    // Gets the reason for the first peer at a loopback or ipc endpoint that shares no memory, and
+    // for the first peer that dialed us and cannot share.
     std::function<void(const std::string& text)> on_note;
     void NoteUnshared(const std::string& peer, const std::string& why);
   };
-  // The dialed connections, by what carries their payloads.
+  // The numbers of dialed connections, by what carries their payloads.
   struct LineCounts {
     uint32_t tcp = 0;
     uint32_t ipc = 0;
@@ -128,21 +128,19 @@ class Transport {
 
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
   // scheduler is dialed with incarnation 0, which means any. Dialing a peer again does nothing; at
-  // another endpoint it replaces the connection. With keys, over tcp, the peer must show
-  // `public_key` (the scheduler: the admin's).
+  // another endpoint it replaces the connection. With keys, a peer over tcp must show `public_key`,
+  // and the scheduler the admin's key.
   Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
-  // From now on tcp connections, except those to the scheduler, are in clear text (run.encrypt). A
-  // bound socket is bound again. Returns an error if that fails.
+  // Makes later tcp connections, except those to the scheduler, use clear text (run.encrypt). Binds
+  // a bound socket again, and returns an error if that fails.
   Status SpeakInClear();
-  // Decides which messages of dialers are believed.
   LineGuard& guard() { return guard_; }
   void HangUp(PeerId peer);
-  // From now on this party is another incarnation. Closes every dialed connection; bound endpoints
-  // stay.
+  // Makes this party another incarnation. Closes every dialed connection; bound endpoints stay.
   void SpeakAs(PeerId self);
   std::vector<PeerId> dialed() const;
 
-  // From now on the transport shares memory with peers that can: those dialed from now on and those
+  // Makes the transport share memory with the peers that can: those dialed from now on, and those
   // that dial us. An error says why no peer can. Call it at most once.
   Status ShareMemory(SharedMemory options);
   // The shared pool; null if there is none.
@@ -153,7 +151,7 @@ class Transport {
 
   // Sends to the dialed peer, otherwise by routing id to a peer that dialed us. Never blocks or
   // fails: a message that cannot be sent is dropped and counted.
-  void Send(const Envelope& envelope);
+  void Send(Envelope envelope) override;
 
   // Takes the next message. Returns false if there was none at the last Wait. Never blocks.
   bool Receive(Envelope* envelope);
@@ -163,7 +161,6 @@ class Transport {
   void Wait(Micros deadline, std::span<const int> fds = {});
 
   const Counters& counters() const { return counters_; }
-  // Counts a dropped view of this peer, and warns of the peer.
   void OnBadView(const PeerId& from, const std::string& why) {
     ++counters_.bad_views;
     warnings_.Warn("node " + std::to_string(from.node.value()), "", "", why);
@@ -175,7 +172,7 @@ class Transport {
     std::optional<PeerId> peer;
     std::string endpoint;
     Endpoint parsed = {};        // of a dialed peer
-    std::string connected = {};  // by address if `endpoint` has a name; empty: not yet
+    std::string connected = {};  // the endpoint in numbers; empty: not connected yet
     Micros heard_at{0};          // when the dialed peer last sent a message
     bool is_drained = false;     // no message waits unless its descriptor reports more
     bool is_local = false;       // the endpoint is on this machine
@@ -183,7 +180,7 @@ class Transport {
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
     LineKind kind() const { return endpoint.starts_with("ipc:") ? LineKind::kIpc : LineKind::kTcp; }
     bool is_secured = false;    // connections have keys
-    bool has_shared = false;    // memory, at least once
+    bool has_shared = false;    // the peer has shared memory at least once
     std::string unshared = {};  // why no memory is shared, after a try
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
@@ -209,7 +206,7 @@ class Transport {
   HostNames names_;
   bool has_names_ = false;         // a peer was dialed by name
   std::optional<PeerId> reading_;  // key of the connection that Receive reads next
-  unsigned burst_ = 0;             // messages taken from it in a row
+  unsigned burst_ = 0;             // messages taken from that connection in a row
   unsigned link_burst_ = 0;        // calls of Receive in a row that read links
   PeerWarnings warnings_;
   LineGuard guard_;

@@ -1,4 +1,4 @@
-// The transport's shared memory: the peers that share it, and the messages that name it (P42).
+// The part of Transport that shares memory with peers, and restores messages that name it (P42).
 #include <algorithm>
 #include <utility>
 
@@ -123,7 +123,7 @@ bool Transport::ReceiveByLink(Envelope* envelope) {
   return false;
 }
 
-// The peer lives, because it answers, but it will never link.
+// Records a failure if memory must be shared. The peer answers, but it will never share memory.
 void Transport::JudgeSharing(const Line& line) {
   if (!shared_memory_.is_required || !sharing_failure_.ok()) return;
   sharing_failure_ = Unavailable(

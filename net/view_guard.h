@@ -1,4 +1,4 @@
-// ViewGuard: the ViewSeal of one core in a run with keys (P44). Threads: its transport's.
+// ViewGuard signs and checks views for one core in a run with keys (P44). Threads: its transport's.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Chaos: the faults that `pando train --chaos` injects into the processes of its run. The text has
-// entries between semicolons:
+// Chaos means the faults that `pando train --chaos` injects into the processes of its run. Its text
+// has entries between semicolons:
 //
 //   entry    = action target [duration] ("at step" N | "every" duration)
 //            | "random" [":" SEED [":" duration]]     every 2 s on average, or so often; the seed
@@ -20,7 +20,7 @@
 
 #include "common/ids.h"
 #include "common/philox.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/text.h"
 #include "proto/outbox.h"
 

@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "files/file_client.h"
 #include "net/address.h"
+#include "net/event_loop.h"
 #include "node/log.h"
 #include "optim/optimizer.h"
 
@@ -57,7 +58,7 @@ FileService::FileService(const Options& options)
                  {.insecure = options.insecure,
                   .queued_bytes_max = kQueuedAnswersBytesMax,
                   .on_warning = LogWarning}),
-      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, outbox_,
+      store_({kSchedulerNode, options.scheduler, kFilesLane}, options.job, disk_, transport_,
              StoredBytesMax(options.plan)) {}
 
 FileService::~FileService() {

@@ -1,4 +1,4 @@
-// FileService: runs the scheduler's file store (P45) on its own thread and endpoint, so that files
+// FileService runs the scheduler's file store (P45) on its own thread and endpoint, so that files
 // on their way take no time of the scheduler's loop. The scheduler process makes it.
 #pragma once
 
@@ -9,7 +9,8 @@
 #include "common/mailbox.h"
 #include "files/file_store.h"
 #include "files/folder_disk.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
+#include "net/transport.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 
@@ -50,7 +51,6 @@ class FileService {
   };
   FolderDisk disk_;
   Transport transport_;
-  TransportOutbox outbox_{transport_};
   FileStore store_;
   std::string endpoint_;
   Mailbox<Admission> admissions_;

@@ -93,11 +93,12 @@ Status GroupServer::Serve() {
       .files = std::move(files), .process = incarnation_, .job = membership_.job_id});
   snapshots_ = std::make_unique<SnapshotStore::Port>(*store_);
   lane_ = std::make_unique<Lane>(
-      Lane::Options{.identity = {membership_.self, membership_.scheduler, membership_.job_id},
+      Lane::Options{.identity = {membership_.self, membership_.scheduler, membership_.job_id,
+                                 nullptr, send_probe_.get()},
                     .kind = "server",
                     .lease = std::chrono::milliseconds(job.lease_ms),
                     .probe = probe_ ? &*probe_ : nullptr},
-      worker_.trainer.plan, *snapshots_, timed_outbox_);
+      worker_.trainer.plan, *snapshots_, static_cast<Outbox&>(*this));
   thread_ = std::thread([this] { RunLane(); });
   return Status();
 }
@@ -171,7 +172,7 @@ void GroupServer::Take(Micros now, const GradientExchange::Sums& sums) {
 void GroupServer::Send(Envelope envelope) {
   const bool is_to_own_worker = envelope.receiver == worker_.membership.self;
   const auto* params = std::get_if<Params>(&envelope.message);
-  if (!is_to_own_worker || params == nullptr) return network_.Send(std::move(envelope));
+  if (!is_to_own_worker || params == nullptr) return transport_.Send(std::move(envelope));
   for (const ParamsItem& item : params->items) {
     Version& shown = shown_[item.shard.value()];
     if (item.version <= shown) continue;
@@ -217,11 +218,10 @@ GroupWorker::GroupWorker(const WorkerParts& parts)
                [this](ComputeTicket ticket, ComputeEvent event) {  // NOLINT: moved
                  OnCompute(ticket, std::move(event));
                }),
-      outbox_(parts.transport),
       session_(
           {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
            .ready = parts.ready},
-          plan_, trainer_, *this, outbox_) {
+          plan_, trainer_, *this, parts.transport) {
   if (leads()) return;
   update_.emplace(plan_, trainer_.parameters(),
                   LocalUpdate::Timed{parts.trainer.timeline, parts.trainer.protocol});

@@ -1,4 +1,4 @@
-// GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its
+// GroupWorker is a worker's part in a run without servers (run.strategy "allreduce"), from its
 // welcome to the end. It connects the trainer, the exchange of gradients, the makers of versions,
 // and the session. The worker process uses it.
 //
@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "common/mailbox.h"
-#include "net/event_loop.h"
 #include "net/heartbeat_sender.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 #include "node/remote_files.h"
 #include "node/session_worker.h"
@@ -77,10 +77,9 @@ class GroupServer : private Outbox {
   const Callbacks callbacks_;
   const Incarnation incarnation_;
   Transport transport_;
-  TransportOutbox network_{transport_};
   TimelineTrack* const track_;              // the lane thread's track; null: no timeline
   std::optional<TimelineLaneProbe> probe_;  // set if there is a timeline
-  TimelineOutbox timed_outbox_{*this, worker_.trainer.timeline, track_};
+  TimelineSendProbe send_probe_{worker_.trainer.timeline, track_};
   Membership membership_;
   std::unique_ptr<HeartbeatSender> heartbeat_;
   std::unique_ptr<SnapshotStore> store_;
@@ -135,7 +134,6 @@ class GroupWorker : private GroupPort, private ExchangePort {
   GradientExchange exchange_;
   Trainer trainer_;
   std::optional<LocalUpdate> update_;  // on ranks other than 0
-  TransportOutbox outbox_;
   GroupSession session_;
   std::unique_ptr<GroupServer> server_;  // on rank 0
 };

@@ -1,6 +1,6 @@
-// LeaveNotices: a process of a run tells its Supervisor that the run has ended for it. The process
-// may go on afterwards, outside of the run: a program's script may go on after its loop for hours.
-// Its exit code is then the script's, and its exit is no death.
+// This header lets a process of a run tell its Supervisor that the run has ended for it. The
+// process may go on afterwards, outside of the run: a program's script may go on after its loop for
+// hours. Its exit code is then the script's, and its exit is no death.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "proto/messages.h"
 
 namespace pando {

@@ -1,10 +1,10 @@
-// Logging: sets up spdlog's default logger, to standard error, with time and the process's role.
+// SetUpLog sets up spdlog's default logger, to standard error, with time and the process's role.
 #pragma once
 
 #include <string>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando {
 

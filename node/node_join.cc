@@ -64,10 +64,9 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
                             ShutdownRequests& shutdown, const DeclaredRun* declared) {
-  TransportOutbox outbox(transport);
   Register keyed = registration;
   keyed.public_key = transport.guard().public_key();
-  JoinCore join(self, keyed, outbox, declared);
+  JoinCore join(self, keyed, transport, declared);
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;

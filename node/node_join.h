@@ -1,4 +1,4 @@
-// JoinRun: makes a server or worker process part of a run. NodeWatch: notices that the run's
+// JoinRun makes a server or worker process part of a run. NodeWatch notices that the run's
 // scheduler has gone. The server and the worker process use them.
 #pragma once
 

@@ -1,4 +1,4 @@
-// PatientJournal: the journal of a scheduler process whose disk may be full or slow. Only
+// PatientJournal is the journal of a scheduler process whose disk may be full or slow. Only
 // node/scheduler_process uses it.
 #pragma once
 

@@ -99,54 +99,45 @@ Status MemberTimeline::Send(ZmqContext& context, const std::string& scheduler_en
 
 // ---- sent messages ------------------------------------------------------------------------------
 
-TimelineOutbox::TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track)
-    : outbox_(outbox), timeline_(timeline), track_(track) {
+TimelineSendProbe::TimelineSendProbe(Timeline* timeline, TimelineTrack* track)
+    : timeline_(timeline), track_(track) {
   if (timeline == nullptr) return;
   push_ = timeline->Name({"push", "push", "shard"});
   reply_ = timeline->Name({"reply", "pull", "shard"});
   replicate_ = timeline->Name({"replicate", "replicate", "shard"});
 }
 
-void TimelineOutbox::Send(Envelope envelope) {
-  if (timeline_ == nullptr) return outbox_.Send(std::move(envelope));
-  const TimelineNameId name = TakeItems(envelope.message);
-  const int64_t begin_ns = TimelineNow();
-  outbox_.Send(std::move(envelope));
-  if (!items_.empty()) Note(name, begin_ns, TimelineNow());
-}
-
 // Other messages have no items.
-TimelineNameId TimelineOutbox::TakeItems(const Message& message) {
+void TimelineSendProbe::BeginSend(const Message& message) {
   items_.clear();
-  const auto take = [this](const auto& item, Step step) {
+  const auto take = [this](TimelineNameId name, const auto& item, Step step) {
+    name_ = name;
     items_.push_back({item.shard, step, item.payload.size_bytes()});
   };
   if (const auto* push = std::get_if<Push>(&message)) {
-    for (const PushItem& item : push->items) take(item, item.step);
-    return push_;
+    for (const PushItem& item : push->items) take(push_, item, item.step);
+  } else if (const auto* params = std::get_if<Params>(&message)) {
+    for (const ParamsItem& item : params->items) take(reply_, item, StepReading(item.version));
+  } else if (const auto* root = std::get_if<Root>(&message)) {
+    for (const RootItem& item : root->items) take(replicate_, item, item.step);
   }
-  if (const auto* params = std::get_if<Params>(&message)) {
-    for (const ParamsItem& item : params->items) take(item, StepReading(item.version));
-    return reply_;
-  }
-  if (const auto* root = std::get_if<Root>(&message)) {
-    for (const RootItem& item : root->items) take(item, item.step);
-  }
-  return replicate_;
+  begin_ns_ = TimelineNow();
 }
 
-void TimelineOutbox::Note(TimelineNameId name, int64_t begin_ns, int64_t end_ns) {
+void TimelineSendProbe::EndSend() {
+  if (items_.empty()) return;
+  const int64_t end_ns = TimelineNow();
   double all_bytes = 0;
   for (const Item& item : items_) all_bytes += static_cast<double>(item.bytes);
   double bytes = 0;
-  int64_t from_ns = begin_ns;
+  int64_t from_ns = begin_ns_;
   for (const Item& item : items_) {
     bytes += static_cast<double>(item.bytes);
     const double share = all_bytes == 0 ? 1 : bytes / all_bytes;
     const int64_t to_ns =
-        begin_ns + static_cast<int64_t>(share * static_cast<double>(end_ns - begin_ns));
+        begin_ns_ + static_cast<int64_t>(share * static_cast<double>(end_ns - begin_ns_));
     if (timeline_->Wants(item.step))
-      track_->AddSpan(name, from_ns, to_ns, item.step, item.shard.value());
+      track_->AddSpan(name_, from_ns, to_ns, item.step, item.shard.value());
     from_ns = to_ns;
   }
 }

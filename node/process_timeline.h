@@ -1,6 +1,7 @@
-// ProcessTimeline: a process's record of itself in RUN_DIR/timeline, if the job asks for a
-// timeline. It has the file, the messages of a core's outbox, a lane's work, the events that the
-// scheduler reports to its observer, and the scheduler's clock. The processes use it.
+// A process's timeline is its record of itself in RUN_DIR/timeline, if the job asks for one. This
+// header has what opens the file and what records the messages that a core sends, a lane's work,
+// the events that the scheduler reports to its observer, and the scheduler's clock. The processes
+// use it.
 #pragma once
 
 #include <array>
@@ -14,11 +15,11 @@
 
 #include "common/timeline/timeline.h"
 #include "files/temporary_folder.h"
-#include "net/event_loop.h"
 #include "net/scheduler_client.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 #include "plan/job.h"
-#include "proto/outbox.h"
+#include "proto/view_member.h"
 #include "scheduler/journaled_outbox.h"
 #include "server/lane_probe.h"
 
@@ -54,14 +55,16 @@ class MemberTimeline {
   std::unique_ptr<Timeline> timeline_;
 };
 
-// TimelineOutbox records when gradients (push), parameters (reply) and roots (replicate) are sent,
-// shard by shard. The time of sending a message is divided by the items' bytes.
-// Threads: one at a time, that of the track.
-class TimelineOutbox : public Outbox {
+// TimelineSendProbe records when gradients (push), parameters (reply) and roots (replicate) are
+// sent, shard by shard. The time of sending a message is divided by the items' bytes. Threads: one
+// at a time, that of the track.
+class TimelineSendProbe : public SendProbe {
  public:
-  // All outlive it. Without a timeline it passes everything on.
-  TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track);
-  void Send(Envelope envelope) override;
+  // Both outlive it, or are null.
+  TimelineSendProbe(Timeline* timeline, TimelineTrack* track);
+  SendProbe* get() { return timeline_ == nullptr ? nullptr : this; }  // null: the job asks for none
+  void BeginSend(const Message& message) override;
+  void EndSend() override;
 
  private:
   struct Item {
@@ -69,14 +72,13 @@ class TimelineOutbox : public Outbox {
     Step step;
     size_t bytes = 0;
   };
-  TimelineNameId TakeItems(const Message& message);
-  void Note(TimelineNameId name, int64_t begin_ns, int64_t end_ns);
-
-  Outbox& outbox_;
   Timeline* const timeline_;
   TimelineTrack* const track_;
   TimelineNameId push_, reply_, replicate_;
-  std::vector<Item> items_;  // of the current message
+  // The current message. A message without items has no name.
+  TimelineNameId name_;
+  std::vector<Item> items_;
+  int64_t begin_ns_ = 0;
 };
 
 // Threads: the lane's.
@@ -103,8 +105,8 @@ class TimelineLaneProbe : public LaneProbe {
   std::map<std::pair<ShardId, Step>, int64_t> since_;  // begun but not committed
 };
 
-// TimelineOfRun: the scheduler's part: steps, evaluations, and marks for views and faults. Threads:
-// the scheduler core's.
+// TimelineOfRun records the scheduler's part: steps, evaluations, and marks for views and faults.
+// Threads: the scheduler core's.
 class TimelineOfRun {
  public:
   // `timeline` may be null; otherwise it outlives this. `start` is the origin of a fault's times.

@@ -1,8 +1,10 @@
-// The entry points of Pando's processes, one file each. The subcommands parse the options and call
-// them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's
-// default logger (node/log.h, set up by the caller), and stops on SIGINT, SIGTERM and SIGHUP
-// (node/shutdown_signal.h). A server or worker that receives Stop from the scheduler returns
-// kExitCompleted for every reason. A code of failure makes the process the root cause.
+// The entry points of Pando's processes (node/*_process.cc, node/fleet/local_run.cc and
+// node_run.cc). The subcommands parse the options and call them. Each returns an exit code
+// (exit_codes.h), reports to standard error through spdlog's default logger (node/log.h, set up by
+// the caller), and stops on SIGINT, SIGTERM and SIGHUP (node/shutdown_signal.h). A server or worker
+// that receives Stop returns kExitFailed if the run has failed, else kExitCompleted. Either exit is
+// no death, because the process has told its supervisor that the run is over
+// (node/leave_notices.h).
 #pragma once
 
 #include <cstdint>

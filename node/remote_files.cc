@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "files/folder_files.h"
 #include "node/log.h"
 #include "run/initial_weights.h"
 #include "run/run_folder.h"
@@ -72,8 +73,8 @@ RemoteFiles::RemoteFiles(const Options& options, std::string endpoint)
                   .queued_messages_max = kWaitingMessagesMax,
                   .queued_bytes_max = kWaitingBytesMax,
                   .on_warning = LogWarning}),
-      client_(WithLane(options.membership.self, options.lane), options.membership.job_id, outbox_,
-              {}) {}
+      client_(WithLane(options.membership.self, options.lane), options.membership.job_id,
+              transport_, {}) {}
 
 Result<std::unique_ptr<RunFiles>> RemoteFiles::Dial(const Options& options) {
   PANDO_ASSIGN_OR_RETURN(std::string endpoint, EndpointTowards(options.membership.files_endpoint,

@@ -1,6 +1,6 @@
-// RemoteFiles: a folder of the run at the scheduler's file store (P45), for a process on a machine
-// that does not share the folder. Each call waits for the store; while the scheduler is away, it
-// waits as long as a node waits for the scheduler.
+// RemoteFiles is a folder of the run at the scheduler's file store (P45), for a process on a
+// machine that does not share the folder. Each call waits for the store; while the scheduler is
+// away, it waits as long as a node waits for the scheduler.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include "files/file_client.h"
 #include "files/run_files.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "node/node_join.h"
 
 namespace pando {
@@ -51,7 +51,6 @@ class RemoteFiles : public RunFiles {
   const int stop_fd_;
   const Micros patience_;
   Transport transport_;
-  TransportOutbox outbox_{transport_};
   FileClient client_;
   StopFlag stop_;
 };

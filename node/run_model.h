@@ -2,8 +2,8 @@
 // node_join because a worker in a program (embed/) has no models.
 #pragma once
 
-#include "common/status.h"
-#include "models/network.h"
+#include "common/result.h"
+#include "models/model.h"
 #include "node/node_join.h"
 #include "plan/job_plan.h"
 

@@ -1,4 +1,4 @@
-// SchedulerLink: a supervisor's connection to the scheduler of its run. It reports faults until
+// SchedulerLink is a supervisor's connection to the scheduler of its run. It reports faults until
 // they are acknowledged, keeps them while the scheduler is away, and follows the run's progress.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "common/mailbox.h"
-#include "net/event_loop.h"
 #include "net/scheduler_client.h"
+#include "net/stop_flag.h"
 #include "node/supervisor.h"
 
 namespace pando {
@@ -63,8 +63,9 @@ class SchedulerLink {
   std::thread thread_;
 };
 
-// RepeatedDeaths recognises a process that died three times without a step of the run in between,
-// by the memory limit or with the same exit code. It would die again. Deaths that a person or chaos
+// RepeatedDeaths recognises a process that died four times by the memory limit, or with the same
+// exit code, while no step of the run became known: it would die again. Three deaths would prove
+// less, because the known step may be older than the first one. Deaths that a person or chaos
 // causes do not count. Threads: none.
 class RepeatedDeaths {
  public:

@@ -1,4 +1,4 @@
-// `pando scheduler`: the scheduler's core, its endpoint, and its run folder.
+// Runs `pando scheduler`: the scheduler's core, its endpoint, and its run folder.
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
@@ -19,7 +19,7 @@
 #include "net/address.h"
 #include "net/event_loop.h"
 #include "net/view_guard.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/file_service.h"
 #include "node/log.h"
 #include "node/patient_journal.h"
@@ -41,7 +41,7 @@ namespace pando {
 namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(10);
-// The bound of replies for a client that does not read them.
+// The most bytes of replies that wait for a client that does not read them.
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
 Result<JobPlan> MakePlan(const Job& job) {
@@ -69,7 +69,7 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
       path, shard_count, plan.job.micro_batches));
 }
 
-// Reads what earlier lives left. A scheduler that restarts while the disk is full waits.
+// Reads the state that earlier lives left. Waits while the disk is full.
 Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
                                                 const ShutdownSignal& shutdown) {
   bool has_told = false;
@@ -94,7 +94,8 @@ struct SchedulerParts {
   ServiceNotice& service;
 };
 
-// Connects the core with journal, recorder and snapshot folder, and shows what the run waits for.
+// SchedulerProcess connects the core with journal, recorder and snapshot folder, and shows what the
+// run waits for.
 class SchedulerProcess : public RunObserver {
  public:
   explicit SchedulerProcess(const SchedulerParts& parts)
@@ -181,8 +182,9 @@ int SchedulerProcess::Run() {
     spdlog::error("{}", status.message());
     return kExitFenced;
   }
-  if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
-  const bool is_over = scheduler_ && scheduler_->finished();
+  if (scheduler_ && scheduler_->is_fenced())
+    return recorder_.Conclude(kStatusInterrupted, Status());
+  const bool is_over = scheduler_ && scheduler_->is_finished();
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
   files_.reset();
   if (is_over && plan_.job.snapshot_best) KeepBestWeights();
@@ -214,7 +216,7 @@ void SchedulerProcess::KeepBestWeights() {
   recorder_.Note(text);
 }
 
-// P33. A snapshot that cannot be read any more checks nothing.
+// Compares the final weights with the stored snapshot (P33), unless it cannot be read any more.
 Status SchedulerProcess::OnFinalWeights(Micros /*now*/, Version version,
                                         const SnapshotManifest* stored, const FloatBuffer& flat) {
   if (stored != nullptr) {
@@ -246,14 +248,13 @@ Status SchedulerProcess::Lead() {
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   parts_.service.SendReady("waiting for servers and workers at " + endpoint_);
   WarnOfManifest(snapshots_.WriteMissingManifests());
-  TransportOutbox outbox(transport);
   Scheduler::Options options = CoreOptions();
   PANDO_RETURN_IF_ERROR(StartFiles(options.job, *endpoint));
   if (files_) options.files_endpoint = files_->endpoint();
   ViewGuard views(transport, ViewKeyPair(context_.keys()));
   options.seal = views.seal();
   recorder_.summary().run_id = HexText(options.job.value());
-  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
+  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, transport);
   journal_.SetWait(
       [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
   TrustMembers(transport);  // members of earlier lives
@@ -265,9 +266,9 @@ Status SchedulerProcess::Lead() {
                      {-1, [&](Micros) { TrustMembers(transport); }},
                      {-1, [this](Micros now) { parts_.service.Feed(now); },
                       parts_.service.feed_interval()}},
-           .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
+           .is_finished = [this] { return scheduler_->is_finished() || scheduler_->is_fenced(); }});
   parts_.service.SendStopping();
-  if (scheduler_->fenced()) return scheduler_->journal_status();
+  if (scheduler_->is_fenced()) return scheduler_->journal_status();
   AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
@@ -280,7 +281,7 @@ Status SchedulerProcess::Lead() {
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
-// Runs before a newcomer is welcomed. Members that were given up stay, so that they get Refused.
+// Trusts newcomers before they are welcomed. Members given up stay trusted, so they get Refused.
 void SchedulerProcess::TrustMembers(Transport& transport) {
   const RunMembers& membership = scheduler_->membership();
   if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
@@ -305,7 +306,7 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
   return Status();
 }
 
-// A commit is in progress. Senders repeat all messages except heartbeats and questions (P10).
+// Answers heartbeats and questions while a commit waits; all other messages are repeated (P10).
 bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, Micros since) {
   const std::array fds{shutdown_.fd()};
   const Micros deadline = SteadyNow() + kJournalRetry;
@@ -353,7 +354,7 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
           .started_at = std::chrono::duration_cast<Micros>(start),
           .next_row = recorder_.next_row(),
           .state = parts_.state,
-          .is_fresh = args_.is_resumed};
+          .is_resumed = args_.is_resumed};
 }
 
 // Handles signals, and shows what the start of the run waits for.
@@ -380,8 +381,7 @@ void SchedulerProcess::Watch(Micros now) {
   }
 }
 
-// Processes of other machines send their timeline when they end, and programs get the final
-// weights.
+// Waits while processes of other machines send their timelines, and programs get the final weights.
 void SchedulerProcess::AwaitLastFiles() {
   const bool has_weights =
       IsExternal(plan_.job) && scheduler_->stop().reason == StopReason::kCompleted;
@@ -431,7 +431,7 @@ void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   WarnOfManifest(snapshots_.OnComplete(manifest));
 }
 
-// The journal has the manifest, and a later life of the scheduler writes it again.
+// Warns only: the journal has the manifest, and a later life of the scheduler writes it again.
 void SchedulerProcess::WarnOfManifest(const Status& status) {
   if (status.ok()) return;
   recorder_.OnEvent("manifest-failed", "", status.message());
@@ -453,7 +453,7 @@ Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data));
-  std::error_code ignored;  // left by an earlier end; nodes must not take it for this one's
+  std::error_code ignored;  // an earlier end's summary, which nodes must not take for this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
@@ -477,7 +477,7 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     ExitWith(lock.status());
     return kExitFenced;
   }
-  // Removes keys of an earlier start, which would get no answer for `pando status`.
+  // Removes keys of an earlier start, with which `pando status` would get no answer.
   std::error_code ignored;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   if (args.keys.are_none() ||

@@ -7,6 +7,7 @@
 
 #include "common/hash.h"
 #include "common/system.h"
+#include "files/folder_files.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
 #include "job/job_file.h"

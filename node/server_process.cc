@@ -1,4 +1,4 @@
-// `pando server`: one process, several lanes, each a thread with its own sockets and shards.
+// Runs `pando server`: one process with lanes, each a thread with its own sockets and shards.
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -15,7 +15,7 @@
 #include "common/system.h"
 #include "net/address.h"
 #include "net/view_guard.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/log.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"
@@ -53,7 +53,7 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint.ToString();
 }
 
-// `owed` is owed to the lane.
+// `owed` is the oldest answer that a backup owes the lane.
 HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport,
                              const std::optional<Replication::Owed>& owed) {
   return {.job = job,
@@ -67,7 +67,7 @@ HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& trans
           .lines = transport.CountLines()};
 }
 
-// One lane, and the objects through which it sends and stores.
+// Seat has one lane, and the objects through which it sends and stores.
 struct Seat {
   // `timeline` may be null.
   Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
@@ -75,15 +75,15 @@ struct Seat {
       : transport(lane_transport),
         views(lane_transport, {.public_key = view_key, .secret_key = ""}),
         track(timeline ? &timeline->OpenTrack(LaneTrack(options)) : nullptr),
-        transport_outbox(lane_transport),
-        outbox(transport_outbox, timeline, track),
+        send_probe(timeline, track),
         snapshots(store),
-        lane(Complete(options, timeline), plan, snapshots, outbox) {}
+        lane(Complete(options, timeline), plan, snapshots, lane_transport) {}
   static std::string LaneTrack(const Lane::Options& options) {
     return fmt::format("lane {}", options.identity.self.lane);
   }
   Lane::Options Complete(Lane::Options options, Timeline* timeline) {
     options.identity.seal = views.seal();
+    options.identity.probe = send_probe.get();
     if (timeline == nullptr) return options;
     options.probe =
         &probe.emplace(*timeline, *track, timeline->OpenTrack(LaneTrack(options) + " replicates"));
@@ -94,22 +94,21 @@ struct Seat {
   ViewGuard views;
   TimelineTrack* track;
   std::optional<TimelineLaneProbe> probe;
-  TransportOutbox transport_outbox;
-  TimelineOutbox outbox;
+  TimelineSendProbe send_probe;
   SnapshotStore::Port snapshots;
   Lane lane;
   Status dialed;  // a backup that cannot be dialed never acknowledges; the job would hang
 };
 
-// Returns the name of the unit that fails with its kernel: a machine with all its containers.
-// Without a boot id, host name and address tell machines apart.
+// Returns the name of this machine, all containers of which fail with its kernel. Without a boot
+// id, host name and address tell machines apart.
 std::string OwnMachine(const std::string& endpoint) {
   if (std::string id = BootId(); !id.empty()) return id;
   const Result<Endpoint> parsed = ParseEndpoint(endpoint);
   return fmt::format("{} {}", HostName(), parsed.ok() ? parsed->host : "");
 }
 
-// Owns: the lanes' transports and threads.
+// ServerProcess runs the lanes. Owns: their transports and threads.
 class ServerProcess {
  public:
   explicit ServerProcess(const ServerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
@@ -136,7 +135,7 @@ class ServerProcess {
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
 
-// The name may be known only after the scheduler's machine has started.
+// Retries, since the name may be known only after the scheduler's machine has started.
 Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
   constexpr int kRetryMs = 500;
   constexpr int kTriesPerNote = 10;
@@ -211,7 +210,7 @@ Result<MembershipEnd> ServerProcess::Live() {
   return Serve(membership);
 }
 
-// Also reads the start values of the run.
+// Reads the run's start values, and returns the files of its snapshots.
 Result<std::unique_ptr<RunFiles>> ServerProcess::ReachSnapshots(const Membership& membership,
                                                                 JobPlan* plan) {
   PANDO_RETURN_IF_ERROR(ReadRunStart(context_, membership, args_.join, shutdown_.fd(),

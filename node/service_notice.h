@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 

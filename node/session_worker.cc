@@ -29,12 +29,12 @@ Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
   return ConcludeMembership(life.stop(), life.refusal(), watch.is_leaving());
 }
 
-void ComputeNewsBox::Push(News news) {
-  const auto* gradient = std::get_if<GradientReady>(&news.event);
+void ComputeNewsBox::Push(ComputeTicket ticket, ComputeEvent event) {
+  const auto* gradient = std::get_if<GradientReady>(&event);
   const size_t bytes = gradient == nullptr ? 0 : gradient->payload.size_bytes();
   const bool is_little = gradient != nullptr && (unseen_bytes_ += bytes) < PushSender::kFlushBytes;
   if (!is_little) unseen_bytes_ = 0;
-  std::ignore = mailbox_.Push(std::move(news), is_little ? Wake::kLater : Wake::kNow);
+  std::ignore = mailbox_.Push({ticket, std::move(event)}, is_little ? Wake::kLater : Wake::kNow);
 }
 
 void HostLines::Open(const PeerId& self) {
@@ -79,13 +79,12 @@ std::set<PeerId> HostLines::Connect(const HostGroup& group, const View& view, co
 SessionWorker::SessionWorker(const Parts& parts)
     : parts_(parts),
       views_(parts.transport, {.public_key = parts.membership.view_key, .secret_key = ""}),
-      transport_outbox_(parts.transport),
-      outbox_(transport_outbox_, parts.timeline, parts.protocol),
+      probe_(parts.timeline, parts.protocol),
       session_({.identity = {parts.membership.self, parts.membership.scheduler,
-                             parts.membership.job_id, views_.seal()},
+                             parts.membership.job_id, views_.seal(), probe_.get()},
                 .ready = parts.ready,
                 .sum_buffers = parts.buffers},
-               parts.plan, parts.computer, outbox_) {}
+               parts.plan, parts.computer, parts.transport) {}
 
 Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
   if (parts_.plan.may_sum_on_host()) parts_.host_lines.Open(parts_.membership.self);

@@ -1,4 +1,4 @@
-// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It connects
+// SessionWorker is a worker's part in a run with servers, from its welcome to the end. It connects
 // the computing threads with the session, and the session with the transport. The worker process
 // uses it, and so does embed/, where a program computes. Threads: the protocol thread. Owns: the
 // session.
@@ -48,16 +48,20 @@ HeartbeatState MakeHeartbeat(JobId job, const auto& session, const Heartbeat& co
           .lines = transport.CountLines()};
 }
 
-// Events on their way from the computing threads to the protocol thread. Gradients wake it only
-// when they fill a message. The end of a call always wakes it, and follows the call's gradients, so
-// none of them waits for ever.
+// ComputeNewsBox carries events from the computing threads to the protocol thread. Gradients wake
+// it only when they fill a message. The end of a call always wakes it, and follows the call's
+// gradients, so none of them waits for ever.
 class ComputeNewsBox {
  public:
   struct News {
     ComputeTicket ticket;
     ComputeEvent event;
   };
-  void Push(News news);  // any thread
+  void Push(ComputeTicket ticket, ComputeEvent event);  // any thread
+  // Returns a sink that calls Push. The box outlives it.
+  ComputeSink sink() {
+    return [this](ComputeTicket ticket, ComputeEvent event) { Push(ticket, std::move(event)); };
+  }
   Mailbox<News>& mailbox() { return mailbox_; }
 
  private:
@@ -65,8 +69,8 @@ class ComputeNewsBox {
   Mailbox<News> mailbox_;
 };
 
-// HostLines: the connections of one host's workers to the worker that sums for them (P6a), over a
-// Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
+// HostLines has the connections of one host's workers to the worker that sums for them (P6a), over
+// a Unix socket in the abstract namespace, which only this host's processes reach. Threads: the
 // transport's.
 class HostLines {
  public:
@@ -79,7 +83,7 @@ class HostLines {
   void Close();
   // Connects to the group's relay, if this process is not the relay. Returns the peers.
   std::set<PeerId> Connect(const HostGroup& group, const View& view, const PeerId& self);
-  // Logs that the relay does not answer, and that it answers again.
+  // Logs that the relay does not answer, or that it answers again.
   void Tell(bool is_given_up);
 
  private:
@@ -106,7 +110,7 @@ class SessionWorker {
     TimelineTrack* protocol = nullptr;  // this thread's track
     const StopFlag* stop = nullptr;     // ends it at once; null: no such flag
   };
-  // Called once per turn of the loop, for the heartbeat.
+  // Tell is called once per turn of the loop, for the heartbeat.
   using Tell = std::function<void(const Session& session, Micros now)>;
   explicit SessionWorker(const Parts& parts);
 
@@ -123,8 +127,7 @@ class SessionWorker {
 
   const Parts parts_;
   ViewGuard views_;
-  TransportOutbox transport_outbox_;
-  TimelineOutbox outbox_;
+  TimelineSendProbe probe_;
   Session session_;
   std::optional<Stop> stop_;  // set when Run has returned
   // Not ok: a lane cannot be reached. It would get no gradients, and the run would hang.

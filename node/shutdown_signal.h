@@ -1,11 +1,11 @@
-// ShutdownSignal: SIGINT, SIGTERM, SIGHUP and SIGUSR1 as a descriptor that event loops poll, so
+// ShutdownSignal makes a descriptor of SIGINT, SIGTERM, SIGHUP and SIGUSR1. Event loops poll it, so
 // that a process leaves in order instead of in the middle of its work. SIGUSR1 is a batch system's
 // notice (sbatch --signal=USR1@120). All signals except SIGTERM stay ignored if they were (nohup).
 #pragma once
 
 #include <chrono>
 
-#include "common/atomic_file.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/status.h"
+#include "common/unique_fd.h"
 #include "node/chaos_schedule.h"
 #include "node/fleet/exit_table.h"
 #include "node/leave_notices.h"
@@ -44,16 +44,16 @@ struct ProcessExit {
   pid_t pid = 0;
   uint64_t key = 0;               // its ProcessKey()
   int exit_code = 0;              // set if signal is 0
-  int signal = 0;                 // that ended it
+  int signal = 0;                 // the signal that ended it
   bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
   bool is_injected = false;       // chaos killed it
-  uint32_t restart_count = 0;     // before it, if it has died too often; within this time:
-  std::chrono::seconds restarts_within{0};
-  std::optional<Stop> stop;  // how the run had ended for it before; none: it was a member
+  uint32_t restart_count = 0;     // its restarts before this exit, if it has died too often
+  std::chrono::seconds restarts_within{0};  // the time of these restarts
+  std::optional<Stop> stop;  // how the run had ended for it before its exit; none: it had not
   std::chrono::system_clock::time_point time;
   bool is_clean() const { return signal == 0 && exit_code == 0; }
   ExitKind kind() const;
-  // A program's own work after the run has failed.
+  // Returns whether a program failed in its own work after the run was completed.
   bool is_late_failure() const {
     return !is_clean() && stop && stop->reason == StopReason::kCompleted;
   }
@@ -64,7 +64,8 @@ struct ProcessExit {
 class OomKills {
  public:
   explicit OomKills(uint64_t count) : count_(count) {}
-  // Call it for a child that a signal killed; `count` is the cgroup's. Whether the limit did it.
+  // Returns whether the memory limit killed a child. Call it for each child that a signal killed;
+  // `count` is the cgroup's.
   bool Take(uint64_t count);
 
  private:
@@ -73,10 +74,10 @@ class OomKills {
   std::chrono::steady_clock::time_point counted_at_{};
 };
 
-// ProcessGroup: child processes of this machine that belong together. Children die with their
-// parent, even after SIGKILL, and an exit is noticed at once. Threads: one, which must live as long
-// as the group, since the kernel ties children to their parent *thread*. Owns: the children; the
-// destructor kills and reaps those that are left.
+// ProcessGroup has the child processes of this machine that belong together. Children die with
+// their parent, even after SIGKILL, and an exit is noticed at once. Threads: one, which must live
+// as long as the group, since the kernel ties children to their parent *thread*. Owns: the
+// children; the destructor kills and reaps those that are left.
 class ProcessGroup {
  public:
   using OnExit = std::function<void(const ProcessExit&)>;
@@ -133,7 +134,7 @@ std::vector<std::string> LogTail(const std::string& path, size_t line_count_max)
 
 inline constexpr uint32_t kRestartsMaxDefault = 30;
 
-// RestartPolicy: says when a process that died may restart. The pause doubles with every death, so
+// RestartPolicy says when a process that died may restart. The pause doubles with every death, so
 // that a process that fails at once is not restarted all the time. A life of ten seconds resets the
 // pause. The restarts count until a life of a minute. Threads: none.
 class RestartPolicy {
@@ -219,7 +220,7 @@ class Supervisor {
     RestartPolicy policy;
     std::optional<TimePoint> restart_at;  // it is dead until then
     std::optional<TimePoint> resume_at;   // it is stopped until then
-    uint64_t killed_us = 0;               // when we killed it, until its end is seen
+    uint64_t killed_us = 0;               // when chaos killed it; 0 once its exit is seen
   };
   Status StartLife(const ProcessSpec& spec);
   void NoteStart(Status status);

@@ -11,7 +11,7 @@
 #include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "node/gpu_monitor.h"
 #include "node/group_worker.h"
 #include "node/log.h"
@@ -45,12 +45,8 @@ Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, co
 Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_lines,
                                      const auto& tell, uint64_t* gpu_free_bytes) {
   ComputeNewsBox news;
-  Trainer trainer(
-      parts.trainer, parts.thread_count,
-      [&news](ComputeTicket ticket, ComputeEvent event) {
-        news.Push({ticket, std::move(event)});
-      },
-      parts.trainer.plan.job.parameter_residency);
+  Trainer trainer(parts.trainer, parts.thread_count, news.sink(),
+                  parts.trainer.plan.job.parameter_residency);
   SessionWorker worker({.transport = parts.transport,
                         .shutdown = parts.shutdown,
                         .heartbeat = parts.heartbeat,

@@ -21,15 +21,15 @@ bool HasTrustRatios(const OptimizerOptions& o) {
   return o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
 }
 
-// An update is computed block after block, so that an expression reads from the fastest cache what
-// the one before it has written, while the processor fetches later blocks. Expressions work element
-// by element, so bits do not depend on how a vector is cut or on the width of registers.
+// An update is computed block by block, so that an expression reads the last one's results from the
+// fastest cache, while the processor fetches later blocks. Expressions work element by element, so
+// bits do not depend on how a vector is cut or on the width of registers.
 constexpr int kBlockFloats = 128;
 template <int kSize>  // kBlockFloats, or Eigen::Dynamic for the rest
 using Block = Eigen::Array<float, kSize, 1, Eigen::ColMajor, kBlockFloats, 1>;
 
-// The part of an update within one block. A state may be updated in place, so parameters, which
-// depend on states, are written after them.
+// Slice is the part of an update within one block. A state may be updated in place. Parameters
+// depend on states and are written after them.
 template <int kSize>
 class Slice {
  public:
@@ -65,10 +65,10 @@ class Slice {
   const size_t at_;
   const Eigen::Index count_;
   const float* gradient_;
-  Block<kSize> sum_;  // of the gradient's halves, if there are two
+  Block<kSize> sum_;  // the sum of the gradient's halves, if there are two
 };
 
-// Calls visit(slice) for block after block of the part. flatten: g++ would leave calls in each
+// Calls visit(slice) for each block of the part. Without `flatten` g++ would leave calls in each
 // block, because it limits how much it inlines.
 template <class Visit>
 [[gnu::flatten]] void VisitSlices(const Optimizer::Update& u, ShardRange part, Visit visit) {
@@ -78,16 +78,16 @@ template <class Visit>
   visit(Slice<Eigen::Dynamic>(u, part));
 }
 
-// torch.nn.BatchNorm2d's running statistics.
+// Updates running statistics as torch.nn.BatchNorm2d does.
 void ApplyStatistic(const auto& s, float momentum) {
   s.parameters_out() = s.parameters() + momentum * (s.MeanStatistic() - s.parameters());
 }
 
 void ApplyMetric(const auto& s) { s.parameters_out() = s.MeanGradient(); }
 
-// The values that expressions read from options and scalars, each rounded to float once. Products
-// and quotients of scalars are computed in double, as in PyTorch. IEEE 754 makes them exact
-// functions of their inputs on every machine, like the float ones (P36).
+// Coefficients are the values that expressions read, from options and scalars, each rounded to
+// float once. Products and quotients of scalars are computed in double, as in PyTorch. IEEE 754
+// makes them exact functions of their inputs on every machine, like the float ones (P36).
 struct Coefficients {
   const OptimizerOptions& o;
   const Optimizer::Update& u;
@@ -95,9 +95,9 @@ struct Coefficients {
   const bool decouples_decay = o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLamb;
 
   float lr = u.scalars.lr;
-  // A test, not a zero factor: g + 0·p would lose the sign of g = −0.
+  // This is a test, not a zero factor, because g + 0·p would lose the sign of g = −0.
   bool couples_decay = !decouples_decay && o.weight_decay != 0.0;
-  // If coupled, it is added to the gradient; for LAMB to the direction.
+  // If the decay is coupled, it is added to the gradient; with LAMB to the direction.
   float weight_decay = static_cast<float>(o.weight_decay);
   float clip_value = o.clip_value > 0.0 ? static_cast<float>(o.clip_value) : INFINITY;
   float gradient_factor = u.factors.empty() ? 1.0f : u.factors[0];  // clipping by norm
@@ -115,13 +115,13 @@ struct Coefficients {
   float step_size = static_cast<float>(exact_lr / u.scalars.bias_correction1);
   float bias_correction1 = u.scalars.bias_correction1;
   float bias_correction2_sqrt = u.scalars.bias_correction2_sqrt;
-  // If decoupled, it is the factor of the parameter.
+  // If the decay is decoupled, this is the factor of the parameter.
   float parameter_decay =
       decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
 };
 
-// torch's parameter groups: the options and scalars of a tensor with its own rate or
-// decay.
+// GroupCoefficients makes Coefficients for a tensor with its own rate or decay, as torch's
+// parameter groups.
 class GroupCoefficients {
  public:
   GroupCoefficients(const OptimizerOptions& options, const Optimizer::Update& update,
@@ -138,21 +138,22 @@ class GroupCoefficients {
   Optimizer::Update update_;
 };
 
-// Calls use(g) with the gradient that counts, an expression: clipped and, if coupled, decayed.
+// Calls use(g) with an expression of the gradient, clipped and, if decay is coupled, decayed.
 template <int kSize, class Use>
 void WithGradient(const Slice<kSize>& s, const Coefficients& c, Use use) {
-  // torch.nn.utils.clip_grad_value_. Like std::min and std::max, Eigen's keep a NaN on their left.
+  // torch's clip_grad_value_. Like std::min and std::max, Eigen's keep a NaN on their left.
   const auto clipped = s.MeanGradient().min(c.clip_value).max(-c.clip_value);
   const auto g = clipped * c.gradient_factor;
   c.couples_decay ? use(g + c.weight_decay * s.parameters()) : use(g);
 }
 
-// torch.optim.SGD without momentum.
+// Applies torch.optim.SGD without momentum.
 void ApplySgd(const auto& s, const Coefficients& c, const auto& g) {
   s.parameters_out() = s.parameters() - c.lr * g;
 }
 
-// torch.optim.SGD with momentum: the first buffer is the gradient itself, without dampening.
+// Applies torch.optim.SGD with momentum: the first buffer is the gradient itself, without
+// dampening.
 void ApplyMomentum(const auto& s, const Coefficients& c, const auto& g) {
   auto buffer = s.state_out(0);
   if (c.is_first_step) {
@@ -167,7 +168,8 @@ void ApplyMomentum(const auto& s, const Coefficients& c, const auto& g) {
   }
 }
 
-// A separate loop, which the compiler packs; Eigen packs no correctly rounded roots.
+// Returns the square roots. The compiler vectorises this loop; Eigen packs no correctly rounded
+// roots.
 template <class Array>
 auto Root(const Array& x) {
   Block<Array::SizeAtCompileTime> root(x.size());
@@ -176,7 +178,7 @@ auto Root(const Array& x) {
   return root;
 }
 
-// torch.optim.Adam and AdamW (amsgrad off), in the order of their _single_tensor_ functions.
+// Applies torch.optim.Adam or AdamW (amsgrad off), in the order of their _single_tensor_ functions.
 void ApplyAdam(const auto& s, const Coefficients& c, const auto& g) {
   auto mean = s.state_out(0);    // exp_avg
   auto square = s.state_out(1);  // exp_avg_sq
@@ -187,7 +189,7 @@ void ApplyAdam(const auto& s, const Coefficients& c, const auto& g) {
                        c.step_size * mean / (root / c.bias_correction2_sqrt + c.eps);
 }
 
-// LARS, algorithm 1: the step's rate is part of the momentum.
+// Applies LARS, algorithm 1: the momentum buffer includes the step's rate.
 void ApplyLars(const auto& s, const Coefficients& c, const auto& g) {
   auto buffer = s.state_out(0);
   const float rate = c.lr * c.ratio;
@@ -199,7 +201,7 @@ void ApplyLars(const auto& s, const Coefficients& c, const auto& g) {
   s.parameters_out() = s.parameters() - buffer;
 }
 
-// LAMB, algorithm 2: r + λw.
+// Returns r + λw of LAMB, algorithm 2.
 template <int kSize>
 Block<kSize> LambDirection(const Slice<kSize>& s, const Coefficients& c, const auto& g, auto& mean,
                            auto& square) {
@@ -217,8 +219,8 @@ void ApplyLamb(const auto& s, const Coefficients& c, const auto& g) {
   s.parameters_out() = s.parameters() - c.lr * c.ratio * LambDirection(s, c, g, mean, square);
 }
 
-// A sum of squares, block after block, with sixteen partial sums for any register width. REQUIRES:
-// only the last block's size may be no multiple of sixteen.
+// SquareSum adds squares block by block, in sixteen partial sums for any register width. REQUIRES:
+// the size of each block except the last is a multiple of sixteen.
 class SquareSum {
  public:
   void Add(const auto& block) {
@@ -245,8 +247,8 @@ class SquareSum {
   std::array<double, kSums> sums_ = {};
 };
 
-// torch.optim.swa_utils.AveragedModel with buffers and the usual avg_fn: the first average is a
-// copy.
+// Applies torch.optim.swa_utils.AveragedModel with buffers and the usual avg_fn: the first average
+// is a copy.
 void ApplyAverage(const auto& s, uint32_t slot, double decay, bool is_first_step) {
   const auto made = s.parameters_out();
   if (is_first_step) {
@@ -333,7 +335,7 @@ size_t Optimizer::factor_count(ShardRange range) const {
 size_t Optimizer::partial_count(ShardRange range) const {
   const size_t factors = factor_count(range);
   if (factors == 0) return 0;
-  const size_t of_all = has_last() ? 2 : 1;  // the others belong to trust ratios
+  const size_t of_all = has_last() ? 2 : 1;  // the other factors belong to trust ratios
   return of_all + 2 * (factors - of_all);
 }
 
@@ -350,7 +352,7 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
     if (piece.kind == TensorKind::kMetric)
       weight = u.gradient[part.first - u.range.first + kMetricWeight];
     if (piece.kind != TensorKind::kParameter) return;
-    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no update needs its norm
+    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no update needs this norm
     const bool is_lamb = options_.kind == OptimizerKind::kLamb;
     SquareSum gradient, direction, parameters;
     VisitSlices(u, part, [&]<int kSize>(const Slice<kSize>& s) {
@@ -380,7 +382,7 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
 
 namespace {
 
-// By repeated squaring, with × alone (P36).
+// Returns the power by repeated squaring, with × alone (P36).
 double Power(double base, uint64_t exponent) {
   double power = 1;
   for (; exponent > 0; exponent /= 2, base *= base) {
@@ -391,8 +393,8 @@ double Power(double base, uint64_t exponent) {
 
 }  // namespace
 
-// With loss scaling the optimizer counts only steps that were not skipped. The corrections are
-// those of optim/schedule.cc, with the step's beta1.
+// Returns the update, with loss scaling for a step number that counts only steps that were not
+// skipped. The corrections are those of optim/schedule.cc, with the step's beta1.
 Optimizer::Update Optimizer::Counted(const Update& u) const {
   Update counted = u;
   if (!skips_overflows()) return counted;
@@ -457,7 +459,7 @@ void Optimizer::ApplyHere(const Update& u) const {
     });
   };
   const bool averages = options_.ema_decay > 0.0;
-  size_t done = u.range.first;  // floats below it are done
+  size_t done = u.range.first;  // the floats below it are done
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     zero({done, part.first});

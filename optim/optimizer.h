@@ -1,7 +1,6 @@
-// Optimizer: makes version t + 1 of a range of floats from version t and the root gradient. The
-// version maker calls it. It uses only + − × ÷ √, with one rounding each (P36), so replicas on
-// different CPUs agree. Formulas and defaults are PyTorch's, cited at each. Threads: none;
-// stateless except for its options.
+// Optimizer makes version t + 1 of a range of floats from version t and the root gradient.
+// VersionMaker calls it. It uses only + − × ÷ √, with one rounding each (P36), so replicas on
+// different CPUs agree. Formulas and defaults are PyTorch's. Threads: any; immutable.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ namespace pando {
 // Returns how many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS), 2
 // (Adam, AdamW, LAMB); and one more, the last, if an average of the weights is kept.
 uint32_t OptimizerStateCount(const OptimizerOptions& options);
-// Whether updates of this tensor have their own trust ratio.
+// Returns whether updates of this tensor have their own trust ratio.
 bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec);
 
 class Optimizer {
@@ -31,8 +30,8 @@ class Optimizer {
   bool has_partials() const { return HasPartials(options_); }
   size_t partial_count(ShardRange range) const;  // 0 without partial values
   size_t factor_count(ShardRange range) const;
-  // A shard's state: state_count floats for each float of its range; with loss scaling the count of
-  // steps not skipped; then the partial values of the step that made the version (P16).
+  // A shard's state has state_count floats for each float of its range; with loss scaling the count
+  // of steps not skipped; then the partial values of the step that made the version (P16).
   size_t state_floats(ShardRange range) const {
     return state_count_ * range.size() + (skips_overflows() ? 1 : 0) + partial_count(range);
   }
@@ -40,11 +39,11 @@ class Optimizer {
   struct Update {
     ShardRange range;                        // of the flat vector; all spans below cover it
     std::span<const float> parameters = {};  // version t
-    std::span<const float> gradient = {};    // the tree's root: a sum over samples, unscaled
-    // For Apply, if the root is not added up yet: the span above is then its left half.
+    std::span<const float> gradient = {};    // the tree's root: the unscaled sum over samples
+    // For Apply, if the root is not added up yet: its right half. `gradient` is then its left half.
     std::span<const float> gradient_right = {};
     float gradient_scale = 1;  // 1 / the step's sample count (P2)
-    // In a weighted job, except for statistics: 1 / the step's weight, or 1 for MakePartials.
+    // In a weighted job the scale of all but statistics: 1 / the step's weight; 1 in MakePartials.
     std::optional<float> weight_scale = {};
     StepScalars scalars = {};
     bool is_first_step = false;            // step 0: momentum starts as a copy of the gradient
@@ -53,17 +52,17 @@ class Optimizer {
     std::span<float> parameters_out = {};  // version t + 1
     std::span<float> state_out = {};       // version t + 1; may be the memory of `state`
   };
-  // Computes this step's partial_count(range) partial values. Reads the same as Apply, except
-  // factors, so it runs first if state is updated in place. Writes only `partials`.
+  // Computes this step's partial_count(range) partial values. It reads what Apply reads, except
+  // factors, so it must run first if the state is updated in place. It writes only `partials`.
   void MakePartials(const Update& update, std::span<float> partials) const;
-  // Statistics move by their momentum, metrics become the mean, padding stays zero. The caller
-  // writes the partial values in the state's tail. A skipped step changes only the metric tensor,
-  // which says how the loss is scaled from now on.
+  // Makes the version. Statistics move by their momentum, metrics become the mean, padding stays
+  // zero. The caller writes the partial values into the state's tail. A skipped step changes only
+  // the metric tensor, which has the new loss scale.
   void Apply(const Update& update) const;
 
  private:
   friend struct OptimizerLoops;
-  struct Piece {  // a run of floats that are treated alike
+  struct Piece {  // a run of floats with the same update
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
     bool decays = true;        // kParameter: weight decay applies
@@ -79,14 +78,14 @@ class Optimizer {
     bool has_own_group() const { return lr_factor != 1.0 || weight_decay >= 0.0; }
   };
   bool skips_overflows() const { return options_.loss_scale.is_on; }
-  // Whether the last partial value and factor belong to the step: finiteness, or weight.
+  // Returns whether the last partial value and factor are the step's finiteness or weight.
   bool has_last() const { return skips_overflows() || options_.is_weighted; }
-  // In an update's state: the place of the count of steps that were not skipped.
+  // Returns the place in a state of the count of steps that were not skipped.
   size_t StepCountAt(ShardRange range) const { return state_count_ * range.size(); }
   bool IsSkipped(const Update& update) const {
     return skips_overflows() && update.factors.back() == 0.0f;
   }
-  // MakePartials and Apply at one CPU level.
+  // Do the work of MakePartials and Apply, compiled for one CPU level.
   void MakePartialsHere(const Update& update, std::span<float> partials) const;
   void ApplyHere(const Update& update) const;
   Update Counted(const Update& update) const;

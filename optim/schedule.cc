@@ -9,13 +9,12 @@
 namespace pando {
 namespace {
 
-// Cosine from `start` at progress 0 to `end` at progress 1.
+// Returns the value on a cosine from `start` at progress 0 to `end` at progress 1.
 double AnnealCosine(double start, double end, double progress) {
   return end + (start - end) / 2.0 * (std::cos(std::numbers::pi * progress) + 1.0);
 }
 
-// torch's OneCycleLR with two phases: the value goes from `start` up or down to `peak`, then to
-// `end`.
+// Cycle is torch's OneCycleLR with two phases: from `start` up or down to `peak`, then to `end`.
 struct Cycle {
   double start, peak, end;
 };
@@ -29,7 +28,7 @@ double ValueInCycle(const Cycle& cycle, double pct_start, uint64_t step, uint64_
   return AnnealCosine(cycle.start, cycle.peak, peak > 0.0 ? at / peak : 1.0);
 }
 
-// LinearLR and PolynomialLR: 0 at the first step, 1 after total_iters.
+// Returns the progress of LinearLR and PolynomialLR: 0 at the first step, 1 after total_iters.
 double KindProgress(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
   const uint64_t total = s.total_iters == 0 ? step_count : s.total_iters;
   return static_cast<double>(std::min(step, total)) / static_cast<double>(total);
@@ -45,7 +44,7 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
       return lr * std::pow(s.gamma, static_cast<double>(decays));
     }
     case ScheduleKind::kCosine:
-      // CosineAnnealingLR with T_max = step_count: ends just above min_lr
+      // As CosineAnnealingLR with T_max = step_count: the last rate is just above min_lr.
       return AnnealCosine(lr, s.min_lr,
                           static_cast<double>(step) / static_cast<double>(step_count));
     case ScheduleKind::kOneCycle: {
@@ -68,8 +67,8 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
   PANDO_CHECK(false);
 }
 
-// Warm-up takes the first steps of the job, and the kind runs over the others, as in torch's
-// SequentialLR. A kind that is never reached gets the whole job.
+// KindPoint is a step of the schedule's kind. Warm-up takes the first steps of the job, and the
+// kind the others, as in torch's SequentialLR. A kind that is never reached gets the whole job.
 struct KindPoint {
   uint64_t step;
   uint64_t step_count;
@@ -115,7 +114,7 @@ std::vector<StepScalars> Schedule::Block(Step first, uint64_t count) const {
   return block;
 }
 
-// Warm-up is linear: (t + 1) / W of the kind's first rate at step t of W.
+// Warm-up is linear: step t of W has (t + 1) / W of the kind's first rate.
 double Schedule::LearningRate(uint64_t step) const {
   const KindPoint point = AfterWarmup(schedule_, step, step_count_);
   const double rate = KindRate(schedule_, optimizer_.lr, point.step, point.step_count);
@@ -123,7 +122,7 @@ double Schedule::LearningRate(uint64_t step) const {
   return rate * (static_cast<double>(step) + 1.0) / static_cast<double>(schedule_.warmup_steps);
 }
 
-// Under one-cycle, SGD without momentum stays without momentum (torch would enable it), because the
+// With one-cycle, SGD without momentum stays without momentum (torch would enable it), because the
 // optimizer's state follows from its options alone.
 double Schedule::Momentum(uint64_t step) const {
   const bool is_sgd = IsOfMomentum(optimizer_.kind);

@@ -1,7 +1,6 @@
-// Schedule: computes the optimizer's scalars at each step (P36). Everything with cos, pow or exp is
+// Schedule computes the optimizer's scalars at each step (P36). Everything with cos, pow or exp is
 // computed here, once, in double, and sent to the servers as floats. The formulas are those of
-// torch.optim.lr_scheduler. The scheduler core and the serial trainer call it. Threads: none;
-// immutable.
+// torch.optim.lr_scheduler. The scheduler and the serial trainer call it. Threads: any; immutable.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace pando {
 class Schedule {
  public:
   Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
-  // REQUIRES: step < step_count.
+  // Returns the scalars of this step.  REQUIRES: step < step_count.
   StepScalars At(Step step) const;
   // Returns the scalars of steps [first, first + count), cut at the end of the job.
   std::vector<StepScalars> Block(Step first, uint64_t count) const;

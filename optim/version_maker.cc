@@ -8,7 +8,7 @@
 namespace pando {
 namespace {
 
-// torch.nn.utils.clip_grad_norm_ adds it to the denominator.
+// torch.nn.utils.clip_grad_norm_ adds this to the denominator.
 constexpr double kClipEps = 1e-6;
 
 double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
@@ -47,7 +47,7 @@ std::optional<std::vector<float>> PartialPlan::Combine(ShardId shard,
   }
   const float mean_scale = options_.is_weighted ? MeanScale(needs, partials) : 1.0f;
   double clip_factor = 1.0;
-  // A NaN norm does not change the gradient: its loss ends the run.
+  // If the norm is NaN, the gradient stays as it is: the NaN loss ends the run.
   if (options_.clip_norm > 0) {
     const double norm = GradientNorm(needs, partials) * static_cast<double>(mean_scale);
     clip_factor = std::min(1.0, options_.clip_norm / (norm + kClipEps));
@@ -73,8 +73,8 @@ double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& part
   return std::sqrt(sum);
 }
 
-// The metrics are the model's last tensor. If no weight was given, the sums are zeros, and so are
-// the means.
+// Returns the scale that makes sums means. The last shard has the step's weight. If that is zero,
+// the sums are zeros, and so are the means.
 float PartialPlan::MeanScale(ShardPlan::Run shards, const FindPartials& partials) const {
   const float weight = partials(ShardId(shards.last - 1)).back();
   return weight == 0.0f ? 0.0f : 1.0f / weight;

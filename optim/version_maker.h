@@ -1,5 +1,5 @@
-// VersionMaker makes version t + 1 of a shard from version t and the root gradient of step t.
-// PartialPlan gives it the norms over several shards.
+// This header has VersionMaker, which makes the next version of a shard, and PartialPlan, which
+// supplies the factors that come from norms over several shards.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace pando {
 
-// PartialPlan: the norms over several shards that an update may need (P14): of all gradients for
-// clipping, of each tensor for LARS and LAMB. Each shard's primary computes its shard's partial
-// values (Optimizer::MakePartials). PartialPlan computes a shard's factors from them. It uses only
-// + − × ÷ √, in the order of shards (P36).
+// PartialPlan combines the norms over several shards that an update may need (P14): of all
+// gradients for clipping, of each tensor for LARS and LAMB. Each shard's primary computes its
+// shard's partial values (Optimizer::MakePartials). PartialPlan computes a shard's factors from
+// them. It uses only + − × ÷ √, in the order of shards (P36).
 //
 //   partial values of a shard | norm of its part of the gradient, for clipping; then, for each
 //                             | adapted tensor that it has a part of, ascending: norm of that part
@@ -32,7 +32,7 @@ class PartialPlan {
  public:
   PartialPlan(const OptimizerOptions& options, const TensorLayout& layout, const ShardPlan& shards);
 
-  // True if every update needs only values of one shard.
+  // Returns whether every update needs only values of one shard.
   bool is_empty() const { return needs_.empty(); }
   // Returns the shards whose partial values this shard's factors need, with itself. The relation is
   // symmetric.
@@ -41,8 +41,8 @@ class PartialPlan {
 
   // Returns a shard's partial values; empty while they are missing.
   using FindPartials = std::function<std::span<const float>(ShardId)>;
-  // Returns none while values of Needs(shard) are missing. REQUIRES: !is_empty(); values have the
-  // size that Optimizer::partial_count says.
+  // Returns the shard's factors, or none while values of Needs(shard) are missing. REQUIRES:
+  // !is_empty(); each shard's values have the size Optimizer::partial_count.
   std::optional<std::vector<float>> Combine(ShardId shard, const FindPartials& partials) const;
 
  private:
@@ -59,8 +59,7 @@ class PartialPlan {
 
 // VersionMaker makes version t + 1 of a shard from version t and the root gradient of step t: mean,
 // clipping, norms, optimizer, statistics, average of the weights. It is the only implementation.
-// The server's shard calls it (server/shard.h), and so does train/local_update.h if one process
-// holds every shard.
+// server/shard.h calls it, and so does train/local_update.h if one process holds every shard.
 // Threads: any; immutable.
 class VersionMaker {
  public:
@@ -77,11 +76,11 @@ class VersionMaker {
     StepScalars scalars;
     std::span<const float> parameters = {};  // version t
     std::span<const float> state = {};       // the optimizer's, of version t
-    std::span<const float> gradient = {};    // the tree's root: a sum over the samples, unscaled
-    // If the root is not added up yet, `gradient` is its left half. Only without partial values.
+    std::span<const float> gradient = {};    // the tree's root: the unscaled sum over samples
+    // The root's right half if the halves are not added yet; not for updates with partial values.
     std::span<const float> gradient_right = {};
   };
-  // Values over several shards (P14). All are empty if the update needs none.
+  // The values over several shards (P14). All are empty if the update needs none.
   struct Norms {
     std::span<const float> partials = {};  // the shard's own; they become the state's tail (P16)
     std::span<const float> factors = {};
@@ -91,24 +90,25 @@ class VersionMaker {
     std::span<float> state;  // may be the memory of Inputs::state
   };
 
-  // Whether updates need values over several shards.
+  // Returns whether updates need values over several shards.
   bool has_partials() const { return optimizer_.has_partials(); }
   size_t state_floats(ShardId shard) const { return optimizer_.state_floats(range(shard)); }
   size_t partial_count(ShardId shard) const { return optimizer_.partial_count(range(shard)); }
   size_t factor_count(ShardId shard) const { return optimizer_.factor_count(range(shard)); }
-  // The shards from whose partial values this shard's factors are made. REQUIRES: has_partials().
+  // Returns the shards whose partial values this shard's factors need.  REQUIRES: has_partials().
   ShardPlan::Run Needs(ShardId shard) const { return partial_plan_.Needs(shard); }
   // Returns the partial values of the step that made the version with this state.
   std::span<const float> StoredPartials(ShardId shard, std::span<const float> state) const {
     return state.last(partial_count(shard));
   }
 
-  // REQUIRES: has_partials(); the whole root is in `gradient`.
+  // Returns the shard's partial values.  REQUIRES: has_partials(); the whole root is in `gradient`.
   std::vector<float> MakePartials(const Inputs& inputs) const;
-  // Empty if the update needs no factors; none while partial values of Needs(shard) are missing.
+  // Returns the shard's factors; empty if the update needs none; none while partial values of
+  // Needs(shard) are missing.
   std::optional<std::vector<float>> Combine(ShardId shard,
                                             const PartialPlan::FindPartials& partials) const;
-  // REQUIRES: `norms` come from MakePartials and Combine.
+  // Makes the version.  REQUIRES: `norms` come from MakePartials and Combine.
   void Make(const Inputs& inputs, const Norms& norms, const Outputs& outputs) const;
 
  private:

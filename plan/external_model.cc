@@ -16,7 +16,7 @@ namespace pando {
 namespace {
 
 constexpr size_t kDimensionsMax = 16;
-constexpr uint64_t kElementsMax = uint64_t{1} << 36;  // in a model: 256 GiB
+constexpr uint64_t kElementsMax = uint64_t{1} << 36;  // of a model: 256 GiB
 constexpr const char* kForm = "expected NAME [EXTENT,...], as \"conv1.weight [64,3,7,7]\"";
 
 template <class T>
@@ -37,7 +37,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// Reads for example "[64,3]"; "[]" is a scalar.
+// Reads a shape such as "[64,3]"; "[]" is a scalar.
 bool ReadShape(std::string_view text, std::vector<uint64_t>* shape) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
   uint64_t elements = 1;

@@ -1,5 +1,5 @@
-// Job: one training run as in its job file (docs/job-file.md), with every default filled in.
-// job/job_file reads and writes it; all other code gets it.
+// Job is one training run as in its job file (docs/job-file.md), with every default filled in.
+// job/job_file reads and writes it; all other code only reads it.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ inline constexpr auto kEnumNames<ScheduleKind> = std::to_array({"constant", "ste
 
 // [fp16]. Keys, defaults and rules are DeepSpeed's.
 struct LossScaleOptions {
-  bool is_on = false;  // train.precision is fp16: steps whose gradient is not finite are skipped
+  bool is_on = false;  // train.precision is fp16: a step is skipped if its gradient is not finite
   double loss_scale = 0.0;            // fixed; 0: dynamic
   uint32_t initial_scale_power = 16;  // the first scale is 2 to this power
   uint32_t loss_scale_window = 1000;  // steps without an overflow after which it doubles
@@ -41,13 +41,12 @@ struct LossScaleOptions {
   double min_loss_scale = 1.0;
 };
 
-// [optimizer]. Formulas and defaults are PyTorch's. LARS is as in You et al. 2017 and LAMB as in
-// You et al. 2020, both without decay and trust ratio for tensors of one dimension (biases and
-// norms).
+// [optimizer]. Formulas and defaults are PyTorch's. LARS is from You et al. 2017, LAMB from You et
+// al. 2020, without decay and trust ratio for tensors of one dimension (biases and norms).
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.01;
-  double momentum = 0.0;  // SGD, LARS; with nesterov, Nesterov's (SGD)
+  double momentum = 0.0;  // SGD, LARS
   double dampening = 0.0;
   bool nesterov = false;
   double beta1 = 0.9;  // Adam, AdamW, LAMB
@@ -66,7 +65,7 @@ struct OptimizerOptions {
   bool is_weighted = false;
 };
 
-// P14: whether updates need factors from values over several shards.
+// P14. Returns whether updates need factors from values over several shards.
 inline bool HasPartials(const OptimizerOptions& o) {
   return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb ||
          o.loss_scale.is_on || o.is_weighted;
@@ -103,7 +102,7 @@ enum class Precision : uint8_t {
 template <>
 inline constexpr auto kEnumNames<Precision> = std::to_array({"fp32", "tf32", "bf16", "fp16"});
 
-// How payloads travel (plan/shard_codec.h): as floats, or in fewer bits.
+// The form in which payloads travel (plan/shard_codec.h): as floats, or in fewer bits.
 enum class PayloadCodec : uint8_t { kFp32, kFp16, kBf16, kInt8, kOneBit, kTopK };
 template <>
 inline constexpr auto kEnumNames<PayloadCodec> = std::to_array({"fp32", "fp16", "bf16", "int8",
@@ -117,8 +116,8 @@ enum class ParameterResidency : uint8_t {
 template <>
 inline constexpr auto kEnumNames<ParameterResidency> = std::to_array({"all", "layer"});
 
-// How gradients become the next version. This is not part of the job's identity: with two workers
-// that compute an aligned half each, the bits are equal.
+// The way in which gradients become the next version. It is not part of the job's identity: with
+// two workers that compute an aligned half each, the bits are equal.
 enum class Strategy : uint8_t {
   kParameterServers,
   kAllreduce,  // workers sum among themselves and update their copies; no servers
@@ -141,14 +140,14 @@ enum class HostSum : uint8_t {
 };
 template <>
 inline constexpr auto kEnumNames<HostSum> = std::to_array({"auto", "always", "never"});
-// data.missing: how a table's missing values become inputs.
+
+// data.missing: the way in which a table's missing values become inputs.
 enum class MissingValues : uint8_t { kError, kMean, kCategory };
 template <>
 inline constexpr auto kEnumNames<MissingValues> = std::to_array({"error", "mean", "category"});
 
-// model.name and data.name in a job whose gradients are computed by a user's program, which also
-// has the data (P43). Pando then knows only model.tensors and the sample counts of
-// data.synthetic_*.
+// model.name and data.name in a job whose gradients a user's program computes (P43). The program
+// also has the data; Pando knows only model.tensors and the sample counts of data.synthetic_*.
 inline constexpr const char* kExternalName = "external";
 
 struct Job {
@@ -199,18 +198,18 @@ struct Job {
   uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
   double early_stop_min_delta = 0.0;   // an improvement is larger than this share
   std::vector<std::string> eval_sums;  // an external model's: names of an evaluation's sums
-  // [worker], [snapshot], [verify] and [run]: not part of the job's identity; they do not change
-  // the result
+  // [worker], [snapshot], [verify], [run]: not in the job's identity, as they do not change the
+  // result
   ParameterResidency parameter_residency = ParameterResidency::kAll;
   uint64_t snapshot_every = 500;             // steps; 0: only the job's end
   uint32_t snapshot_keep = 2;                // complete ones
   bool snapshot_best = false;                // evaluated versions are stored, and the best is kept
-  std::string snapshot_store = "scheduler";  // it keeps them; or "folder": servers share one (P45)
+  std::string snapshot_store = "scheduler";  // or "folder": a folder that servers share (P45)
   uint64_t verify_every = 0;                 // P41: one micro-batch in N is computed twice; 0: none
   Strategy strategy = Strategy::kParameterServers;
   AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
   uint32_t workers = 2;
-  uint32_t servers = 2;            // with allreduce 1, which is rank 0
+  uint32_t servers = 2;            // with allreduce 1: rank 0's process
   uint32_t replicas = 2;           // of each shard, 1 or 2; one if there is one server
   std::string device = "auto";     // the workers': auto, cpu, cuda or cuda:N
   uint32_t threads = 1;            // computing threads per worker; one on a GPU
@@ -232,7 +231,7 @@ struct Job {
   uint32_t start_timeout_ms = 60000;
   uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
 
-  // Names the samples on which a run is evaluated, for people.
+  // Returns the name of the samples on which a run is evaluated, for people.
   const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }
 };
 

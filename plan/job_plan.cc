@@ -1,4 +1,3 @@
-// The simulator compiles this function with mutants (tests/sim/mutants), which headers cannot have.
 #include "plan/job_plan.h"
 
 namespace pando {

@@ -1,5 +1,5 @@
-// JobPlan: all values that follow from a job and its data set and on which all processes must
-// agree. Each process builds it once and gives it to the protocol cores. Immutable.
+// JobPlan has all values that follow from a job and its data set and that all processes must agree
+// on. Each process builds it once and gives it to the protocol cores. It is immutable.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@
 
 namespace pando {
 
-// How a stored sample becomes a network's input: value = (stored − mean) / deviation, per channel
-// of a picture (stored: byte / 255) or per input of a table. These are the numbers that the run
-// uses. Floats are given by their shortest decimal text.
+// Preprocessing makes a stored sample a network's input: value = (stored − mean) / deviation, per
+// channel of a picture (stored: byte / 255) or per input of a table. These are the run's numbers; a
+// float has the value of its shortest decimal text.
 struct Preprocessing {
   std::vector<double> mean;
   std::vector<double> deviation;
@@ -30,14 +30,14 @@ struct Preprocessing {
   std::vector<std::string> class_names;
 };
 
-// The scheduler's facts about the data set. Every joiner gets them and compares its own.
+// DataFacts are the scheduler's facts about the data set. Every joiner compares them with its own.
 struct DataFacts {
   uint64_t train_samples = 1;
   uint64_t test_samples = 0;
   SampleShape shape;
   uint32_t class_count = 1;
   uint64_t fingerprint = 0;          // P38
-  Preprocessing preprocessing = {};  // known if the data set is open; not sent
+  Preprocessing preprocessing = {};  // set if the data set is open; not sent
 };
 
 // The test set is evaluated in slices of this many samples (P31). The loss is the sum of the
@@ -59,39 +59,38 @@ struct JobPlan {
                .step_count = job_in.steps,
                .epoch_count = job_in.epochs}) {}
 
-  // Steps between evaluations; 0: only at the end.
+  // Returns the steps between evaluations; 0: only at the end.
   uint64_t EvaluationInterval() const {
     if (job.eval_every_steps != 0) return job.eval_every_steps;
     return job.eval_every_epochs * steps.steps_per_epoch();
   }
-  // Whether this version is due for evaluation, and so pinned (P31). The interval in steps or
-  // epochs decides; the job's last version is always due.
+  // Returns whether this version is due for evaluation, and so pinned (P31): by the interval in
+  // steps or epochs, or as the job's last version.
   bool IsEvaluationDue(Version version) const {
     if (version == steps.final_version()) return true;
     const uint64_t every = EvaluationInterval();
     return every != 0 && version.value() != 0 && version.value() % every == 0;
   }
-  // The first version after this one that is due; at most the final version.
+  // Returns the first version after this one that is due; at most the final version.
   Version NextEvaluation(Version after) const {
     const uint64_t every = EvaluationInterval();
     if (every == 0) return steps.final_version();
     return std::min(Version((after.value() / every + 1) * every), steps.final_version());
   }
-  // Whether the run may end with this version: the last one, or one that an early stop may choose
-  // (P32).
+  // Returns whether the run may end with this version: the last one, or one that an early stop may
+  // choose (P32).
   bool MayBeFinal(Version version) const {
     if (version == steps.final_version()) return true;
     return job.early_stop_patience != 0 && IsEvaluationDue(version);
   }
-  // Whether every shard stores this version (P29). All processes know version 0.
+  // Returns whether every shard stores this version (P29). All processes know version 0.
   bool IsSnapshotDue(Version version) const {
     if (MayBeFinal(version)) return true;
     if (job.snapshot_best && IsEvaluationDue(version)) return true;
     return job.snapshot_every != 0 && version.value() != 0 &&
            version.value() % job.snapshot_every == 0;
   }
-  // Whether two workers compute this micro-batch (P41). The choice is the same in every run of the
-  // job.
+  // Returns whether two workers compute this micro-batch (P41), equally in every run of the job.
   bool IsVerified(Step step, MicroBatch m) const {
     if (job.verify_every == 0) return false;
     const auto low = static_cast<uint32_t>(step.value());
@@ -107,15 +106,15 @@ struct JobPlan {
   // Returns the nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
   // gradients are encoded, each micro-batch (P34).
   std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const;
-  // Whether workers of one host may sum their gradients there (P6a). Only servers sum encoded
-  // gradients.
+  // Returns whether workers of one host may sum gradients there (P6a). Only servers sum encoded
+  // ones.
   bool may_sum_on_host() const {
     return job.host_sum != HostSum::kOff && job.strategy == Strategy::kParameterServers &&
            pushes.is_exact();
   }
   // The shard of the metric tensor, with which every model's layout ends.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
-  // Offset of the metric tensor within its shard, in floats.
+  // The offset of the metric tensor within its shard, in floats.
   size_t metric_offset() const {
     return layout.offset(layout.tensor_count() - 1) - shards.range(metric_shard()).first;
   }
@@ -124,8 +123,8 @@ struct JobPlan {
   DataFacts data;
   TensorLayout layout;
   ShardPlan shards;
-  PayloadPlan pushes;  // gradients, and parameters for training
-  PayloadPlan pulls;
+  PayloadPlan pushes;  // gradients
+  PayloadPlan pulls;   // parameters for training
   StepPlan steps;
   std::shared_ptr<const FloatBuffer> initial;  // the flat vector of version 0; null: from the seed
 };

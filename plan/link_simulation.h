@@ -1,6 +1,6 @@
-// LinkSimulation: simulates in virtual time resources that serve one task at a time, such as a
-// direction of a network link or a server's update. step_time calls it. Threads: none. Owns: the
-// waiting tasks. Equal inputs give equal times.
+// LinkSimulation simulates links in virtual time. A link is a resource that serves one task at a
+// time: a direction of a network link, or a server's update. step_time calls it. Threads: none.
+// Owns: the waiting tasks. Equal inputs give equal times.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class LinkSimulation {
   struct Task {
     size_t link = 0;
     double service_ms = 0;
-    uint32_t rank = 0;  // of waiting tasks the lowest goes first; equal ones in order
+    uint32_t rank = 0;  // the waiting task with the lowest is first; equal ones in order
   };
   // Calls `on_start` when the link starts the task, which then occupies it for service_ms.
   void Use(const Task& task, Action on_start) {
@@ -39,8 +39,7 @@ class LinkSimulation {
     link.waiting.emplace(task.rank, Waiting{task.service_ms, std::move(on_start)});
   }
 
-  // Bytes that leave by one link and arrive by another at the same time, without storage in
-  // between.
+  // Transfer is bytes that leave by one link and arrive by another at the same time.
   struct Transfer {
     Task out;
     Task in;

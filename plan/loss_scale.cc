@@ -7,7 +7,7 @@
 namespace pando {
 namespace {
 
-constexpr float kScaleMax = 1073741824.0f;  // 2^30: without gradients it would double forever
+constexpr float kScaleMax = 1073741824.0f;  // 2^30: with zero gradients it would double forever
 
 float FirstScale(const LossScaleOptions& o) {
   if (o.loss_scale > 0) return static_cast<float>(o.loss_scale);

@@ -1,6 +1,6 @@
-// LossScale: the factor of the loss in fp16 training, which keeps gradients in the range of half
-// floats. It is a scalar of the version (P1) and travels in its metric tensor. Workers read it. The
-// optimizer changes it, equally on every replica.
+// LossScale is the factor of the loss in fp16 training, which keeps gradients in the range of half
+// floats. It is a part of the version (P1), in its metric tensor. Workers read it. The optimizer
+// changes it, equally on every replica.
 // Source: DeepSpeed's DynamicLossScaler.update_scale.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace pando {
 struct LossScale {
   float scale = 0;       // a power of two, unless it is fixed
   float good_steps = 0;  // since the last overflow or doubling, with this step
-  float hysteresis = 0;  // overflows left until it is halved; 0: one came at the smallest scale
+  float hysteresis = 0;  // overflows until the next halving; 0: one came at the smallest scale
   bool operator==(const LossScale&) const = default;
 };
 

@@ -1,11 +1,11 @@
-// The fixed binary tree over the micro-batches of one step (P2, P2a, P3). Workers and servers sum
-// gradients along this tree, so the result does not depend on where a sum was made.
+// MicroBatchTree is the fixed binary tree over the micro-batches of one step (P2, P2a, P3). Workers
+// and servers sum gradients along it, so the result does not depend on where a sum was made.
 //
 // Nodes are numbered as in a heap over the next power of two P ≥ micro_batch_count: the root is 1,
 // the children of i are 2i and 2i + 1, and micro-batch m is leaf P + m. A leaf is absent if it has
 // no samples: m ≥ N, or a short batch has ⌊mB/N⌋ = ⌊(m+1)B/N⌋. An absent sibling is passed through,
-// not added as zero. So a node with an absent child is the same sum as its other child. Of such
-// equal nodes only the highest is a name: the *canonical* one. Contributions carry canonical names.
+// not added as zero. So a node with an absent child is the same sum as its other child. Only the
+// highest of such equal nodes is a name: the *canonical* one. Contributions carry canonical names.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +34,19 @@ class MicroBatchTree {
   const Shape& shape() const { return shape_; }
 
   bool IsPresent(MicroBatch m) const;
-  // A node's micro-batches, absent ones included, cut at N.  REQUIRES: node in [1, 2P).
+  // Returns a node's micro-batches, absent ones included, cut at N.  REQUIRES: node in [1, 2P).
   MicroBatchRange Range(TreeNode node) const;
-  // Whether `node` is a canonical name: present, and not merely its parent's only present child.
+  // Returns whether `node` is a canonical name: present, and not its parent's only present child.
   bool IsCanonical(TreeNode node) const;
-  // The highest node with the same sum.  REQUIRES: a present leaf is below node.
+  // Returns the highest node with the same sum.  REQUIRES: a present leaf is below node.
   TreeNode Canonical(TreeNode node) const;
   TreeNode Leaf(MicroBatch m) const { return Canonical(TreeNode(leaf_base_ + m.value())); }
 
-  // Canonical neighbours of a canonical node.  REQUIRES: node is canonical and not the root.
+  // Return a canonical node's canonical neighbours.  REQUIRES: node is canonical and not the root.
   TreeNode Sibling(TreeNode node) const;
   TreeNode Parent(TreeNode node) const;
   bool IsLeft(TreeNode node) const { return (node.value() & 1) == 0; }
-  // The two canonical children, or none for a leaf sum.
+  // Returns the two canonical children, or none for the sum of one leaf.
   struct Children {
     TreeNode left;
     TreeNode right;
@@ -54,10 +54,10 @@ class MicroBatchTree {
   std::optional<Children> FindChildren(TreeNode node) const;
   bool IsAncestor(TreeNode ancestor, TreeNode node) const;  // proper ancestor
 
-  // The fewest canonical nodes whose leaves are exactly the present ones of `assigned` (ascending).
+  // Returns the fewest canonical nodes whose leaves are the present ones of `assigned`, ascending.
   std::vector<TreeNode> Cover(const std::vector<MicroBatch>& assigned) const;
   std::vector<MicroBatch> PresentLeaves() const;
-  // Check wire values against this bound before IsCanonical.
+  // All nodes are below this bound.
   uint32_t node_bound() const { return 2 * leaf_base_; }
 
  private:

@@ -1,5 +1,5 @@
-// PayloadPlan: how each shard travels, and its place in a vector of all encoded shards. Part of the
-// JobPlan.
+// PayloadPlan, a part of the JobPlan, is the form in which each shard travels, and its place in a
+// vector of all encoded shards.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ class PayloadPlan {
   PayloadPlan(const PayloadOptions& options, const TensorLayout& layout, const ShardPlan& shards);
 
   PayloadCodec kind() const { return codec_; }
-  // Whether all payloads travel as floats.
+  // Returns whether all payloads travel as floats.
   bool is_exact() const { return codecs_.empty(); }
-  // Whether the loss must be added to the next gradient of the micro-batch. If so, a payload
-  // depends on earlier ones of the same worker.
+  // Returns whether a payload's error must be added to the micro-batch's next gradient. If so, a
+  // payload depends on earlier ones of the same worker.
   bool has_feedback() const;
-  // Null if the shard travels as floats.
+  // Returns null if the shard travels as floats.
   const ShardCodec* codec(ShardId shard) const {
     return is_exact() ? nullptr : &codecs_[shard.value()];
   }
@@ -43,8 +43,8 @@ class PayloadPlan {
 
  private:
   PayloadCodec codec_;
-  std::vector<ShardCodec> codecs_;  // by shard; none if all travel as floats
-  std::vector<size_t> offsets_;     // by shard, and the end: floats
+  std::vector<ShardCodec> codecs_;  // by shard; empty if all travel as floats
+  std::vector<size_t> offsets_;     // by shard, then the end; in floats
 };
 
 }  // namespace pando

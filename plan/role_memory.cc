@@ -5,8 +5,8 @@
 namespace pando {
 namespace {
 
-// Per replica: the previous version, the newest and a pin; as many roots; one state in use and one
-// that a snapshot reads; two records that are being written to the disk.
+// A replica has the previous version, the newest and a pin; as many roots; one state in use and one
+// that a snapshot reads; and two records that are being written to the disk.
 constexpr uint64_t kRecords = 3;
 constexpr uint64_t kRoots = 3;
 constexpr uint64_t kStates = 2;

@@ -1,6 +1,5 @@
-// Bounds the memory that the protocol lets a process of each role hold (I6), for `pando plan
-// --memory`. docs/protocol.md, section 12, has the bounds. Between correct peers a process stays
-// far below.
+// BoundMemory bounds the memory that the protocol lets a process of each role hold (I6), for `pando
+// plan --memory`. docs/protocol.md, section 12, has the bounds. Usually a process stays far below.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ struct MemoryInput {
   uint32_t replicas = 1;          // of each shard
   uint32_t micro_batches = 1;     // of a step
   uint32_t threads = 1;           // per worker
-  uint32_t optimizer_states = 2;  // floats beside each parameter; Adam has two
+  uint32_t optimizer_states = 2;  // floats besides each parameter; Adam has two
 };
 
 struct MemoryBound {

@@ -14,11 +14,11 @@
 namespace pando {
 namespace {
 
-// How each codec encodes a run of floats: heads, which are floats, and codes.
+// Each of these structs encodes a run of floats as heads, which are floats, and codes.
 //
-// Each has HeadFloats(n) and CodeBytes(n), the sizes for n floats; Encode(x, n, heads, codes); and
+// It has HeadFloats(n) and CodeBytes(n), the sizes for n floats; Encode(x, n, heads, codes); and
 // Read(heads, codes, n, to, take), which calls take(to[i], value) for each encoded float. All
-// floats are encoded, except in TopKRun.
+// except TopKRun encode all floats.
 
 constexpr size_t kCodecBlockFloats = 256;
 size_t CodecBlocks(size_t n) { return (n + kCodecBlockFloats - 1) / kCodecBlockFloats; }
@@ -46,7 +46,7 @@ struct Bf16Run {
   }
 };
 
-// Converts eight at a time if the CPU can, since g++ 12 does not vectorise it. Equal bits.
+// Converts eight at a time if the CPU can, which g++ 12 does not do. The bits are equal.
 struct Fp16Run {
   static size_t HeadFloats(size_t) { return 0; }
   static size_t CodeBytes(size_t n) { return 2 * n; }
@@ -120,8 +120,7 @@ struct Int8Run {
   }
 };
 
-// Each block has two values: the mean of the values below 0 and that of the others. A bit selects
-// one.
+// Each block has two means, of the values below 0 and of the others. A bit selects one.
 struct OneBitRun {
   static size_t HeadFloats(size_t n) { return 2 * CodecBlocks(n); }
   static size_t CodeBytes(size_t n) { return (n + 7) / 8; }
@@ -151,7 +150,7 @@ struct OneBitRun {
   }
 };
 
-// Sends the values of the largest magnitudes, ascending by place, and their places. Of equal
+// Sends the values of the largest magnitudes, ascending by place, and their places. Among equal
 // magnitudes the first ones count.
 struct TopKRun {
   double share = 0.01;
@@ -191,7 +190,7 @@ struct TopKRun {
   }
 };
 
-// Calls `use` with the run codec of the options.
+// Calls `use` with the struct above that the options name.
 template <class Use>
 void WithRunCodec(const PayloadOptions& options, const Use& use) {
   switch (options.codec) {

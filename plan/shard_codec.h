@@ -1,5 +1,5 @@
-// ShardCodec: encodes the floats of one shard in fewer bits (P34). PayloadPlan does so for all
-// shards. Workers encode gradients and servers decode them; parameters go the other way. Statistics
+// ShardCodec encodes the floats of one shard in fewer bits (P34). PayloadPlan has one for each
+// shard. Workers encode gradients and servers decode them; parameters go the other way. Statistics
 // and metrics always travel as floats. Threads: any; immutable.
 //
 //   encoded shard:  exact floats  of statistic and metric tensors, in the shard's order
@@ -20,7 +20,7 @@
 // instead of columns.
 // top-k: the values of the largest magnitudes; the others become 0. Aji and Heafield, "Sparse
 // Communication for Distributed Gradient Descent", EMNLP 2017.
-// After the last two, the loss must be added to the next gradient (train/error_feedback).
+// With the last two, the error must be added to the next gradient (train/error_feedback).
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ class ShardCodec {
   // Adds the decoded values to `floats`.
   void AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const;
 
-  // Adjacent floats of the shard, and their places in the encoded shard. They are for a GPU, which
+  // Section is adjacent floats of the shard and their places in the encoded shard, for a GPU, which
   // encodes and decodes by itself (train/gpu/device_codec).
   struct Section {
     size_t first = 0;  // a float of the shard
@@ -75,7 +75,7 @@ class ShardCodec {
     size_t heads = 0;
     size_t codes = 0;
   };
-  // Encode, Decode and AddDecoded at one CPU level.
+  // Do the work of Encode, Decode and AddDecoded, compiled for one CPU level.
   void EncodeHere(std::span<const float> floats, std::span<std::byte> encoded) const;
   void DecodeHere(std::span<const std::byte> encoded, std::span<float> floats) const;
   void AddDecodedHere(std::span<const std::byte> encoded, std::span<float> floats) const;
@@ -85,7 +85,7 @@ class ShardCodec {
 
   PayloadOptions options_;
   std::vector<Run> runs_;
-  Place sections_;  // their offsets
+  Place sections_;  // where each kind of bytes begins
   size_t float_count_;
   size_t encoded_bytes_ = 0;
 };

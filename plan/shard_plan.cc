@@ -12,7 +12,7 @@ size_t ShardPlan::TargetBytes(size_t model_bytes) {
 
 ShardPlan::ShardPlan(const TensorLayout& layout, size_t target_bytes) {
   const size_t target = target_bytes / sizeof(float);
-  size_t open = 0;  // floats below it are in a shard
+  size_t open = 0;  // the floats below it are in a shard
   auto close_at = [&](size_t end) {
     if (end > open) ranges_.push_back({open, end});
     open = end;

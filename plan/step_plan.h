@@ -1,5 +1,5 @@
-// StepPlan: says which samples belong to which step and micro-batch (P2, P2a). It is a pure
-// function of the job. Server, worker, scheduler and the serial trainer use it, so they agree.
+// StepPlan says which samples belong to which step and micro-batch (P2, P2a). It is a pure function
+// of the job. Server, worker, scheduler and the serial trainer use it, so they agree.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class StepPlan {
   uint64_t SampleCount(Step step) const;  // B of this step, ≥ 1
   MicroBatchTree Tree(Step step) const;
   SampleRange Samples(Step step, MicroBatch m) const;
-  // The largest micro-batch of any step, in samples.
+  // Returns the samples of the largest micro-batch of any step.
   uint64_t micro_batch_samples_max() const;
 
  private:

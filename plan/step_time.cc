@@ -17,8 +17,8 @@ struct ExchangeTimes {
   double busiest_link_ms = 0;       // the load of the busiest direction of a link in a step
 };
 
-// A root shares a link with the pushes and replies of a whole model, each on a separate connection.
-// It does not wait behind all of them.
+// A root shares a link with the pushes and replies of a whole model, but has its own connection. So
+// it does not wait behind all of them.
 constexpr uint32_t kRootRank = 0;
 
 class ServerExchange {
@@ -38,14 +38,14 @@ class ServerExchange {
     PlaceShards();
   }
 
-  // Call it once.
+  // Returns when each shard's new version has arrived. Must be called once.
   std::vector<double> Run(const std::vector<std::vector<double>>& ready_ms) {
     for (ShardState& shard : shards_) {
       shard.pushes_owed = static_cast<uint32_t>(ready_ms.size() * simulated_hosts_);
       shard.replicas_owed = replicas_;
     }
     for (const std::vector<double>& contribution : ready_ms) {
-      for (size_t s = shards_.size(); s-- > 0;)  // of those ready together the last layer is first
+      for (size_t s = shards_.size(); s-- > 0;)  // if ready together, the last layer is first
         links_.At(contribution[s], [this, s] { Push(s); });
     }
     links_.Run();
@@ -59,8 +59,8 @@ class ServerExchange {
     const double hosts = cluster_.host_count();
     const double pushes = static_cast<double>(cluster_.share.contributions.size());
     const double roots = replicas_ - 1;
-    // In at a server (pushes and others' roots), out at a server (replies and roots), out at a
-    // host.
+    // The busiest direction is in at a server (pushes, roots), out at a server (replies, roots), or
+    // out at a host.
     if (!is_shared()) {
       const double at_servers = (pushes * hosts * copies_ + roots) / server_count_;
       return std::max(at_servers, pushes * copies_) * model_ms;
@@ -70,8 +70,8 @@ class ServerExchange {
 
  private:
   struct ShardState {
-    uint32_t pushes_owed = 0;    // before its root is complete
-    uint32_t replicas_owed = 0;  // before its version is committed
+    uint32_t pushes_owed = 0;    // until its root is complete
+    uint32_t replicas_owed = 0;  // until its version is committed
     double arrived_ms = 0;
   };
   struct HostLinks {
@@ -80,8 +80,8 @@ class ServerExchange {
   };
 
   bool is_shared() const { return place_ == ServerPlace::kWorkersHosts; }
-  // Links: out and in of the simulated hosts, then of the servers that have separate hosts, then
-  // each server's update.
+  // The links are out and in of the simulated hosts, then of the servers that have separate hosts,
+  // then each server's update.
   HostLinks LinksOfHost(size_t host) const { return {2 * host, 2 * host + 1}; }
   HostLinks LinksOfServer(size_t server) const {
     return LinksOfHost(is_shared() ? server : simulated_hosts_ + server);
@@ -90,7 +90,7 @@ class ServerExchange {
     return 2 * (simulated_hosts_ + server_count_) + server;
   }
 
-  // As the scheduler does without further constraints: to the server with the fewest bytes.
+  // Gives each shard to the server with the fewest bytes, as the scheduler does by default.
   void PlaceShards() {
     std::vector<uint64_t> bytes(server_count_);
     for (const StepShard& shard : work_.shards) {
@@ -133,7 +133,7 @@ class ServerExchange {
     if (--shards_[shard].pushes_owed == 0) Replicate(shard);
   }
 
-  // P8: the root goes to the backups first, and all replicas make the version at the same time.
+  // P8. The root goes to the backups first, and all replicas make the version at the same time.
   void Replicate(size_t shard) {
     const size_t primary = primaries_[shard];
     const uint32_t rank = SendRank(shard);
@@ -189,7 +189,7 @@ class ServerExchange {
   LinkSimulation links_;
 };
 
-// ready_ms: for each contribution, when each of its shards may leave.
+// `ready_ms` has, for each contribution, when each of its shards may leave.
 ExchangeTimes SimulateServers(const StepWork& work, const Cluster& cluster, ServerPlace place,
                               const std::vector<std::vector<double>>& ready_ms) {
   ServerExchange exchange(work, cluster, place);
@@ -204,8 +204,8 @@ double ForwardMs(const StepWork& work) {
   return ms;
 }
 
-// The computing part of a step. Time 0 is the end of the first micro-batch's forward. Only that
-// forward waits: the step ends where the next step's first forward ends.
+// Timeline is the computing part of a step. Time 0 is the end of the first micro-batch's forward.
+// Only that forward waits, so the step ends where the next step's first forward ends.
 class Timeline {
  public:
   Timeline(const StepWork& work, uint32_t micro_batches)
@@ -236,7 +236,7 @@ class Timeline {
   std::vector<double> backward_ends_;
 };
 
-// The number of members of the ring. If all workers are on one host, nothing crosses a link.
+// Returns the ring's number of members. If all workers are on one host, nothing crosses a link.
 uint32_t RingSize(const Cluster& cluster) {
   if (cluster.host_count() == 1) return 1;
   return cluster.sums_on_host ? cluster.host_count() : cluster.workers;

@@ -1,7 +1,7 @@
-// Predicts the time of a step whose gradients cross a network: with parameter servers, on separate
-// hosts or on the workers' hosts, and with ring allreduce. docs/performance.md derives it. `pando
-// plan` and comparisons with measurements call it. Pure functions of sizes and times. All workers
-// and hosts are alike.
+// These functions predict the time of a step whose gradients cross a network: with parameter
+// servers, on separate hosts or on the workers' hosts, and with ring allreduce. docs/performance.md
+// derives it. `pando plan` and comparisons with measurements call them. They are pure functions of
+// sizes and times. All workers and hosts are alike.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 namespace pando {
 
 struct StepLayer {
-  double forward_ms = 0;  // for everything that a worker computes in a step
+  double forward_ms = 0;  // of all that one worker computes in a step
   double backward_ms = 0;
   uint64_t bytes = 0;  // of its parameters, and so of its gradients
 };
 
 struct StepShard {
   uint64_t bytes = 0;
-  uint32_t layer = 0;  // its first layer: final with its backward, and needed by its forward
+  uint32_t layer = 0;  // its first layer: it is final after that backward, needed by that forward
 };
 
-// The work of one worker in a step, alone.
+// StepWork is a step's work if one worker does it alone.
 struct StepWork {
   std::vector<StepLayer> layers;  // in the order of forward
   std::vector<StepShard> shards;  // in the same order
-  double optimizer_ms = 0;        // update of all parameters on one machine
+  double optimizer_ms = 0;        // the update of all parameters on one machine
 };
 double ComputeMs(const StepWork& work);  // without the update
 uint64_t GradientBytes(const StepWork& work);
 
-// The share of one of several equally fast workers in a step's N micro-batches (P3). The worker
-// that sends most decides.
+// WorkerShare is a worker's share of a step's N micro-batches (P3), if all workers are equally
+// fast. It is that of the worker that sends most.
 struct WorkerShare {
   uint32_t micro_batches = 1;
-  // After which micro-batch each contribution is complete. A subtree makes one contribution.
+  // For each contribution, the micro-batch that completes it. A subtree makes one contribution.
   std::vector<uint32_t> contributions = {0};
 };
 // REQUIRES: 1 <= worker_count <= micro_batch_count.
@@ -53,8 +53,8 @@ struct Cluster {
   uint32_t replicas = 1;          // of each shard
   double bytes_per_ms = 1;        // of a host's link in each direction; may be infinite
   double latency_ms = 0;          // one way
-  // Whether the workers of a host sum their gradients there: one copy of gradients and parameters
-  // crosses its link. Otherwise one copy per worker crosses it.
+  // Whether the workers of a host sum their gradients first, so that one copy of gradients and
+  // parameters crosses the host's link. Otherwise one copy per worker crosses it.
   bool sums_on_host = false;
   SendOrder order = SendOrder::kAsReady;
   WorkerShare share;
@@ -64,7 +64,7 @@ struct Cluster {
 
 struct StepTime {
   double step_ms = 0;
-  double alone_ms = 0;  // one worker without network: computes and updates
+  double alone_ms = 0;  // one worker without network computes and updates
   double link_ms = 0;   // load of a link's busiest direction, at full speed
   double efficiency() const { return step_ms > 0 ? alone_ms / step_ms : 1; }
   double exposed_ms() const { return step_ms - alone_ms; }  // below 0: servers share the update
@@ -74,22 +74,23 @@ enum class ServerPlace : uint8_t { kOwnHosts, kWorkersHosts };  // the latter: o
 
 StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, ServerPlace place);
 
-// PyTorch DDP's buckets: gradients in backward order. A bucket is closed when it has reached its
-// limit; the first one's limit is smaller.
+// BucketLimits are those of PyTorch DDP's buckets, which take gradients in backward order. A bucket
+// is closed when it reaches its limit; the first one's limit is smaller.
 struct BucketLimits {
   uint64_t first_bytes = uint64_t{1} << 20;
   uint64_t bytes = uint64_t{25} << 20;
 };
 StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits = {});
 
-// The number of servers on separate hosts that is worth its cost.
+// ServerChoice is the number of servers on separate hosts that is worth its cost.
 struct ServerChoice {
   uint32_t tried_max = 1;
   uint32_t enough = 1;  // with more servers the time falls by at most the least gain
   double enough_ms = 0;
   std::optional<uint32_t> beats_ring;  // the fewest with which a step is faster than ring allreduce
 };
-// Tries 1, 2, ... tried_max; `least_gain` is a share of the step's time. Ignores cluster.servers.
+// Tries 1, 2, ... tried_max servers. `least_gain` is a share of the step's time. Ignores
+// cluster.servers.
 ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
                            uint32_t tried_max, double least_gain);
 

@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-// Element i of a uniform tensor: word i % 4 of block i / 4, scaled to [-bound, bound).
+// Element i of a uniform tensor is word i % 4 of block i / 4, scaled to [-bound, bound).
 void FillUniform(const TensorSpec& spec, uint64_t seed, uint64_t first, std::span<float> out) {
   const PhiloxKey key = MakePhiloxKey(seed, RandomPurpose::kInit, spec.name);
   PhiloxBlock block{};
@@ -22,7 +22,7 @@ void FillUniform(const TensorSpec& spec, uint64_t seed, uint64_t first, std::spa
   }
 }
 
-// Natural logarithm of x > 0, by the series of the area tangent: ln m = 2 (t + t³/3 + t⁵/5 + ...),
+// Returns the natural logarithm of x > 0. It uses the series ln m = 2 (t + t³/3 + t⁵/5 + ...) with
 // t = (m − 1) / (m + 1). With m in [0.7, 1.5) eleven terms are exact to 1e-16. The C library's log
 // may round differently on another machine.
 double Log(double x) {
@@ -40,7 +40,7 @@ double Log(double x) {
   return 2.0 * t * sum + exponent * kLn2;
 }
 
-// Uniform in (-1, 1), never 0.
+// Returns a uniform value in (-1, 1), never 0.
 double Signed(uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 2147483648.0) - 1.0;
 }
@@ -49,8 +49,8 @@ struct NormalPair {
   double values[2];
 };
 
-// Marsaglia's polar method: the first point of Philox blocks (pair, attempt) that is inside the
-// unit circle. A block has two points.
+// Marsaglia's polar method takes the first point of Philox blocks (pair, attempt) that is inside
+// the unit circle. A block has two points.
 NormalPair DrawNormals(const PhiloxKey& key, uint64_t pair) {
   for (uint32_t attempt = 0;; ++attempt) {
     const PhiloxBlock block = Philox4x32(

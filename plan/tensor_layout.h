@@ -1,7 +1,7 @@
-// TensorSpec and TensorLayout: the model's tensors and their places in the flat parameter vector.
-// Models make the specs; servers, workers and the exporter read them. Parameters are in PyTorch's
-// layouts (convolution [out, in, kh, kw], linear [out, in]). A backend that needs another layout
-// permutes them.
+// TensorSpec and TensorLayout describe the model's tensors and their places in the flat parameter
+// vector. Models make the specs; servers, workers and the exporter read them. Parameters are in
+// PyTorch's layouts (convolution [out, in, kh, kw], linear [out, in]). A backend that needs another
+// layout permutes them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ enum class TensorKind : uint8_t {
   kMetric,     // loss and counts of the step: version t + 1 has the mean over step t's samples
 };
 
-// How version 0 of a tensor is made (tensor_init.h), from (seed, tensor name) alone.
+// The way in which version 0 of a tensor is made (tensor_init.h), from (seed, tensor name) alone.
 enum class InitKind : uint8_t { kZero, kOne, kUniform, kNormal };
 
 struct TensorSpec {
@@ -35,11 +35,11 @@ struct TensorSpec {
   uint64_t size() const;     // elements
 };
 
-// The metric tensor at the end of every model, and the meaning of its floats. Leaves push sums over
-// samples. The root divides by the sample count, so a version has means (P2).
+// The name of the metric tensor at the end of every model. Leaves push its sums over samples. The
+// root divides by the sample count, so a version has means (P2).
 inline constexpr const char* kMetricTensorName = "pando.metrics";
-// The content of version t + 1's metric tensor: means over step t's samples, and with loss scaling
-// the scale of step t + 1's loss (plan/loss_scale.h); otherwise those floats are 0.
+// The floats of version t + 1's metric tensor: means over step t's samples, and with loss scaling
+// the scale of step t + 1's loss (plan/loss_scale.h); otherwise the scale's floats are 0.
 enum MetricSlot : size_t {
   kMetricLoss,
   kMetricCorrect,
@@ -51,7 +51,7 @@ enum MetricSlot : size_t {
 };
 TensorSpec MetricTensorSpec();
 
-// Tensors in model order. Each starts on a 64-byte line; the padding between them stays zero.
+// TensorLayout has tensors in model order. Each starts on a 64-byte line; padding stays zero.
 class TensorLayout {
  public:
   static constexpr size_t kAlignFloats = 16;
@@ -63,11 +63,11 @@ class TensorLayout {
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   size_t tensor_count() const { return specs_.size(); }
-  // First float of tensor i; offset(tensor_count()) is the end.
+  // The first float of tensor i; offset(tensor_count()) is the end.
   size_t offset(size_t i) const { return offsets_[i]; }
   size_t float_count() const { return offsets_.back(); }
   uint64_t parameter_count() const;  // elements of kParameter tensors, without padding
-  // Index of the tensor with this name; tensor_count() if there is none.
+  // Returns the index of the tensor with this name; tensor_count() if there is none.
   size_t Find(const std::string& name) const;
 
  private:

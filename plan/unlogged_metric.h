@@ -1,6 +1,6 @@
-// UnloggedSum: the value in the metric tensor for a metric that a program did not log. It is
-// finite, so that it passes through the tree's sums and the step's mean, and it is below any loss.
-// embed/ writes it, and server/progress_report reads it.
+// UnloggedSum is the value in the metric tensor of a metric that a program did not log. It is
+// finite, so that it passes through the tree's sums and the step's mean, and below any loss. embed/
+// writes it, and server/progress_report reads it.
 #pragma once
 
 #include <limits>
@@ -10,7 +10,7 @@ namespace pando {
 // `weight` is the weight of the micro-batch in the step's mean.
 inline float UnloggedSum(double weight) { return static_cast<float>(-1e25 * weight); }
 
-// Returns the step's mean; NaN if it lacks a micro-batch, of which a step has up to 65,536.
+// Returns the step's mean, or NaN if one of its up to 65,536 micro-batches did not log the metric.
 inline float LoggedMean(float mean) {
   return mean < -1e18F ? std::numeric_limits<float>::quiet_NaN() : mean;
 }

@@ -1,5 +1,6 @@
-// Says, by the view, which worker computes what, and which workers sum on their host (P6a, P17,
-// P18, P41). A worker's session uses it, and so does its process, which dials the host's relay.
+// These functions read from a view which worker computes which micro-batches, and which workers sum
+// on their host (P6a, P17, P18, P41). Sessions use them, and worker processes, which dial the
+// relay.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,12 @@ inline const NodeInfo* FindNode(const View& view, NodeId node) {
   return at == view.nodes.end() ? nullptr : &*at;
 }
 
-// P18: returns the worker that computes micro-batch `owner` of this step.
+// P18. Returns the worker that computes the owner's micro-batch of this step.
 inline NodeId ComputesAt(const MicroBatchOwner& owner, Step step) {
   return step >= owner.first_step || owner.previous == kUnknownNode ? owner.worker : owner.previous;
 }
 
-// Returns the present micro-batches of this step that the view gives to this worker, ascending;
-// absent ones are left out.
+// Returns the present micro-batches of this step that the view gives to this worker, ascending.
 inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step step,
                                           const MicroBatchTree& tree) {
   std::vector<MicroBatch> assigned;
@@ -34,15 +34,14 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
   return assigned;
 }
 
-// P41: returns the worker that computes this micro-batch of this step again. It is the next one
-// after the owner by rank, cyclically, among the workers of its kind (P40) that own a micro-batch
-// of the step. Returns kUnknownNode if there is no second one.
-// REQUIRES: m is in view.owners.
+// P41. Returns the worker that computes this micro-batch of this step again: the next one after the
+// owner by rank, cyclically, among the workers of its kind (P40) that own a micro-batch of the
+// step. Returns kUnknownNode if the owner is the only one. REQUIRES: m is in view.owners.
 inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   const NodeId owner = ComputesAt(view.owners[m.value()], step);
   const NodeInfo* info = FindNode(view, owner);
   if (info == nullptr) return kUnknownNode;
-  std::vector<std::pair<uint32_t, NodeId>> owners;  // those of its kind, by rank
+  std::vector<std::pair<uint32_t, NodeId>> owners;  // the owners of its kind, by rank
   for (const NodeInfo& node : view.nodes) {
     const bool is_owner = std::ranges::any_of(view.owners, [&](const MicroBatchOwner& other) {
       return ComputesAt(other, step) == node.node;
@@ -55,9 +54,9 @@ inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   return at + 1 == owners.end() ? owners.front().second : (at + 1)->second;
 }
 
-// The workers of one host that sum their gradients there before anything leaves the host (P6a).
+// HostGroup is the workers of one host that sum their gradients before they leave the host (P6a).
 struct HostGroup {
-  PeerId relay;                 // receives the other workers' sums; kUnknownNode: no relay
+  PeerId relay;                 // gets the other workers' sums; kUnknownNode: no relay
   std::vector<NodeId> workers;  // the owners of micro-batches, the relay first; at least two
   std::vector<bool> sums;       // by shard: whether the host sums it
 
@@ -68,7 +67,7 @@ struct HostGroup {
 // relay if the worker owns nothing, is the only owner, or every shard's primary is on this host.
 HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
 
-// Returns the tree nodes of a step that the host gives if all of its workers give theirs.
+// Returns the tree nodes that cover all micro-batches of the group's workers in this step.
 std::vector<TreeNode> NodesOfHost(const HostGroup& group, const View& view, Step step,
                                   const MicroBatchTree& tree);
 

@@ -1,5 +1,5 @@
-// The codec turns an Envelope into frames and back: Cap'n Proto on the wire, plain structs inside.
-// net/transport and the simulator call it; the protocol cores never see it.
+// The codec turns an Envelope, a plain struct, into frames of Cap'n Proto and back. net/transport
+// and the simulator call it; the protocol cores never see it.
 //
 // Frame layout. A message is one Cap'n Proto message (pando.capnp: Envelope). Frame i is its
 // segment i: little-endian, whole 8-byte words, with nothing before, between or after.
@@ -9,9 +9,9 @@
 //               | structs where frame 0 was full
 //
 // Payload bytes are copied in three cases only: payloads below kInlinePayloadBytes, which lie among
-// the structs; payloads that are not aligned to 8 bytes or not whole words (ours are multiples of
-// 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be). Threads: any;
-// no state.
+// the structs; payloads that are not aligned to 8 bytes or not whole words (Pando's are multiples
+// of 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be). Threads:
+// any; the codec has no state.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,29 @@
 #include <vector>
 
 #include "common/blob.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/message_limits.h"
 #include "proto/messages.h"
 
 namespace pando {
 
-// Add one when a program of the previous version would misread a message.
+// Increment this when a program of the previous version would misread a message.
 inline constexpr uint32_t kProtocolVersion = 9;
 inline constexpr size_t kWordBytes = 8;
 // A separate frame costs each side one or two system calls, which is more than copying this many
-// bytes. ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose
-// shards have 4 KiB: two to four times fewer calls per step.
+// bytes. ZeroMQ itself copies frames below 8 KiB into its batches. On the MNIST CNN, whose shards
+// have 4 KiB, this saves half to three quarters of the calls per step.
 inline constexpr size_t kInlinePayloadBytes = 16 << 10;
 
 using Frames = std::vector<Blob>;
 
-// REQUIRES: the message is within proto/message_limits.h. The frames keep everything alive to which
-// they refer.
+// Returns the frames, which keep alive everything that they refer to. REQUIRES: the message is
+// within proto/message_limits.h.
 Frames Encode(const Envelope& envelope);
 
 // Checks everything: version, enums, counts, lengths, ids, payload sizes and alignment. Returns
-// kCorrupt with the reason for anything that is not a valid message. Payloads of the result are
-// inside the frames and keep them alive.
+// kCorrupt with the reason if the message is not valid. Payloads of the result are inside the
+// frames and keep them alive.
 Result<Envelope> Decode(const Frames& frames);
 
 // Returns the version of Cap'n Proto with which the codec was built: "0.9.2".

@@ -18,7 +18,7 @@
 namespace pando {
 namespace {
 
-// Finds the frame of a payload, so that the payload keeps only that frame alive.
+// FrameIndex finds the frame of a payload, so that the payload keeps only that frame alive.
 class FrameIndex {
  public:
   explicit FrameIndex(const Frames& frames) {
@@ -38,8 +38,8 @@ class FrameIndex {
   std::vector<const Blob*> by_address_;
 };
 
-// The state with which one envelope is read. status() keeps the first error. After an error every
-// count reads as 0, so that the rest costs nothing.
+// ReadContext is the state of reading one envelope. status() keeps the first error. After an error
+// every count reads as 0, so that the rest costs nothing.
 class ReadContext {
  public:
   // `size_bytes` is the size of all frames together.
@@ -83,7 +83,7 @@ class ReadContext {
 template <class T, class Wire>
 T ReadStruct(ReadContext& context, Wire wire);
 
-// Reads the fields of one generated struct.
+// Reading reads the fields of one generated struct.
 template <class Wire>
 class Reading {
  public:
@@ -112,7 +112,7 @@ class Reading {
   void Take(T value, T& to, const Limit& limit) {
     to = context_.AtMost(limit.what, value, limit.max);
   }
-  // Terminals and logs show what peers say. Names are one line; texts and documents have lines.
+  // Terminals and logs show peers' texts. Names are one line; texts and documents keep their lines.
   void Take(capnp::Text::Reader text, std::string& to, const Limit& bytes) {
     const LineEnds ends = bytes.max >= kTextBytesMax ? LineEnds::kKept : LineEnds::kReplaced;
     to = Cleaned({text.begin(), context_.AtMost(bytes.what, text.size(), bytes.max)}, ends);
@@ -198,8 +198,8 @@ Envelope ReadEnvelope(ReadContext& context, wire::Envelope::Reader r) {
   return envelope;
 }
 
-constexpr int kNestingMax = 16;  // ours is 6: envelope, view update, view, shards, placement, peers
-// We read every word once. The factor and the slack cover words that Cap'n Proto counts twice.
+constexpr int kNestingMax = 16;  // used: 6 (envelope, view update, view, shards, placement, peers)
+// The decoder reads each word once. The factor and the slack are for words that are counted twice.
 constexpr uint64_t kTraversalFactor = 2;
 constexpr uint64_t kTraversalSlackWords = 1024;
 

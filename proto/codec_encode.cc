@@ -23,7 +23,7 @@ kj::ArrayPtr<const kj::byte> ToKj(std::span<const std::byte> bytes) {
 }
 capnp::Text::Reader ToKj(const std::string& text) { return {text.c_str(), text.size()}; }
 
-// Whether a payload can travel as a separate frame, without a copy.
+// Returns whether a payload can travel as a separate frame, without a copy.
 bool CanBeSegment(std::span<const std::byte> bytes) {
   return bytes.size() >= kInlinePayloadBytes && bytes.size() % kWordBytes == 0 &&
          reinterpret_cast<uintptr_t>(bytes.data()) % kWordBytes == 0;
@@ -34,7 +34,7 @@ struct WriteContext {
   Externals externals = {};
 };
 
-// Writes the fields of one generated struct. Members are never changed.
+// Writing writes the fields of one generated struct. It never changes members.
 template <class Wire>
 class Writing {
  public:
@@ -125,12 +125,11 @@ void WriteEnvelope(WriteContext& context, const Envelope& envelope) {
   std::visit([&](const auto& message) { WriteMessage(context, w, message); }, envelope.message);
 }
 
-// The size of the first segment of a message without items, and the size that an item adds besides
-// an inline payload.
+// The first segment of a message without items, and what an item adds besides an inline payload.
 constexpr unsigned kFirstSegmentWords = 256;
 constexpr size_t kItemBytes = 64;
 
-// Returns the words for everything except external payloads, so that small messages are one frame.
+// Returns the words for all except external payloads, so that small messages are one frame.
 unsigned FirstSegmentWords(const Message& message) {
   size_t bytes = kFirstSegmentWords * kWordBytes;
   const auto count_one = [&](const auto& item) {

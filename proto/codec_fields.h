@@ -1,8 +1,7 @@
-// The fields of every message, visited for reading, for writing, and as JSON. `io` is the decoder's
-// or encoder's view of one generated struct, or of a JSON object. io(PANDO_WIRE(Name, member,
-// limits), ...) reads the field `name` into the member with all checks, or writes it; then come the
-// fields after it. The visitors are generated from pando.capnp, in the order of its lines, which
-// decides where their bytes lie.
+// These functions visit the fields of messages for the decoder, the encoder and JSON. `io` is their
+// view of one generated struct, or of a JSON object. io(PANDO_WIRE(Name, member, limits), ...)
+// reads each field into its member with all checks, or writes it. Most visitors are generated from
+// pando.capnp, in the order of its lines, which decides where their bytes lie.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 
 namespace pando {
 
-// A generated field: its accessors, the member that holds its value, and the member's limits.
+// WireField is a generated field's accessors, the member for its value, and the member's limits.
 template <class Get, class Set, class Init, class T, class... Limits>
 struct WireField {
   std::string_view name;  // the member's
@@ -56,7 +55,7 @@ void Visit(auto io, SampleShape& m) {
   io(PANDO_WIRE(Height, m.height), PANDO_WIRE(Width, m.width), PANDO_WIRE(Channels, m.channels));
 }
 
-// Messages without fields.
+// Visits messages without fields.
 template <class Empty>
 requires std::is_empty_v<Empty>
 void Visit(auto, Empty&) {}

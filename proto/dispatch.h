@@ -1,7 +1,6 @@
-// Dispatch hands a message to the handler of its type. The scheduler, lanes and sessions route
-// their messages with it. The schema says which types each of them handles (pando.capnp, $message);
-// each ignores the others. If a handler is forgotten, or the table does not name it, the code does
-// not compile:
+// Dispatch hands a message to the handler of its type. The scheduler, lanes and sessions use it.
+// The schema says which types each of them handles (pando.capnp, $message); each ignores the
+// others. If a handler is missing, or the schema does not name it, the code does not compile:
 //
 //   Dispatch<Core::kScheduler>(envelope.message,
 //                              [&](const Ready& ready) { members_.OnReady(now, from, ready); },
@@ -28,7 +27,7 @@ constexpr const MessageRow& FindRow(std::type_identity<std::variant<Ms...>>) {
   return kMessageRows[index];
 }
 
-// Whether Handlers takes M exactly if the table says that this core handles M.
+// True if Handlers takes M exactly when the table says that this core handles M.
 template <Core kCore, class M, class Handlers>
 inline constexpr bool kIsAsInTable =
     std::is_invocable_v<const Handlers&, const M&> ==

@@ -1,10 +1,10 @@
-// A plugin of `capnp compile`. It turns the declarations of pando.capnp into the code that the
-// project compiles. It writes into the current folder
+// This program is a plugin of `capnp compile`. It turns the declarations of pando.capnp into code
+// and writes into the current folder
 //   message_structs.h  the plain structs and enums with the schema's comments, and the table of
 //                      messages (PANDO_MESSAGES)
 //   message_fields.h   Visit for each struct: its fields with their limits (codec_fields.h)
-// The annotations that it reads are at the top of pando.capnp. It stops at the first error, which
-// names the declaration.
+// The top of pando.capnp explains the annotations that the plugin reads. The plugin stops at the
+// first error, which names the declaration.
 #include <capnp/dynamic.h>
 #include <capnp/schema-loader.h>
 #include <capnp/schema.capnp.h>

@@ -1,7 +1,7 @@
-// JoinCore: the first protocol of a new process. It sends Register until Welcome or Refused
-// arrives. With the welcome's job the process then builds its lane or session core, which continues
-// with Ready. Until then a worker whose program declares the run sends its parts that the scheduler
-// asks for (P43). Threads: none.
+// JoinCore is the first protocol core of a new process. It sends Register until Welcome or Refused
+// arrives. With the Welcome's job the process then builds its lane or session core, which continues
+// with Ready. If a worker's program declares the run, JoinCore sends the parts of the declaration
+// that the scheduler asks for (P43). Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace pando {
 
-// A run that a program declares. `initial` is the flat vector of version 0.
+// DeclaredRun is a run that a program declares. `initial` is the flat vector of version 0.
 struct DeclaredRun {
   std::string job_toml;
   Blob initial;
@@ -55,7 +55,7 @@ class JoinCore : public ProtocolCore {
   bool has_answer() const { return welcome_ || refused_; }
   const std::optional<Welcome>& welcome() const { return welcome_; }
   const std::optional<Refused>& refused() const { return refused_; }
-  // REQUIRES: welcome(). The scheduler, the job's id, and this process as a member of the job.
+  // The scheduler, the job's id, and this process as a member of the job. REQUIRES: welcome().
   PeerId scheduler() const { return scheduler_; }
   JobId job() const { return job_; }
   PeerId self(uint16_t lane) const { return {welcome_->node, self_.incarnation, lane}; }

@@ -1,6 +1,5 @@
-// Limits: the bounds of the content of every message (I6). The decoder checks them before it
-// allocates memory, so that a peer can neither crash this process nor fill its memory. Senders stay
-// within them.
+// These limits bound the content of every message (I6). The decoder checks them before it allocates
+// memory, so that a peer can neither crash this process nor fill its memory. Senders keep to them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@ inline constexpr uint32_t kNodesMax = 65536;         // ids in use, and nodes in
 inline constexpr uint32_t kLanesMax = 256;           // per server
 inline constexpr uint32_t kShardsMax = 65536;        // 256 GB of parameters at 4 MiB each
 inline constexpr uint32_t kMicroBatchesMax = 65536;  // per step
-inline constexpr uint32_t kTreeNodesMax = 2 * kMicroBatchesMax;  // node ids are in [1, this)
+inline constexpr uint32_t kTreeNodesMax = 2 * kMicroBatchesMax;  // ids are in [1, this)
 inline constexpr uint32_t kReplicasMax = 16;                     // backups of one shard
 inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
@@ -26,8 +25,8 @@ inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, 
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 
-// P26: how far a peer's term, view or generation may be above the newest known one. This is far
-// more than a journal can lose, and so little that no number wraps.
+// P26. How far a peer's term, view or generation may be above the newest known one: far more than a
+// journal can lose, and so little that no number wraps.
 inline constexpr uint64_t kNewsAheadMax = 1 << 20;
 constexpr bool IsBelievable(uint64_t told, uint64_t known) {
   return told <= known || told - known <= kNewsAheadMax;

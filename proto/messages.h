@@ -1,14 +1,15 @@
-// The messages between scheduler, server lanes and workers, as plain structs. The protocol cores
-// see only these; proto/codec turns them into frames and back. A payload is a Blob. Outgoing, it is
-// the gradient buffer itself; incoming, it is inside the received frame. proto/codec.h says when it
-// is copied. Rules (P...) and invariants (I...) are in docs/protocol.md.
+// This header has Message, which holds any message, and Envelope. The messages' structs and the
+// table PANDO_MESSAGES are in message_structs.h, which the build generates from pando.capnp: read
+// pando.capnp for their fields. The protocol cores see only these structs; proto/codec turns them
+// into frames and back. A payload is a Blob: the gradient buffer itself when it is sent, a part of
+// the frame when it is received. proto/codec.h says when it is copied. Rules (P...) and invariants
+// (I...) are in docs/protocol.md.
 //
-// The structs and the table PANDO_MESSAGES are generated from pando.capnp. The table yields the
-// type Message and the codec's union. It says which core handles a message (dispatch.h), from which
-// senders it is accepted (ViewMember, Scheduler), what answers a client gets, and the channel.
-// docs/protocol.md has the same messages, with their answers and repeats; the lint suite compares
-// them. To add a message: write its struct and its union member in pando.capnp, its line in
-// docs/protocol.md, and the handlers in the cores that it names.
+// The table says which core handles a message (dispatch.h), from which senders it is accepted
+// (ViewMember, Scheduler), what answers a client gets, and the channel. docs/protocol.md has the
+// same messages, with their answers and repeats; the lint suite compares them. To add a message,
+// write its struct and its union member in pando.capnp, its line in docs/protocol.md, and the
+// handlers in the cores that it names.
 #pragma once
 
 #include <type_traits>
@@ -30,7 +31,7 @@ inline constexpr bool kIsOneOf<M, std::variant<Ms...>> = (std::is_same_v<M, Ms> 
 template <class M>
 concept IsMessage = kIsOneOf<M, MessageVariant>;
 
-// Indexed by the message's index in the variant.
+// The rows of the table, by the message's index in the variant.
 inline constexpr auto kMessageRows = [] {
   using enum Core;
   using enum Sender;
@@ -43,8 +44,8 @@ inline constexpr auto kMessageRows = [] {
 #undef PANDO_AS_ROW
 }();
 
-// One message of any type. messages.cc has its constructors and the other special members, because
-// they would take a third of the compilation of each file that makes, copies or drops messages.
+// Message is one message of any type. messages.cc has its special members, because they would take
+// a third of the compilation of each file that makes, copies or drops messages.
 struct Message : MessageVariant {
   Message();
   template <IsMessage M>
@@ -64,13 +65,13 @@ constexpr bool MaySend(Role role, Sender sender) {
 
 inline const MessageRow& RowFor(const Message& message) { return kMessageRows[message.index()]; }
 
-// Returns whether a message has one of these types. The rules of message admission use it.
+// Returns whether a message has one of these types.
 template <class... Ms>
 bool HoldsAny(const Message& message) {
   return (std::holds_alternative<Ms>(message) || ...);
 }
 
-// The envelope of every message. The codec adds and checks the protocol's version number.
+// Envelope is what every message travels in. The codec adds and checks the protocol's version.
 struct Envelope {
   JobId job;  // 0 if the sender does not know its job
   uint32_t generation = 0;

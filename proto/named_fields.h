@@ -1,6 +1,6 @@
-// A field of a record: its name and its member. A record's function Visit(io, record) calls
-// io(field, ...) with all of its fields, so that each reader and writer is written once. JSON is
-// read and written in files/json_fields.h, which most files with records do not include.
+// NamedField is a field of a record: its name and its member. A record's function Visit(io, record)
+// calls io(field, ...) with all of its fields, so that a reader or writer is written once for all
+// records. files/json_fields.h reads and writes JSON; most files with records do not include it.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace pando {
 
-// `member` is a reference, or one of the values below that say how JSON has it.
+// `member` is a reference, or one of the types below, which say how JSON has it.
 template <class Member>
 struct NamedField {
   std::string_view name;
@@ -18,15 +18,15 @@ struct NamedField {
 template <class Member>
 NamedField(std::string_view, Member&&) -> NamedField<Member>;  // keeps a reference as a reference
 
-// `text`: "m.name" or "m.name, limits".
+// Returns the name in `text`, which is "m.name" or "m.name, limits".
 constexpr std::string_view MemberName(std::string_view text) {
   return text.substr(2, text.find(',') - 2);
 }
-// A macro, because the field's name is the member's name.
+// This is a macro, because the field's name is the member's name.
 #define PANDO_FIELD(member) \
   NamedField { MemberName(#member), member }
 
-// JSON has no entry while there is no value.
+// JSON has no entry if there is no value.
 #define PANDO_OPTIONAL(member)              \
   NamedField {                              \
     MemberName(#member), LeftOut { member } \
@@ -46,8 +46,7 @@ struct NullIfEmpty {
 struct NullBelowZero {
   double& number;
 };
-// JSON has a text ("inf", "-inf") for an infinite number, and null for others that are not
-// finite.
+// JSON has "inf" or "-inf" for an infinite number, and null for NaN.
 struct AnyNumber {
   double& number;
 };

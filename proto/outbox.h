@@ -1,4 +1,4 @@
-// The interface through which a protocol core sends its messages.
+// Outbox is the interface through which a protocol core sends its messages.
 #pragma once
 
 #include "common/clock.h"
@@ -6,8 +6,8 @@
 
 namespace pando {
 
-// Outbox takes the messages of a core. Sending never fails and never blocks: a message may be lost,
-// and important ones are repeated until answered (P10).
+// Sending never fails and never blocks. A message may be lost, so cores repeat important ones until
+// they are answered (P10).
 class Outbox {
  public:
   virtual ~Outbox() = default;

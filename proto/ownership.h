@@ -1,5 +1,5 @@
-// Says whether a message concerns only shards that a view gives to its sender (P46). The column
-// About of the table of messages says which messages. Lanes, workers and the scheduler use it.
+// These functions check that a message is only about shards that a view gives to its sender (P46).
+// The message table's column About says which messages. Lanes, workers and the scheduler use them.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,13 @@ bool HasReplica(const View& view, ShardId shard, const PeerId& peer);
 // Returns whether `is_one` holds for each shard that the message names; true if it names none.
 bool AreAllShards(const Message& message, const std::function<bool(ShardId)>& is_one);
 
-// The lanes to which views of a generation gave a replica of each shard. The journal has them.
+// ShardHolders keeps, by shard, the lanes to which views of a generation gave a replica. It is in
+// the journal.
 struct ShardHolders {
   uint32_t generation = 0;
   std::vector<std::set<PeerId>> lanes;  // by shard
 
-  // A view of another generation replaces all entries.
+  // Adds the view's lanes. A view of another generation replaces all entries.
   void Add(const View& view);
   void Forget(Incarnation process);
   bool Has(ShardId shard, const PeerId& lane) const {
@@ -29,7 +30,8 @@ struct ShardHolders {
   }
 };
 
-// Decides by the view alone, for kPrimary and kReplica. Returns true for all other messages.
+// Returns whether the sender may send this message by the view alone (kPrimary, kReplica). Returns
+// true for all other messages.
 bool IsAboutOwnShards(const View& view, const Envelope& envelope);
 
 }  // namespace pando

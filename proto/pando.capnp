@@ -1,6 +1,6 @@
-# The one description of Pando's messages. Cap'n Proto's compiler writes the wire format from it, which
-# only proto/codec_*.cc sees. Our plugin (generate_messages.cc) writes the rest: the plain structs that
-# the protocol cores see, the visitors of their fields, and the table of messages.
+# This file is the only description of Pando's messages. From it Cap'n Proto's compiler writes the wire
+# format, which only proto/codec_*.cc sees. A plugin (generate_messages.cc) writes the rest: the plain
+# structs that the protocol cores see, the visitors of their fields, and the table of messages.
 #
 # One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
 # Payloads are external segments over the gradient or parameter buffer itself.
@@ -28,7 +28,7 @@ annotation bytes(field) :Void;       # the payload is any bytes; by default floa
 # Annotations of a struct or an enum.
 annotation message(struct) :MessageFacts;
 annotation compared(struct) :Void;        # it has the operators ==, <, ...
-annotation byHand(struct, enum) :Void;    # C++ has the type already
+annotation byHand(struct, enum) :Void;    # the type is written by hand in C++
 
 struct Limit {
   what @0 :Text;  # for errors
@@ -96,9 +96,9 @@ const publicKeyBytes :Limit = (what = "bytes of a public key", max = "kPublicKey
 
 struct Envelope $byHand {
   protocolVersion @0 :UInt32;  # set by the codec; other versions are refused
-  generation @1 :UInt32;       # the sender's (P21)
+  generation @1 :UInt32;       # the sender's generation (P21)
   job @2 :UInt64;              # the sender's job; 0 from a node that does not know it yet
-  view @3 :ViewId;             # the newest view the sender has
+  view @3 :ViewId;             # the sender's newest view
   sender @4 :PeerId;           # set by the sender (P19)
   receiver @5 :PeerId;         # set by the sender; another incarnation refuses the message (P19)
   union {
@@ -190,7 +190,7 @@ struct ViewId $compared {
 
 # ---- membership and views: node <-> scheduler -----------------------------------------------------
 
-struct Register $message(handlers = [scheduler, intake], sender = newcomer) {
+struct Register $message(handlers = [scheduler, intake], sender = newcomer) $compared {
   # Node -> scheduler, repeated until Welcome or Refused.
   role @0 :Role $initial("Role::kWorker");
   host @2 :Text $limit(.hostBytes);  # host name, for people and to place replicas apart
@@ -205,7 +205,7 @@ struct Register $message(handlers = [scheduler, intake], sender = newcomer) {
 }
 
 struct DataFacts $byHand {
-  # plan/job_plan.h. It is set by the process that opened the data set.
+  # The facts of a data set (plan/job_plan.h), from the process that opened it.
   trainSamples @0 :UInt64 $limit(what = "training sample count", max = "kStepMax");
   testSamples @1 :UInt64 $limit(what = "test sample count", max = "kStepMax");
   shape :group $type("SampleShape") {
@@ -218,7 +218,7 @@ struct DataFacts $byHand {
 }
 
 struct Welcome $message(handlers = [joiner], sender = onlyScheduler, size = document) {
-  # Scheduler -> node. Repeats of Register get the same answer.
+  # Scheduler -> node. A repeated Register gets the same answer.
   node @0 :UInt32 $type("NodeId");  # id given to this incarnation
   rank @1 :UInt32 $limit(what = "rank", max = "kNodesMax");
     # index among its role, 0..: for names in logs
@@ -235,17 +235,17 @@ struct Welcome $message(handlers = [joiner], sender = onlyScheduler, size = docu
 }
 
 struct DeclarationWanted $message(handlers = [joiner], sender = onlyScheduler) {
-  # P43. Scheduler -> worker whose program declares the run, instead of Welcome: the first bytes of
-  # its declaration that the scheduler lacks.
+  # P43. Scheduler -> worker whose program declares the run, instead of Welcome: asks for the part of
+  # the declaration that begins at `offset`.
   offset @0 :UInt64;  # of version 0's flat vector, in bytes
 }
 
 struct Declaration $message(handlers = [intake], sender = newcomer, size = payloads) {
-  # Worker -> scheduler, in answer: the run that its program declares.
+  # Worker -> scheduler: answers DeclarationWanted with a part of the run that its program declares.
   jobToml @0 :Text $limit(what = "bytes of a job file", max = "kDocumentBytesMax");
     # sections of a job file: model, data, train, optimizer, schedule, eval
   offset @1 :UInt64;  # copied
-  payload @2 :Data;  # bytes of version 0's flat vector from there
+  payload @2 :Data;  # bytes of version 0's flat vector from the offset on
 }
 
 enum RefusalKind {
@@ -262,8 +262,8 @@ struct Refused $message(handlers = [joiner, lane, worker, group], sender = onlyS
   kind @1 :RefusalKind;
 }
 
-struct Ready $message(handlers = [scheduler], sender = nodes) {
-  # Node -> scheduler, repeated until a view has the node: it has loaded all that the job needs.
+struct Ready $message(handlers = [scheduler], sender = nodes) $compared {
+  # Node -> scheduler, repeated until a view has the node: the node has loaded all that the job needs.
   kind @0 :Text $limit(what = "bytes of a worker kind", max = "kNameBytesMax");
     # backend, instruction set, library versions (P40)
   probeHash @1 :UInt64;  # worker: gradient hash of a probe micro-batch (P40)
@@ -302,15 +302,15 @@ struct Heartbeat $message(handlers = [scheduler], sender = nodes, channel = hear
   gpuMemoryBytes @6 :UInt64;  # worker: used on its GPU by all processes; 0: none, or unknown
   gpuPercent @7 :UInt32;  # worker: share of the last second with a running kernel
   tcpLines @9 :UInt32;
-    # Dialed lanes, by what carries the payloads. A server counts those of its first lane.
-  ipcLines @10 :UInt32;  # ... a Unix socket
-  shmLines @11 :UInt32;  # ... shared memory
+    # Connections to lanes with payloads over TCP. A server counts those of its first lane.
+  ipcLines @10 :UInt32;  # connections with payloads over a Unix socket
+  shmLines @11 :UInt32;  # connections with payloads in shared memory
   samplesWaitMs @12 :UInt64;  # worker: how long a thread has been waiting for samples now
   logLine @13 :Text $limit(what = "bytes of a log's line", max = "kLogLineBytesMax");
     # the last line of its log; empty: its output is no file
-  tcpTraffic @14 :LineTraffic;  # of the whole process
-  ipcTraffic @15 :LineTraffic;  # ... by Unix sockets
-  shmTraffic @16 :LineTraffic;  # ... by shared memory
+  tcpTraffic @14 :LineTraffic;  # the whole process's, over TCP
+  ipcTraffic @15 :LineTraffic;  # the whole process's, over Unix sockets
+  shmTraffic @16 :LineTraffic;  # the whole process's, with payloads in shared memory
 }
 
 struct HeartbeatAck $message(handlers = [], sender = onlyScheduler, channel = heartbeat) {
@@ -337,7 +337,7 @@ struct SyncingBackup $compared {
 }
 
 struct ShardPlacement {
-  # Where the shard with this index is.
+  # The lanes that hold the shard with this index.
   primary @0 :PeerId;  # its node is kUnknownNode while there is none
   inSyncBackups @1 :List(PeerId) $limit(what = "replica count", max = "kReplicasMax");
   syncingBackups @2 :List(SyncingBackup) $limit(what = "syncing replica count", max = "kReplicasMax");
@@ -372,15 +372,15 @@ struct View {
 
 struct ViewUpdate $message(handlers = [scheduler, lane, worker, group], sender = nodes,
     size = list) {
-  # Scheduler -> node, repeated until acknowledged. Node -> peer with an older view (P13), and the
-  # scheduler that wants it.
+  # Scheduler -> node, repeated until acknowledged. Node -> peer with an older view (P13), and a
+  # scheduler that sent ViewWanted.
   view @0 :View;
   signature @1 :Text $limit(what = "bytes of a signature", max = "kSignatureBytesMax");
     # the scheduler's, over the view (P44); empty without keys
 }
 
 struct ViewWanted $message(handlers = [lane, worker], sender = onlyScheduler) {
-  # Scheduler -> node that names a view which the scheduler does not know (P26).
+  # Scheduler -> node: asks for a view that the node has named and the scheduler does not know (P26).
 }
 
 struct ViewAck $message(handlers = [scheduler], sender = nodes) {
@@ -409,21 +409,21 @@ struct PushItem {
 
 struct Push $message(handlers = [lane, worker], sender = workers, generation = one,
     size = payloads) {
-  # Worker -> the lane of the primary (P6).
+  # Worker -> the lane of the primary (P6), or the relay of its host (P6a).
   items @0 :List(PushItem) $limit(what = "pushes in a message", max = "kItemsPerMessageMax");
 }
 
 enum ParamsForm $byHand {
-  # plan/payload_plan.h
+  # See plan/payload_plan.h.
   exact @0;
   encoded @1;
 }
 
 struct PullItem {
-  # A request of exactly this version of a shard (I4).
+  # A request for exactly this version of a shard (I4).
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");
-  form @2 :ParamsForm;  # in which the payload is wanted
+  form @2 :ParamsForm;  # the wanted form of the payload
 }
 
 struct Pull $message(handlers = [lane], sender = workers, generation = one, size = list) {
@@ -442,7 +442,7 @@ struct ParamsItem {
 
 struct Params $message(handlers = [scheduler, worker, group], sender = nodes, generation = one,
     about = primary, size = payloads) {
-  # Lane -> the sender of the push or the pull.
+  # Lane -> the sender of the push or the pull; relay -> giver (P6a).
   items @0 :List(ParamsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
 }
 
@@ -480,7 +480,7 @@ struct AnswerItem {
   version @1 :UInt64 $type("Version");  # committed
   nodes @2 :List(UInt32) $type("TreeNode") $min(1)
       $limit(what = "tree nodes of a shard", max = "kMicroBatchesMax");
-    # held for the step that reads it
+    # The nodes that are held for the step that reads this version.
 }
 
 struct Answer $message(handlers = [worker], sender = nodes, generation = one, about = primary,
@@ -501,8 +501,8 @@ struct RootItem {
   payload @3 :Data;  # the tree's root: a sum over the step's samples, unscaled
   factors @4 :List(Float32) $initial("{}")
       $limit(what = "factors of a shard", max = "kPartialsPerShardMax");
-    # P16: the factors of this shard, made of all partial values (PartialPlan). Empty if the
-    # update needs none.
+    # P16: the factors of this shard, from all partial values (PartialPlan). Empty if the update
+    # needs none.
 }
 
 struct Root $message(handlers = [lane], sender = servers, generation = one, about = primary,
@@ -542,7 +542,7 @@ struct Partials $message(handlers = [lane], sender = servers, generation = one, 
 }
 
 struct PartialsPullItem {
-  # The values that are missing.
+  # A shard and step whose values are missing.
   shard @0 :UInt32 $type("ShardId");
   step @1 :UInt64 $type("Step");
 }
@@ -560,8 +560,8 @@ struct Chunk $message(handlers = [lane], sender = servers, generation = one, abo
   pair @1 :ViewId;  # SyncingBackup::since
   versions @2 :List(UInt64) $type("Version")
       $limit(what = "versions of an image", max = "kImageVersionsMax");
-    # kept by the source, ascending, committed: pinned, previous, newest; the newest alone has
-    # optimizer state
+    # The committed versions that the source keeps, ascending: pinned, previous, newest. Only the
+    # newest has optimizer state.
   imageFloats @3 :UInt64 $limit(what = "floats of an image", max = "kImageFloatsMax");
     # of the whole image
   offset @4 :UInt64 $limit(what = "offset of a chunk", max = "m.image_floats");
@@ -594,8 +594,8 @@ struct Synced $message(handlers = [scheduler], sender = servers, generation = on
 
 struct Divergence $message(handlers = [scheduler], sender = servers, generation = one,
     about = primary) {
-  # Primary's lane -> scheduler, repeated until a new generation: replicas made different versions
-  # (P8).
+  # Primary's lane -> scheduler, repeated until a new generation: a backup has made a different
+  # version (P8).
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");
   backup @2 :PeerId;
@@ -744,8 +744,8 @@ struct Progress $message(handlers = [scheduler], sender = servers, generation = 
   # Lane -> scheduler, at once in a new view. Rows are repeated until acknowledged. They start with
   # the lowest row that the lane has and that is not acknowledged.
   committed @0 :UInt64 $type("Version");
-    # every shard whose primary the lane is has committed it; the final version if it is primary
-    # of no shard. Counts only for the envelope's view.
+    # The version that all shards of which the lane is primary have committed; the final version if
+    # there are none. It counts only for the envelope's view.
   rows @1 :List(StepMetrics) $limit(what = "metric rows", max = "kMetricRowsPerMessageMax");
     # ascending; from the lane of the metric shard
 }
@@ -837,8 +837,8 @@ struct Failure $message(handlers = [scheduler], sender = nodes) {
 }
 
 struct Leave $message(handlers = [scheduler], sender = nodes) {
-  # Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take over its work
-  # first.
+  # Node -> scheduler, repeated until Stop: a signal asked the node to leave. Others take over its
+  # work first.
 }
 
 struct GradientHash {
@@ -846,8 +846,8 @@ struct GradientHash {
   step @0 :UInt64 $type("Step");
   microBatch @1 :UInt32 $type("MicroBatch");  # index within the step
   hash @2 :UInt64;
-    # of the whole gradient, in flat order; 0: there is none, the sender came too late to compute
-    # it
+    # The hash of the whole gradient, in flat order. It is 0 if the sender came too late to compute
+    # the gradient.
 }
 
 struct GradientHashes $message(handlers = [scheduler], sender = workers, generation = one,
@@ -902,16 +902,16 @@ struct CommandReply $message(handlers = [client], sender = onlyScheduler) {
 
 struct FaultNote $message(handlers = [scheduler, intake], sender = newcomer) {
   # Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that
-  # it saw or made. Times are those of the machine's steady clock, which both share; 0 is unknown.
+  # it saw or injected. Times are those of the machine's steady clock, which both share; 0 is unknown.
   number @0 :UInt64;  # given by the supervisor, for the acknowledgement
   action @1 :Text $limit(what = "bytes of a fault's action", max = "kNameBytesMax");
-    # "kill", "stop", "partition"; "exit" for one that happened by itself
+    # "kill", "stop", "partition"; "exit" for a process that ended by itself
   role @2 :Role $initial("Role::kWorker");  # the target's
   host @4 :Text $limit(.hostBytes);  # the target's host name
   processId @3 :UInt32;  # of the target
   target @5 :Text $limit(what = "bytes of a target", max = "kNameBytesMax");
     # "worker 1", as the supervisor names it
-  injectedUs @6 :UInt64;  # 0: not by the supervisor
+  injectedUs @6 :UInt64;  # 0: the supervisor did not inject it
   exitedUs @7 :UInt64;  # when the supervisor saw the process end; 0: it has not ended
   text @8 :Text $limit(what = "bytes of a fault's text", max = "kTextBytesMax");
     # "signal 9 (SIGKILL)"

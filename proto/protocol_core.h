@@ -1,6 +1,7 @@
-// ProtocolCore: a pure state machine of the protocol (server lane, worker session, scheduler). The
-// same code runs under ZeroMQ (net/event_loop) and in the simulator (tests/sim). It has no socket,
-// clock, thread, lock, file or global. It sends through the Outbox that it was given.
+// ProtocolCore is the interface of the protocol's pure state machines: Scheduler, Lane, Session and
+// GroupSession, and the smaller JoinCore, DeclarationIntake, FileStore and FileClient. The same
+// code runs under ZeroMQ (net/event_loop) and, except GroupSession, in the simulator (tests/sim).
+// A core has no socket, clock, thread, lock, file or global. It sends through its Outbox.
 #pragma once
 
 #include "proto/messages.h"
@@ -12,10 +13,10 @@ class ProtocolCore {
  public:
   virtual ~ProtocolCore() = default;
   virtual void OnMessage(Micros now, const Envelope& envelope) = 0;
-  // Call it after every batch of messages and at NextDeadline(). It sends gathered messages,
-  // repeats unanswered ones, and handles expired leases and timeouts.
+  // Sends gathered messages, repeats unanswered ones, and handles expired leases and timeouts. Must
+  // be called after every batch of messages and at NextDeadline().
   virtual void Tick(Micros now) = 0;
-  // The time at which Tick must run next, even if no message arrives; kNever if there is none.
+  // Returns when Tick must run next, even if no message arrives; kNever if it need not run.
   virtual Micros NextDeadline() const = 0;
 };
 

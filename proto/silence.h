@@ -1,7 +1,6 @@
-// Silence tracks the lanes that owe an answer (P23). A lane may be cut off from this
-// party alone while the scheduler still receives its heartbeats, so this party must
-// report it. Sessions use it, and so do lanes for the lanes whose values they need.
-// Threads: none.
+// Silence tracks the lanes that owe this core an answer (P23). A lane may be cut off from this core
+// alone, while the scheduler still receives its heartbeats, so this core must report it. Sessions
+// use it, and so do lanes, for the lanes whose values they need. Threads: none.
 #pragma once
 
 #include <algorithm>

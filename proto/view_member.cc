@@ -24,7 +24,7 @@ bool ViewMember::WillEnter(const Envelope& envelope) const {
          IsGenuine(update->view, update->signature);
 }
 
-// Whether the envelope is for this incarnation and its sender may send this message.
+// Returns whether the envelope is for this incarnation and its sender may send this message.
 bool ViewMember::IsHeard(const Envelope& envelope) const {
   const PeerId& to = envelope.receiver;
   if (envelope.job != identity_.job) return false;
@@ -44,9 +44,8 @@ bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
          IsBelievable(id.term, view_.id.term) && IsBelievable(id.number, view_.id.number);
 }
 
-// A scheduler incarnation that is not known yet may send four messages: a view; a request for our
-// view; the news that this node is in no view any more; and, unless it is an earlier incarnation,
-// the news that the run is over.
+// Returns whether this scheduler may send this message. An unknown incarnation may send a view, a
+// request for a view, Refused, and Stop unless its view is older.
 bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
   if (HoldsAny<ViewUpdate, ViewWanted, Refused>(envelope.message)) return true;
   const bool is_end = HoldsAny<Stop>(envelope.message);
@@ -65,8 +64,9 @@ bool ViewMember::IsGenuine(const View& view, const std::string& signature) const
   return identity_.seal->IsGenuine(SealedText(identity_.job, view), signature);
 }
 
-// A view that is not older than ours; or an older one of our view's term, if its scheduler has not
-// shown us a view of that term yet and a member brought us our view.
+// Returns whether the sender of this view becomes the scheduler: the view is not older than view_,
+// or is an older one of the same term, and view_ came from a member, not from that term's
+// scheduler.
 bool ViewMember::IsByOurScheduler(const View& view) const {
   if (view.id >= view_.id && view.generation >= view_.generation) return true;
   return view.id.term == view_.id.term && scheduler_term_ < view.id.term;

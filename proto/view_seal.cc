@@ -5,8 +5,8 @@
 namespace pando {
 namespace {
 
-// Visits fields and appends them: numbers as 8 bytes, the lowest first; texts and lists after their
-// sizes. So two different views never have the same form.
+// Appending visits fields and appends them: numbers as 8 bytes, the lowest first; texts and lists
+// after their sizes. So two different views never have the same form.
 class Appending {
  public:
   explicit Appending(std::string& text) : text_(text) {}

@@ -1,5 +1,5 @@
-// ViewSeal: signs views for the protocol cores and checks the signatures (P44). net/view_guard and
-// the simulator implement it, since cores have no cryptography. Threads: those of the core.
+// ViewSeal signs views for the protocol cores and checks signatures (P44). net/view_guard and the
+// simulator implement it, because cores have no cryptography. Threads: the core's.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class ViewSeal {
   virtual void OnForged(const PeerId& from) = 0;
 };
 
-// The signed text: the job and the whole view, in one form on all machines.
+// Returns the text to sign: the job and the whole view, in the same form on all machines.
 std::string SealedText(JobId job, const View& view);
 
 }  // namespace pando

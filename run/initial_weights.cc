@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/text.h"
+#include "files/folder_files.h"
 #include "plan/tensor_init.h"
 #include "run/run_weights.h"
 #include "run/safetensors_file.h"
@@ -45,7 +46,7 @@ std::string JoinedFirst(std::vector<std::string> names) {
   return fmt::format("{} and {} more", Joined(names), more);
 }
 
-// Returns the prefix that DataParallel or Lightning puts before all names, as "module.", or "".
+// Returns the prefix that DataParallel or Lightning puts before all names ("module."), or "".
 std::string WrapperPrefix(const std::vector<std::string>& names, const TensorLayout& layout) {
   if (names.empty()) return "";
   const std::string prefix = names[0].substr(0, names[0].find('.') + 1);

@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <array>
+#include <type_traits>
+
 #include "files/json_fields.h"
 #include "proto/codec_fields.h"
 #include "run/sqlite_journal.h"
@@ -8,22 +11,26 @@
 namespace pando {
 namespace {
 
-// Makes texts whose order is that of the numbers.
-template <class... Numbers>
-std::string KeyText(Numbers... numbers) {
-  return Joined(std::vector<std::string>{fmt::format("{:020}", numbers)...});
+// Makes a key whose order as a text is that of the numbers.
+template <size_t kCount>
+std::string KeyText(const std::array<uint64_t, kCount>& numbers) {
+  std::vector<std::string> texts;
+  for (const uint64_t number : numbers) texts.push_back(fmt::format("{:020}", number));
+  return Joined(texts);
 }
 
-// Calls section(name, records, key function) for each section that is a list.
+// Calls section(name, records, function that returns a record's key) for each section that is a
+// list.
 void ForEachList(auto& state, auto&& section) {
   section("members", state.members,
-          [](const MemberRecord& m) { return KeyText(m.peer.node.value()); });
+          [](const MemberRecord& m) { return std::array<uint64_t, 1>{m.peer.node.value()}; });
   section("snapshots", state.snapshots, [](const SnapshotManifest& m) {
-    return KeyText(m.snapshot.generation, m.snapshot.version.value());
+    return std::array<uint64_t, 2>{m.snapshot.generation, m.snapshot.version.value()};
   });
   section("evaluations", state.evaluations,
-          [](const EvaluationSummary& e) { return KeyText(e.version.value()); });
-  section("faults", state.faults, [](const FaultRecord& f) { return KeyText(f.id); });
+          [](const EvaluationSummary& e) { return std::array<uint64_t, 1>{e.version.value()}; });
+  section("faults", state.faults,
+          [](const FaultRecord& f) { return std::array<uint64_t, 1>{f.id}; });
 }
 
 Status ReadRow(const std::string& section, const std::string& value, SchedulerState* state) {
@@ -69,17 +76,28 @@ std::string JournalSchema() {
   return sql + ViewStatement("views", View());
 }
 
-JournalRows MakeRows(const SchedulerState& state) {
-  JournalRows rows{{{"state", ""}, JsonText(state)}};
-  ForEachList(state, [&](const char* section, const auto& records, auto key_for) {
-    for (const auto& record : records)
-      rows.try_emplace({section, key_for(record)}, JsonText(record));
+JournalChange MakeChange(const SchedulerState& before, const SchedulerState& after) {
+  JournalChange change{.changed = {{{"state", ""}, JsonText(after)}}, .removed = {}};
+  ForEachList(after, [&]<class Record>(const char* section, const std::vector<Record>& records,
+                                       auto key_for) {
+    std::map<decltype(key_for(Record())), const Record*> old;
+    ForEachList(before, [&]<class Other>(const char*, const std::vector<Other>& others, auto) {
+      if constexpr (std::is_same_v<Other, Record>) {
+        for (const Record& record : others) old.emplace_hint(old.end(), key_for(record), &record);
+      }
+    });
+    for (const Record& record : records) {
+      const auto node = old.extract(key_for(record));
+      if (node.empty() || *node.mapped() != record)
+        change.changed.try_emplace({section, KeyText(key_for(record))}, JsonText(record));
+    }
+    for (const auto& [key, record] : old) change.removed.push_back({section, KeyText(key)});
   });
-  return rows;
+  return change;
 }
 
 JournalRow MakeRow(const View& view) {
-  return {{"views", KeyText(view.id.term, view.id.number)}, JsonText(view)};
+  return {{"views", KeyText(std::array{view.id.term, view.id.number})}, JsonText(view)};
 }
 
 Status ReadRows(const JournalRows& rows, SchedulerState* state) {

@@ -29,7 +29,7 @@ constexpr std::array kOwnFiles{
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
     "init.safetensors", "init.safetensors.tmp", "files-endpoint"};
-// Removes the files that earlier runs wrote, and nothing else.
+// Removes the files that an earlier run wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // a file that stays shows when it is written
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
@@ -74,7 +74,7 @@ Status WriteText(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-// Leaves a link to a folder of keys as it is.
+// If KeysPath is a link to a folder of keys, leaves it as it is.
 void RunFolder::DropKeys() const {
   std::error_code ignored;  // a key that stays shows when it is read
   const fs::path folder = KeysPath();
@@ -85,7 +85,7 @@ void RunFolder::DropKeys() const {
   fs::remove(folder, ignored);
 }
 
-// Without the link, commands need --keys.
+// Ignores errors: without the link, commands need --keys.
 void RunFolder::LinkKeys(const std::string& keys_folder) const {
   std::error_code ignored;
   const fs::path link = KeysPath();
@@ -123,7 +123,7 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
 
 namespace {
 
-// Parents of the run's folder get the umask's mode, since other runs use them too.
+// Creates the folders. Parents of the run's folder get the umask's mode: other runs use them too.
 Status MakeFolders(const std::string& path, RunFolder::Access access) {
   std::error_code error;
   const fs::path parent = (fs::path(path) / ".").parent_path().parent_path();
@@ -172,7 +172,7 @@ std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
                      JobIdentityText(job));
 }
 
-// Returns the written values by key, with its section.
+// Returns the values of the text by key, with the key's section.
 std::map<std::string, std::string> ReadAssignments(const std::string& text) {
   std::map<std::string, std::string> values;
   std::istringstream lines(text);

@@ -1,5 +1,5 @@
-// RunFolder: all files of a run in one folder (docs/job-file.md, [run]):
-//   job.toml           the job with every key filled in
+// RunFolder is the folder of a run, which has all its files (docs/run-folder.md):
+//   job.toml           the job, with every key filled in
 //   identity.toml      the values that decide the weights; the run continues only with these
 //   logs/NAME.log      standard output and error of each process
 //   metrics.csv        a row per run.log_every steps, and per evaluation
@@ -11,10 +11,10 @@
 //   init.safetensors   the weights from which the run started (model.init)
 //   snapshots/         the snapshots from which a run restores lost shards (run/snapshot_folder)
 //   timeline/          each process's timeline (run.timeline; node/process_timeline)
-//   endpoint           where the scheduler listens or last listened; commands take the folder
+//   endpoint           where the scheduler listens or last listened, for commands
 //   scheduler.db       the journal for a restarted scheduler; .lock: a scheduler is alive
-// `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
-// it.
+// `pando train` and `pando scheduler` create the folder; the scheduler process and the serial
+// trainer fill it.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "run/summary.h"
 
@@ -37,10 +37,10 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
 
 // The prefix of the files that TensorBoard reads (run/output/tensorboard_file.h).
 inline constexpr std::string_view kTensorBoardPrefix = "events.out.tfevents.";
-// Returns their names in a run folder; none if the folder cannot be listed.
+// Returns the names of such files in a run folder; none if the folder cannot be listed.
 std::vector<std::string> FindTensorBoardFiles(const std::string& run_dir);
 
-// The endpoint of the file store of a run's scheduler (P45). It also says whose folder it is.
+// The endpoint of the file store of a run's scheduler (P45), and the job whose folder it stores.
 struct FilesEndpoint {
   std::string endpoint;
   JobId job;
@@ -58,11 +58,11 @@ class RunFolder {
   // files that Pando writes are removed, and none while a scheduler leads the run. REQUIRES:
   // ResolveRunNames.
   static Result<RunFolder> Create(const Job& job, bool is_forced, Access access = Access::kOwner);
-  // Whether job.run_dir has a journal of this very job and no summary of its completion.
+  // Returns whether job.run_dir has a journal of this very job, and no summary of its completion.
   static bool HoldsUnfinished(const Job& job);
   // Opens the folder of a run that continues as `job` says: rewrites job.toml, and removes the
-  // summary of an earlier end, which would be taken for the next one. kAlreadyExists: a scheduler
-  // leads the run; nothing is changed.
+  // summary of an earlier end, which commands would take for the next one. kAlreadyExists: a
+  // scheduler leads the run; nothing is changed.
   static Result<RunFolder> Reopen(const Job& job);
   // Opens a folder that Create made, perhaps in another process.
   static RunFolder Open(std::string path) { return RunFolder(std::move(path)); }
@@ -77,14 +77,14 @@ class RunFolder {
   std::string WeightsPath() const { return path_ + "/final.safetensors"; }
   std::string BestWeightsPath() const { return path_ + "/best.safetensors"; }
   std::string SnapshotsPath() const { return path_ + "/snapshots"; }
-  // Where the workers of a group without servers find each other.
+  // The folder in which the workers of a group without servers find each other.
   std::string GroupPath() const { return path_ + "/group"; }
   std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
-  // The run's own keys, which `pando train` and `run` make (net/zmq/keys.h).
+  // The folder of the run's own keys, which `pando train` and `run` make (net/zmq/keys.h).
   std::string KeysPath() const { return path_ + "/keys"; }
-  // Removes the keys, and nothing else that the folder may hold.
+  // Removes the keys, and nothing else that their folder may hold.
   void DropKeys() const;
   // Makes KeysPath a link to the run's keys, so that `pando status RUN_DIR` finds them.
   void LinkKeys(const std::string& keys_folder) const;
@@ -93,12 +93,12 @@ class RunFolder {
   std::string FilesEndpointPath() const { return path_ + "/files-endpoint"; }
 
   // Checks that the run continues with the job and data with which it began. kInvalidArgument names
-  // the key that differs. The data may have moved. A run of an earlier release has no such file.
+  // the key that differs. The data may have moved. Runs of an earlier release have no such file.
   Status CheckIdentity(const Job& job, uint64_t data_fingerprint) const;
-  // Does the same, and the first caller writes the file.
+  // Does the same. The first call writes identity.toml.
   Status KeepIdentity(const Job& job, const DataFacts& data) const;
   Status WriteEndpoint(const std::string& endpoint) const;
-  // kNotFound: no scheduler ever listened for this run.
+  // Returns the scheduler's endpoint. kNotFound: no scheduler ever listened for this run.
   Result<std::string> ReadEndpoint() const;
   Result<FilesEndpoint> ReadFilesEndpoint() const;
   Status WriteSummary(const Summary& summary) const;

@@ -22,8 +22,8 @@ namespace {
 // Returns the text of the lock file.
 std::string HolderText(pid_t pid) { return fmt::format("process {} on {}", pid, HostName()); }
 
-// Whether a process of this machine is ending: its main thread is gone, or a SIGKILL is pending.
-// Its other threads, and its locks, may stay a moment longer.
+// Returns whether the holder is a process of this machine that is ending: its main thread is gone,
+// or a SIGKILL is pending. Its other threads, and its locks, may stay a moment longer.
 bool IsDying(const std::string& holder) {
   int pid = 0;
   if (std::sscanf(holder.c_str(), "process %d on ", &pid) != 1) return false;
@@ -56,8 +56,8 @@ Result<RunLock> RunLock::Acquire(const std::string& run_dir, std::chrono::millis
         "the run in {} is led by {} already; stop that one first, or take another --run-dir",
         run_dir, is_known ? holder.data() : "another scheduler"));
   }
-  // The text is for the error of a process that finds the folder locked. The lock works without it,
-  // even on a full disk.
+  // The text names this process in the error of another one. The lock works without the text, even
+  // on a full disk.
   const std::string text = HolderText(getpid());
   if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
   return RunLock(std::move(fd));

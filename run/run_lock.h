@@ -1,5 +1,5 @@
-// RunLock: lets one scheduler at a time use a run folder (P25). It ends with its process in any
-// case. The scheduler process holds it; other code tries it before it empties a folder.
+// RunLock lets only one scheduler at a time use a run folder (P25). The lock always ends with its
+// process. The scheduler process holds it; other code tries it before it empties a folder.
 #pragma once
 
 #include <sys/types.h>
@@ -9,17 +9,17 @@
 #include <string>
 #include <utility>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 
 class RunLock {
  public:
-  // The time for a killed process to end, since one of its threads may still write.
+  // How long to wait for a killed process to end, since one of its threads may still write.
   static constexpr std::chrono::milliseconds kDyingMax{10'000};
-  // Waits for a holder that is already ending. kAlreadyExists names the holder's process and
-  // machine.
+  // Takes the lock. Waits for a holder that is already ending. kAlreadyExists names the holder's
+  // process and machine.
   static Result<RunLock> Acquire(const std::string& run_dir,
                                  std::chrono::milliseconds dying_max = kDyingMax);
   // Returns the process of this machine that holds the lock; none: it is free or held elsewhere.

@@ -36,7 +36,7 @@ std::string Bar(const ProgressState& state, size_t width) {
 
 bool StartsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
-// Counts characters of UTF-8. All of them are one column wide here.
+// Counts the text's characters of UTF-8. Each is one column wide here.
 size_t Columns(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), StartsCharacter));
 }
@@ -56,7 +56,7 @@ size_t TerminalColumns(int fd) {
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kColumnsUnknown;
 }
 
-// 31200 -> "31,200".
+// Returns for example "31,200".
 std::string Grouped(double value) {
   std::string digits = fmt::format("{:.0f}", std::max(value, 0.0));
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
@@ -95,7 +95,7 @@ void TellLostMessages(RunRecorder& recorder) {
     recorder.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
 }
 
-// The last line of events.jsonl about each fault, by id.
+// An event of a fault. ReadFaults keeps the last one about each fault, by id.
 struct FaultEvent {
   std::string event;
   FaultRecord details;
@@ -223,7 +223,7 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
   return recorder;
 }
 
-// Fills in the values that an earlier life would have in its summary.
+// Fills in the summary as an earlier life would, and writes the rows that it could not write.
 void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last& last) {
   const std::optional<MetricsRow>& last_row = last.row;
   if (last_row) {
@@ -245,7 +245,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last&
   TakeOverFaults(state.faults);
   summary_.generation = state.view.generation;
   summary_.rollbacks = CountEvents(folder_, kRollbackEvent);
-  if (!state.is_finished) return;
+  if (!state.is_completed) return;
   EndWith(StopVersion(plan_->job, state.evaluations).value_or(plan_->steps.final_version()));
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
@@ -266,7 +266,7 @@ double RunRecorder::ElapsedSeconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
 
-// Notes once that rows begin to be held, and once that all are written.
+// Prints a note when rows begin to be held, and when all held rows are written.
 void RunRecorder::Heed(const Status& rows) {
   const bool has_held = metrics_.rows().held_count() + events_.rows().held_count() > 0;
   if (std::exchange(has_held_, has_held) == has_held) return;
@@ -308,7 +308,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingRe
   curves_.Append(row);
 }
 
-// The share of the time that the computing threads had for training.
+// Returns the share of the computing threads' training time that was waits for samples.
 double RunRecorder::DataStallShare() const {
   const double seconds = speed_.own_seconds();
   const uint64_t own_threads = IsExternal(plan_->job) ? 1 : summary_.threads;
@@ -391,7 +391,7 @@ Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   return WriteWeights(folder_.WeightsPath(), plan_->layout, flat, WeightsMetadata(*plan_, version));
 }
 
-// Ctrl-C is not an early stop.
+// Sets the summary's end. Ctrl-C is not an early stop.
 void RunRecorder::EndWith(Version version) {
   summary_.steps = version.value();
   summary_.stopped_early = version != plan_->steps.final_version() &&

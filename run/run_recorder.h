@@ -1,8 +1,7 @@
-// RunRecorder writes a run's folder and reports progress: progress line, metrics.csv,
-// events.jsonl, TensorBoard's file, final.safetensors, summary.json. The scheduler
-// process and the serial trainer use it. Threads: none. Rows that a full disk refuses are
-// held and retried. Rows that it never takes are counted in the summary, and have no
-// other effect.
+// RunRecorder writes a run's folder and reports progress: progress line, metrics.csv, events.jsonl,
+// TensorBoard's file, final.safetensors, summary.json. The scheduler process and the serial trainer
+// use it. Threads: none. Rows that a full disk refuses are held and retried. Rows that the disk
+// never takes are counted in the summary, and have no other effect.
 #pragma once
 
 #include <chrono>
@@ -33,7 +32,7 @@ struct ProgressState {
   double exposed_sync_ms = 0;  // a step's wait for parameters; 0: none
 };
 
-// ProgressLine: the progress of the run on standard error: a bar that is redrawn in place on a
+// ProgressLine shows the run's progress on standard error: a bar that is redrawn in place on a
 // terminal, and a plain line every few seconds elsewhere. Threads: none.
 class ProgressLine {
  public:
@@ -45,11 +44,11 @@ class ProgressLine {
   // Writes to any descriptor, which the caller keeps open.
   ProgressLine(int fd, bool is_terminal);
 
-  // Cheap: call it after every step. Draws if the last drawing is old enough.
+  // Takes the state after a step, and draws it if the last drawing is old enough. It is cheap.
   void Update(const ProgressState& state, TimePoint now);
   // Prints a separate line above the bar.
   void Note(std::string_view text);
-  // Draws the last state and leaves the line. No bar follows until the next Update.
+  // Draws the last state and ends the line. No bar follows until the next Update.
   void Finish();
 
  private:
@@ -72,7 +71,8 @@ class ProgressLine {
 // epoch is left out, then the bar, then the end of the text.
 std::string ProgressBarText(const ProgressState& state, std::chrono::seconds left, size_t columns);
 
-// "step 120/1407 · epoch 0.26 · loss 0.4312 · accuracy 87.9 % · 31,200 images/s · 0:41 left".
+// Example: "step 120/1407 · epoch 0.26 · loss 0.4312 · accuracy 87.9 % · 31,200 images/s · 0:41
+// left".
 std::string ProgressText(const ProgressState& state, std::chrono::seconds left,
                          bool has_epoch = true);
 
@@ -80,20 +80,20 @@ class RunRecorder {
  public:
   // `plan` outlives the recorder.
   static Result<RunRecorder> Create(const JobPlan& plan, RunFolder folder);
-  // Continues what an earlier life of the scheduler recorded; `state` is its journal's.
+  // Continues the files of an earlier life of the scheduler; `state` is what its journal has.
   static Result<RunRecorder> Reopen(const JobPlan& plan, RunFolder folder,
                                     const SchedulerState& state, EventsFile::Gap gap);
-  // The beginning of the run, on the machine's steady clock.
+  // Returns when the run began, on the machine's steady clock.
   std::chrono::steady_clock::time_point start() const { return events_.start(); }
-  // The first step whose row is not recorded yet.
+  // Returns the first step whose row is not recorded yet.
   Step next_row() const { return next_row_; }
   TrainingSpeed& speed() { return speed_; }
 
-  // Call it once per step, ascending.
+  // Records a step. Call it once per step, ascending.
   void OnStep(const StepMetrics& metrics, double lr, const TrainingReach& reach);
-  // The time for which computing threads have waited for samples in this life. Before OnStep.
+  // Sets how long computing threads have waited for samples in this life. Call it before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
-  // The time for which a worker's thread has waited for parameters, on average. Before OnStep.
+  // Sets how long a worker's thread has waited for parameters, on average. Call it before OnStep.
   void OnExposedSync(double seconds) { summary_.exposed_sync_seconds = seconds; }
   // Sets the values of the workers' GPUs for the next rows.
   void OnGpuUse(uint64_t memory_bytes, double percent) {
@@ -101,22 +101,22 @@ class RunRecorder {
     gpu_percent_ = percent;
   }
   void OnEvaluation(const EvaluationSummary& evaluation);
-  // Records a new fault, or more about a known one; its id says which.
+  // Records a new fault, or more about the known one with its id.
   void OnFault(const FaultRecord& fault);
   void OnSnapshot(const SnapshotRef& snapshot);
   void OnSnapshotDropped(const SnapshotRef& snapshot);
-  // `node` is for example "worker 1", or empty.
+  // Records an event. `node` is for example "worker 1", or empty.
   void OnEvent(const std::string& name, const std::string& node, const std::string& text);
   void Note(const std::string& text) { progress_.Note(text); }
-  // Writes the weights of `version`, a flat vector in the plan's layout. Returns why it could not
-  // write them.
+  // Writes final.safetensors: the weights of `version`, a flat vector in the plan's layout. An
+  // error says why they could not be written.
   Status OnWeights(Version version, std::span<const float> flat);
-  // Writes the weights with the best test accuracy.
+  // Writes best.safetensors: the weights with the best test accuracy.
   Status OnBestWeights(Version version, std::span<const float> flat);
-  // Makes the recorded rows survive a power cut. Called before a snapshot counts as complete, since
-  // a resumed run begins there.
+  // Makes the recorded rows survive a power cut. The scheduler calls it before a snapshot counts as
+  // complete, since a resumed run begins there.
   void SyncRows() { Heed(metrics_.rows().Sync()); }
-  // For values that only the caller knows (workers, run_id), and for DropEvaluations.
+  // For what only the caller knows (workers, run_id), which it sets here, and for DropEvaluations.
   Summary& summary() { return summary_; }
 
   // Writes the summary and returns the exit code. `failure` says why the run failed, if it did.
@@ -145,8 +145,8 @@ class RunRecorder {
   TensorBoardFile curves_;
   ProgressLine progress_;
   Summary summary_;
-  Status weights_status_;  // about an earlier life's final weights
-  bool has_held_ = false;  // rows are held
+  Status weights_status_;  // whether an earlier life's final weights can be read
+  bool has_held_ = false;  // whether rows are held
   TrainingSpeed speed_;
   Step first_step_;  // the first step of this life
   double gpu_memory_mb_ = 0;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kStepKey = "step";
 
-// Example: "the snapshots in runs/a/snapshots are of steps 500, 1000".
+// Returns for example "the snapshots in runs/a/snapshots are of steps 500, 1000".
 std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifest>& manifests) {
   std::set<uint64_t> steps;
   for (const SnapshotManifest& manifest : manifests)
@@ -129,7 +129,7 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
   return RunWeights{"averaged weights of " + name, version, std::move(image.parameters)};
 }
 
-// An attacker may change metadata with the values, but the summary's hash is beside the file.
+// An attacker may change a file's metadata with its values, so the summary's hash is checked.
 Status CheckIsOfRun(const Result<RunWeights>& final, const RunFolder& folder, const JobPlan& plan) {
   const Result<Summary> summary = folder.ReadSummary();
   if (!final.ok() || !summary.ok() || summary->weights_hash.empty()) return Status();

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
 #include "run/safetensors_file.h"
@@ -36,11 +36,11 @@ Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& p
 // becomes an input (docs/data.md).
 SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version);
 
-// Reads the run's best weights (snapshot.best). kNotFound: it kept none, or has not ended.
+// Reads the run's best weights (snapshot.best). kNotFound: the run kept none, or has not ended.
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan);
-// Writes the best version's weights of a run that ends with `final_version`, which its summary does
-// not have yet. If a version's snapshot could not be stored, or cannot be read, the next best one
-// counts. Returns the version, or none if no version was evaluated.
+// Writes the weights of the run's best version. The run ends with `final_version`, which its
+// summary does not have yet. If a version's snapshot could not be stored, or cannot be read, the
+// next best one counts. Returns the version, or none if no version was evaluated.
 Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const JobPlan& plan,
                                                 std::span<const EvaluationSummary> evaluations,
                                                 Version final_version);
@@ -48,7 +48,7 @@ Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const J
 // Returns the snapshot of version `step`, of the newest generation that has one; without a step,
 // the newest. kNotFound names the steps that exist.
 Result<SnapshotManifest> ChooseSnapshot(const RunFolder& folder, std::optional<uint64_t> step);
-// Returns the newest snapshot before it; none means version 0, which follows from the seed.
+// Returns the newest snapshot before `version`; none means version 0, which follows from the seed.
 Result<std::optional<SnapshotManifest>> SnapshotBefore(const RunFolder& folder, Version version);
 
 }  // namespace pando

@@ -11,8 +11,9 @@
 #include <tuple>
 #include <utility>
 
-#include "common/hash.h"
+#include "common/hash128.h"
 #include "files/file_kind.h"
+#include "files/folder_files.h"
 #include "files/json_depth.h"
 #include "run/safetensors_shards.h"
 
@@ -28,7 +29,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 //   header   JSON: {"NAME": {"dtype", "shape", "data_offsets": [first, last)}}, padded with spaces
 //   bytes    the tensors, without gaps; offsets count from here
 constexpr uint64_t kPrefixBytes = sizeof(uint64_t);
-constexpr uint64_t kFloatCountMax = uint64_t{1} << 60;  // its bytes are a number, too
+constexpr uint64_t kFloatCountMax = uint64_t{1} << 60;  // so that its count of bytes fits 64 bits
 constexpr const char* kMetadataName = "__metadata__";
 
 std::string Header(const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors) {
@@ -69,7 +70,7 @@ Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& meta
 
 namespace {
 
-// The part of the file behind the header.
+// The part of the file after the header.
 struct DataExtent {
   uint64_t first_byte = 0;
   uint64_t bytes = 0;

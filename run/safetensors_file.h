@@ -13,7 +13,7 @@
 
 #include "common/atomic_file.h"
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "files/run_files.h"
 #include "plan/tensor_layout.h"
 
@@ -39,7 +39,7 @@ Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& meta
 
 class SafetensorsFile {
  public:
-  static constexpr uint64_t kHeaderBytesMax = 16 << 20;  // 4,096 shards take 0.6 MB
+  static constexpr uint64_t kHeaderBytesMax = 16 << 20;  // the header of 4,096 shards has 0.6 MB
   struct Tensor {
     std::vector<uint64_t> shape;
     uint64_t float_count = 0;
@@ -55,15 +55,15 @@ class SafetensorsFile {
   // does not know, with the sizes that the file says.
   // `path` may name shards (FindWeightsFile), whose tensors are read like those of one file.
   static Result<SafetensorsFile> Open(const std::string& path, Types types = Types::kFp32);
-  // The result lives no longer than `files`.
+  // Opens a file of `files`, which outlives the result.
   static Result<SafetensorsFile> Open(RunFiles& files, const std::string& name,
                                       Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
-  // F16 and BF16 become floats; types other than these and F32 are kInvalidArgument.
-  // REQUIRES: out.size() == tensor.float_count, and the tensor belongs to this file.
+  // Reads a tensor of this file as floats. Types other than F32, F16 and BF16 are kInvalidArgument.
+  // REQUIRES: out.size() == tensor.float_count.
   Status Read(const Tensor& tensor, std::span<float> out) const;
 
  private:
@@ -84,19 +84,19 @@ class SafetensorsFile {
 
 // ---- a model's weights --------------------------------------------------------------------------
 
-// True for the batch counts of PyTorch's batch norms, which change no result.
+// Returns whether this is a batch count of PyTorch's batch norms, which changes no result.
 bool IsBatchCount(std::string_view name);
 
 // Returns xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
 // REQUIRES: flat.size() == layout.float_count().
 std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat);
 
-// `metadata` is added to the values' hash and to what PyTorch's readers expect. REQUIRES: as above.
+// Writes weights with `metadata`, their hash and what PyTorch's readers expect. REQUIRES: as above.
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
                     std::span<const float> flat, const SafetensorsMetadata& metadata = {},
                     FileAccess access = FileAccess::kAsFolder);
 
-// kCorrupt: the file names another hash of its weights.
+// Checks the hash of the file's weights. kCorrupt: the file names another one.
 Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash);
 
 // Returns the flat vector of a file that has exactly the layout's tensors, apart from PyTorch's

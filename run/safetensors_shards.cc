@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "files/folder_files.h"
 #include "files/json_depth.h"
-#include "files/run_files.h"
 
 namespace pando {
 namespace {

@@ -1,12 +1,12 @@
 // Weights in several files, as Hugging Face writes them: shards, and an index that names the file
-// of each tensor. safetensors_file.cc calls it, and so does code with a path that may name shards.
+// of each tensor. safetensors_file.cc uses this, and so does code whose path may name shards.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace pando {
 

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The reports of computing threads to the thread of Run.
+// The reports from computing threads to the thread of Run.
 using News = std::variant<StepMetrics, EvaluationResult, ComputeFailed>;
 
 // ---- the servers' part --------------------------------------------------------------------------
@@ -29,15 +29,15 @@ using News = std::variant<StepMetrics, EvaluationResult, ComputeFailed>;
 // SerialServers does the servers' part of a serial run: it sums a step's gradients, makes the next
 // version of each shard, and gives it to the trainer. Most updates are made while backward still
 // runs: on the computing thread that completes a shard's sum, or with a GPU on separate threads.
-// Threads: any may call Take; the rest as for SerialTrainer's Run. Owns: the optimizer's state, and
-// versions whose encoded form the trainer reads.
+// Threads: any may call Take; the other functions as for SerialTrainer's Run. Owns: the optimizer's
+// state, and the versions whose encoded form the trainer reads.
 class SerialServers {
  public:
   // All arguments outlive it. `parameters` is the trainer's. `news` gets each step's metrics.
   SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news,
                 uint32_t update_thread_count);
 
-  // Makes the first version: version 0, or that of these parameters and states by shard.
+  // Make the first version: version 0, or the one with these parameters and states by shard.
   void StartAtZero();
   void StartFrom(Version version, const FloatBuffer& parameters,
                  std::span<const SharedBuffer> states);
@@ -51,7 +51,7 @@ class SerialServers {
   const Schedule& schedule() const { return update_.schedule(); }
 
  private:
-  // P34. Encoded gradients arrive one by one.
+  // A shard's sum of encoded gradients, which arrive one by one (P34).
   struct Summed {
     Summed(size_t float_count, const ShardCodec* codec) : leaves(float_count, codec) {}
     std::mutex mutex;  // guards:
@@ -70,7 +70,7 @@ class SerialServers {
   std::atomic<uint64_t> made_shard_count_ = 0;  // in all versions after the first
   HeldBytes held_bytes_;
   // The store in which versions are made if the trainer reads their encoded form (P34). Otherwise
-  // they are made in the trainer's store.
+  // the trainer's store has them.
   std::optional<ParameterStore> encoded_from_;
   LocalUpdate update_;
   std::deque<Summed> summed_;             // by shard; empty if gradients are not encoded
@@ -133,8 +133,8 @@ void SerialServers::Update(const GradientReady& gradient) {
                 });
 }
 
-// Returns the root if this was the last leaf of the step. A step reads what the step before it made
-// of all its leaves, so leaves of two steps never mix.
+// Adds a leaf. Returns the root if this was the last leaf of the step. A step reads what the
+// previous step made of all its leaves, so leaves of two steps never mix.
 std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
   Summed& summed = summed_[leaf.shard.value()];
   std::lock_guard lock(summed.mutex);
@@ -145,7 +145,7 @@ std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
   summed.step = leaf.step;
   summed.leaves.Add(leaf.node, leaf.payload);
   if (!summed.leaves.is_complete()) return std::nullopt;
-  return summed.leaves.root();
+  return summed.leaves.FinishRoot();
 }
 
 // Notes that `next` holds one more shard of version step + 1. No gradient of the next step exists
@@ -169,9 +169,8 @@ void SerialServers::Show(ShardId shard, Version version, const SharedBuffer& val
 
 // ---- the other parts ----------------------------------------------------------------------------
 
-// SerialTrainer does the work of the session, the servers and the scheduler of
-// a distributed run, all at once. Threads: Run on one; OnEvent on the
-// trainer's.
+// SerialTrainer does the work of the session, the servers and the scheduler of a distributed run,
+// all at once. Threads: Run on one; OnEvent on the trainer's.
 class SerialTrainer {
  public:
   SerialTrainer(const Job& job, const DataSet& data, const Model& model,
@@ -215,8 +214,8 @@ JobPlan MakePlan(const Job& job, const DataSet& data, const Model& model,
   return plan;
 }
 
-// Returns 0 if the trainer's threads update. A small update takes less time than to wake a thread:
-// 0.1 ms for 1 MiB.
+// Returns 0 if the trainer's threads make the updates. A small update takes less time than to wake
+// a thread: 0.1 ms for 1 MiB.
 uint32_t ChooseUpdateThreadCount(const JobPlan& plan, Device device) {
   constexpr size_t kSmallFloatsMax = size_t{1} << 18;
   const bool is_small = plan.layout.float_count() <= kSmallFloatsMax;
@@ -243,7 +242,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
   }
 }
 
-// Updates end before the trainer's store does, and after the threads that request them.
+// Ends the updates before the trainer's store, and after the threads that request them.
 SerialTrainer::~SerialTrainer() {
   trainer_.Stop();
   servers_.reset();
@@ -272,7 +271,8 @@ Status SerialTrainer::MakeAllVersions() {
   return {};
 }
 
-// Stops at a version that is evaluated, so that training and evaluation times stay separate.
+// Hands out steps up to a version that is evaluated, so that training and evaluation times stay
+// separate.
 void SerialTrainer::HandOutSteps() {
   const uint64_t done = result_.version.value();
   while (handed_out_count_ < std::min(done + kStepsInHandMax, last_.value())) {
@@ -294,7 +294,7 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   if (callbacks_.interrupted && callbacks_.interrupted()) result_.was_interrupted = true;
 }
 
-// Returns the next news of this kind, or a failure. Bad data is a failure of the run, as with a
+// Returns the next report of this kind, or a failure. Bad data is a failure of the run, as with a
 // scheduler, and not of the command's arguments.
 template <class T>
 Result<T> SerialTrainer::Await() {

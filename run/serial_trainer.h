@@ -1,6 +1,6 @@
 // TrainSerially runs a job in one process without a network: the reference of invariant I5. It
 // shares the step, the tree, the optimizer, the schedule and the data code with the distributed
-// path, but nothing of the protocol. RunSerial (serial_process.cc) and tests call it.
+// path. Of the protocol it uses only the records of results. RunSerial and tests call it.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline.h"
 #include "data/dataset.h"
-#include "models/network.h"
+#include "kernels/device.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 #include "proto/messages.h"
 #include "scheduler/journal.h"
@@ -24,19 +25,19 @@ namespace pando {
 struct SerialStep {
   StepMetrics metrics;
   StepScalars scalars;              // the scalars of the step's update
-  double training_seconds = 0;      // so far, without start-up and evaluation
-  double evaluation_seconds = 0;    // so far; no steps are made meanwhile
+  double training_seconds = 0;      // so far, without the start and evaluations
+  double evaluation_seconds = 0;    // so far; no step is computed meanwhile
   double data_stall_seconds = 0;    // all computing threads' waits for samples so far
   double exposed_sync_seconds = 0;  // a thread's average wait for parameters so far
 };
 
-// Called on the calling thread, in the order of steps. Any may be empty.
+// TrainSerially calls these on its caller's thread, in the order of steps. Any may be empty.
 struct SerialCallbacks {
   std::function<void(const SerialStep&)> on_step;
   std::function<void(const EvaluationSummary&)> on_evaluation;
   Timeline* timeline = nullptr;  // records the computing threads; null: no timeline
   std::function<bool()>
-      interrupted;  // asked after every step; true ends the run after the steps in hand
+      interrupted;  // called after every step; true ends the run after the steps in work
 };
 
 // The part of the job to train, if it is not the whole job.
@@ -54,7 +55,7 @@ struct SerialResult {
   std::vector<FloatBuffer> states;                // by shard: optimizer state of `version`
   Version version;
   bool was_interrupted = false;
-  SerialStep last_step;  // of version > 0
+  SerialStep last_step;  // set if version > 0
   std::optional<EvaluationSummary> last_evaluation;
   std::shared_ptr<const FloatBuffer> best_parameters;  // job.snapshot_best: the best evaluated
   Version best_version;

@@ -1,6 +1,6 @@
-// SnapshotChecker: a thread that reads the files of snapshots before they count as complete (P29).
-// The scheduler process makes it, since its loop neither reads nor waits. Threads: the owner's, and
-// its own, the reader.
+// SnapshotChecker reads, on a thread, the files of snapshots before they count as complete (P29).
+// The scheduler process makes it, because its loop neither reads files nor waits. Threads: the
+// owner's, and the reader, which the checker owns.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class SnapshotChecker {
   // Waits for the snapshot that is being read.
   ~SnapshotChecker();
 
-  // Returns the result, or none while it is not known.
+  // Returns the result for a snapshot, or none while it is not known. The first call requests it.
   std::optional<SnapshotCheck> Check(const SnapshotManifest& manifest);
   int fd() const { return results_.fd(); }  // readable: TakeResults has work
   void TakeResults();

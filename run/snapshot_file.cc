@@ -13,12 +13,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Example: "shard.17.state".
+// Returns for example "shard.17.state".
 std::string KeyFor(ShardId shard, const char* what) {
   return fmt::format("shard.{}.{}", shard.value(), what);
 }
 
-// Takes `mark` and the number behind it off the start of the text. None if the text has no `mark`.
+// Removes `mark` and the number after it from the text's start. None: the text begins otherwise.
 std::optional<uint64_t> TakeNumber(char mark, std::string_view* text) {
   if (text->empty() || text->front() != mark) return std::nullopt;
   uint64_t number = 0;

@@ -24,16 +24,16 @@
 
 namespace pando {
 
-// "g000-v000000500": the names of all files of a snapshot begin with this.
+// Returns for example "g000-v000000500", with which the names of all files of a snapshot begin.
 std::string SnapshotName(const SnapshotRef& snapshot);
 std::string SnapshotFileName(const SnapshotRef& snapshot, Incarnation process, uint64_t number);
-// Returns the snapshot to which a file, its temporary or a manifest belongs; none for other files.
+// Returns the snapshot of a file of records, a temporary file or a manifest; none for other files.
 std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name);
 // Returns such files of the folder, sorted by name; none if the folder cannot be read.
 std::vector<std::pair<std::filesystem::path, SnapshotRef>> FindSnapshotFiles(
     const std::string& folder);
 
-// REQUIRES: `records` belong to this snapshot, each shard once.
+// Writes a file of records. REQUIRES: `records` belong to this snapshot, each shard once.
 Status WriteSnapshotFile(RunFiles& files, const std::string& name, JobId job,
                          const SnapshotRef& snapshot, std::span<const StoreRequest> records);
 
@@ -46,7 +46,7 @@ struct StoredRecord {
   SharedBuffer state;
   uint64_t hash = 0;
 };
-// Checks generation, version, sizes and hash.  REQUIRES: HoldsShard(file, wanted.shard).
+// Reads a record, and checks its metadata and hash. REQUIRES: HoldsShard(file, wanted.shard).
 Result<StoredRecord> ReadRecord(const SafetensorsFile& file, const LoadRequest& wanted);
 
 }  // namespace pando

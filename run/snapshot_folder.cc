@@ -94,7 +94,7 @@ Status SnapshotFolder::WriteMissingManifests() const {
   return Status();
 }
 
-// The names come from servers over the network: only that snapshot's files here are removed.
+// Removes only that snapshot's files here: the names come from servers over the network.
 void SnapshotFolder::OnDropped(const SnapshotManifest& dropped) {
   const auto whole = complete_.find(dropped.snapshot);
   if (whole != complete_.end() && IsSame(whole->second, dropped)) {
@@ -182,7 +182,7 @@ namespace {
 using OnRecord = std::function<void(uint32_t shard, StoredRecord record)>;
 using CheckFile = std::function<Status(const SafetensorsFile& file)>;
 
-// Reads one shard after the other, up to the first that is missing or differs from the manifest.
+// Reads shard after shard, up to the first one that is missing or differs from the manifest.
 Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, const JobPlan& plan,
                    const Optimizer& optimizer, const CheckFile& check, const OnRecord& on_record) {
   if (manifest.shards.size() != plan.shards.shard_count()) {

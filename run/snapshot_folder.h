@@ -1,7 +1,8 @@
-// SnapshotFolder: the scheduler's side of RUN_DIR/snapshots. Servers write the files
-// (run/snapshot_store). The scheduler writes a manifest beside them when a snapshot is complete,
-// for people and for commands that read a run's files. It removes files that are not needed any
-// more. The scheduler process uses it. Threads: none.
+// SnapshotFolder is the scheduler's side of RUN_DIR/snapshots. Servers store the files: they send
+// them to the scheduler's file store (P45), or write here with snapshot.store = "folder". When a
+// snapshot is complete, the scheduler writes a manifest beside them, for people and for commands
+// that read a run's files. It removes files that are not needed any more. The scheduler process
+// uses it. Threads: none.
 //
 // Manifest, gGGG-vVVVVVVVVV.json:
 //   {"generation": 0, "step": 500, "shards": [{"hash": "16 hex digits", "file": "g000-..."}, ...]}
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "optim/optimizer.h"
 #include "plan/job_plan.h"
 #include "scheduler/journaled_outbox.h"
@@ -30,14 +31,14 @@ class SnapshotFolder {
   const std::string& path() const { return path_; }
   bool IsComplete(const SnapshotRef& snapshot) const { return complete_.contains(snapshot); }
   Status OnComplete(const SnapshotManifest& manifest);
-  // The snapshot cannot be read. Its files stay as they are, for people; its manifest is renamed to
-  // gGGG-vVVVVVVVVV.unreadable.
+  // Gives up a snapshot that cannot be read. Its files stay as they are, for people; its manifest
+  // is renamed to gGGG-vVVVVVVVVV.unreadable.
   void OnForgotten(const SnapshotRef& snapshot);
-  // Removes the files that it names, its manifest if it was complete, and files that dead processes
-  // left of snapshots older than all complete ones. A second copy of a complete snapshot's shard
-  // goes only with that shard's file.
+  // Removes the files that the manifest names, the manifest if the snapshot was complete, and files
+  // that dead processes left of snapshots older than all complete ones. A second copy of a complete
+  // snapshot's shard goes only with that shard's file.
   void OnDropped(const SnapshotManifest& dropped);
-  // No process writes any more, so it removes all files that no complete snapshot names.
+  // Removes all files that no complete snapshot names, because no process writes any more.
   void OnEnd();
   // Writes manifests that are missing after a full disk or a crash.
   Status WriteMissingManifests() const;
@@ -59,7 +60,7 @@ class SnapshotFolder {
 // Reads all manifests in the folder, ascending.
 Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder);
 
-// A snapshot that was read from its files, each checked against the manifest.
+// The content of a snapshot's files, each checked against the manifest.
 struct SnapshotImage {
   FloatBuffer parameters;  // the flat vector
   // By shard; empty if the optimizer has no state.
@@ -68,13 +69,13 @@ struct SnapshotImage {
 // `optimizer` says how much state a shard has.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer);
-// Names the shard of the flat vector whose bits differ from the snapshot; empty if none does. An
-// error means that a file cannot be read. Holds one record at a time.
+// Returns which shard of the flat vector differs from the snapshot in a bit, as a text; empty if
+// none does. An error means that a file cannot be read. Holds one record at a time.
 Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
                                    const JobPlan& plan, const Optimizer& optimizer,
                                    std::span<const float> flat);
 
-// Checks that a restore would find these records in the files that the servers have reported.
+// Checks that a restore would find these records in the files that the servers reported.
 SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& manifest, JobId job,
                             const JobPlan& plan);
 

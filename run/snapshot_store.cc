@@ -20,7 +20,7 @@ Status QueueIsFull(const std::string& folder) {
       folder));
 }
 
-// The files of one restore, each opened once. Files of other jobs in the folder are not among them.
+// SnapshotReader opens each file of one restore once, and ignores files of other jobs.
 class SnapshotReader {
  public:
   SnapshotReader(RunFiles& files, JobId job, const SnapshotRef& snapshot)
@@ -35,7 +35,7 @@ class SnapshotReader {
     }
   }
 
-  // Two processes may have stored a shard, so the first sound file counts.
+  // Reads a record from the first sound file that has it: two processes may have stored a shard.
   Result<StoredRecord> Read(const LoadRequest& wanted) const {
     std::optional<Status> failure;
     for (const Result<SafetensorsFile>& file : files_) {

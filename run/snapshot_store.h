@@ -1,8 +1,8 @@
-// SnapshotStore: one thread of a server process that stores and restores records for all its lanes
+// SnapshotStore is a thread of a server process that stores and restores records for all its lanes
 // (P29). Requests that wait together become one file, which exists whole and durable or not at all.
 // If the folder cannot be written, the scheduler is away (P45) or the disk is full, an event
-// reports it, and the run goes on. The server process makes it, hands each lane its port, and the
-// lane's loop its events. Threads: its own, the writer; ports are called on their lanes' threads.
+// reports it, and the run continues. The server process makes the store, and gives each lane a port
+// and its events. Threads: the writer, which it owns; each lane calls its port.
 #pragma once
 
 #include <deque>

@@ -34,7 +34,7 @@ Status QuickCheck(SqliteDb& db) {
   return check[0][0] == "ok" ? Status() : Corrupt(check[0][0]);
 }
 
-// Adds advice if the file itself is the trouble.
+// Adds advice to the error if the file itself is damaged.
 Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
   return Corrupt(
@@ -60,8 +60,8 @@ Status SqliteDb::Error() const {
 
 namespace {
 
-// As OpenForOwner, but does not open an existing file: closing it would release this process's
-// locks. SQLite's other files get its mode. If it fails, SQLite reports the error.
+// Does what OpenForOwner does, but does not open an existing file: closing it would release this
+// process's locks. SQLite's other files get the same mode. If this fails, SQLite reports the error.
 void KeepForOwner(const std::string& path) {
   for (const char* end : {"-wal", "-shm"}) (void)!chmod((path + end).c_str(), 0600);
   if (chmod(path.c_str(), 0600) != 0 && errno == ENOENT) (void)OpenForOwner(path);
@@ -201,12 +201,8 @@ JournalRow SqliteJournal::LeaderRow() const {
 
 Status SqliteJournal::Commit(const SchedulerState& state) {
   if (is_fenced()) return fence_;
-  JournalRows rows = MakeRows(state);
-  rows.insert(LeaderRow());
-  const Status s = Transact([&] { return Write(state, rows); });
-  if (!s.ok()) return s;
-  written_ = std::move(rows);
-  written_view_ = state.view.id;
+  const Status s = Transact([&] { return Write(state); });
+  if (s.ok()) written_ = state;
   return s;
 }
 
@@ -218,22 +214,23 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
   return s;
 }
 
-Status SqliteJournal::Write(const SchedulerState& state, const JournalRows& rows) {
+Status SqliteJournal::Write(const SchedulerState& state) {
   PANDO_RETURN_IF_ERROR(CheckLeader(state.term));
-  if (written_.empty())  // this life's first commit
+  static const SchedulerState kNothing;
+  const SchedulerState& before = written_ ? *written_ : kNothing;
+  if (!written_) {
     PANDO_RETURN_IF_ERROR(db_.Execute("DELETE FROM journal WHERE section != 'views'"));
-  for (const auto& [key, value] : written_) {
-    if (rows.contains(key)) continue;
-    const SqlRow gone{key.section, key.key};
-    const auto done = db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", gone);
-    PANDO_RETURN_IF_ERROR(done.status());
+    PANDO_RETURN_IF_ERROR(Insert(LeaderRow()));
   }
-  for (const JournalRow& row : rows) {
-    const auto old = written_.find(row.first);
-    if (old == written_.end() || old->second != row.second) PANDO_RETURN_IF_ERROR(Insert(row));
+  const auto [changed, removed] = MakeChange(before, state);
+  for (const auto& [section, key] : removed) {
+    PANDO_RETURN_IF_ERROR(
+        db_.Query("DELETE FROM journal WHERE section = ? AND key = ?", SqlRow{section, key})
+            .status());
   }
-  // A view never changes and its row is large, so the row is made once.
-  if (state.view.id == written_view_) return Status();
+  for (const JournalRow& row : changed) PANDO_RETURN_IF_ERROR(Insert(row));
+  // A view never changes and its row is large, so its row is made only once.
+  if (state.view.id == before.view.id) return Status();
   PANDO_RETURN_IF_ERROR(Insert(MakeRow(state.view)));
   return db_.Execute(
       fmt::format("DELETE FROM journal WHERE section = 'views' AND key NOT IN (SELECT key FROM "

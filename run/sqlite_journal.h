@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "scheduler/journal.h"
 
 struct sqlite3;
@@ -38,7 +38,7 @@ namespace pando {
 
 using SqlRow = std::vector<std::string>;  // numbers in decimal digits; NULL is empty
 
-// Threads: none. Errors name the file and SQLite's reason.
+// SqliteDb is an open SQLite file. Threads: none. Errors name the file and SQLite's reason.
 class SqliteDb {
  public:
   // Opens or creates the file; OpenToRead opens it for reading and changes nothing.
@@ -70,7 +70,7 @@ std::string SqliteVersion();  // "3.40.1", for `pando doctor`
 
 struct JournalKey {
   std::string section;
-  std::string key;  // sorted like the records
+  std::string key;  // sorts like the records
   auto operator<=>(const JournalKey&) const = default;
 };
 using JournalRows = std::map<JournalKey, std::string>;  // values: JSON in UTF-8
@@ -78,11 +78,16 @@ using JournalRow = JournalRows::value_type;
 
 std::string JournalSchema();  // creates the table and the SQL views that are missing
 
-// The leader is not part of the state, and the view's row is made separately.
-JournalRows MakeRows(const SchedulerState& state);
+// The rows that a commit writes: those of the records that differ, and that of the state itself.
+// The leader's row is not part of the state; MakeRow makes a view's.
+struct JournalChange {
+  JournalRows changed;
+  std::vector<JournalKey> removed;
+};
+JournalChange MakeChange(const SchedulerState& before, const SchedulerState& after);
 JournalRow MakeRow(const View& view);
 
-// Adds the rows to the state. The last view counts. Errors name section, key and field.
+// Adds the rows to the state, in which the last view counts. Errors name section, key and field.
 Status ReadRows(const JournalRows& rows, SchedulerState* state);
 
 // ---- the journal --------------------------------------------------------------------------------
@@ -91,10 +96,10 @@ class SqliteJournal : public Journal {
  public:
   static constexpr int kSchemaVersion = 9;
   static constexpr int kViewsKept = 64;
-  static constexpr int kBusyTimeoutMs = 5000;  // for another process, as a person's sqlite3
+  static constexpr int kBusyTimeoutMs = 5000;  // to wait for another process, such as sqlite3
 
-  // Processes share a file's write-ahead log in memory, which a network file system lacks. There
-  // one process has the file to itself while it is open.
+  // Processes share a file's write-ahead log in memory, which a network file system cannot offer.
+  // There one process has the file to itself while it is open.
   enum class Locking : uint8_t { kShared, kExclusive };
   static Locking LockingFor(const std::string& path);
 
@@ -105,32 +110,32 @@ class SqliteJournal : public Journal {
   static Result<SqliteJournal> Open(const std::string& path, uint64_t leader, Locking locking);
 
   // Checks that a run can continue from the file, and changes nothing. kNotFound: nothing was ever
-  // committed to it, or it does not exist. kCorrupt: it is damaged.
+  // committed to the file, or it does not exist. kCorrupt: it is damaged.
   static Status Check(const std::string& path);
 
-  // Returns none if nothing was ever committed. Takes the lead: the previous leader cannot commit
-  // any more, so nothing is added after the read.
+  // Reads the state; none if nothing was ever committed. Takes the lead: the previous leader cannot
+  // commit any more, so nothing is added after the read.
   Result<std::optional<SchedulerState>> ReadState();
 
-  // Writes only rows that differ from the last commit. It may be retried unless it is fenced.
+  // Writes the rows of the records that differ from the last commit. It may be retried unless it is
+  // fenced.
   Status Commit(const SchedulerState& state) override;
   bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
  private:
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp(Locking locking);
-  // Makes the whole change or nothing, with the file locked meanwhile.
+  // Makes the whole change, or none of it; the file is locked meanwhile.
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);
   Status CheckLeader(uint64_t term);
-  Status Write(const SchedulerState& state, const JournalRows& rows);
+  Status Write(const SchedulerState& state);
   Status Insert(const JournalRow& row);
   JournalRow LeaderRow() const;
 
   SqliteDb db_;
   uint64_t leader_;
-  JournalRows written_;  // as in the last commit of this life
-  ViewId written_view_;
+  std::optional<SchedulerState> written_;  // in the last commit of this life
   Status fence_;
   bool has_taken_lead_ = false;
 };

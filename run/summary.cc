@@ -87,8 +87,8 @@ static void from_json(const ReadFrom& json, ClassScore& score) {
 
 namespace {
 
-// One function visits all fields for both directions; `field(name, member)` reads or writes one.
-// The names of results begin with `on`.
+// Visits all fields, for both directions: `field(name, member)` reads or writes one. The names of
+// results begin with `on`.
 template <class S, class Field>
 void ForEachField(S& s, const std::string& on, Field field) {
   field("status", s.status);

@@ -1,4 +1,5 @@
-// Summary: the content of summary.json and of `pando train --json`. Written once, at the run's end.
+// Summary is the content of summary.json and of `pando train --json`. It is written once, at the
+// run's end.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job_plan.h"
 #include "scheduler/journal.h"
 
@@ -18,12 +19,12 @@ inline constexpr const char* kStatusInterrupted = "interrupted";
 
 struct Summary {
   std::string status = kStatusFailed;
-  std::string failure;                // the reason, for people; empty unless failed
-  std::string weights_hash;           // WeightsHash; empty if the run did not end
-  std::string evaluated_on = "test";  // the samples of evaluations, or "validation", which is then
-                                      // the name of the fields that begin with test here
-  EvaluatedValues evaluated;          // not a field
-  std::optional<double> test_accuracy;  // the last one: a share, 0 to 1; null if not measured
+  std::string failure;                  // the reason, for people; empty unless failed
+  std::string weights_hash;             // WeightsHash; empty if the run did not end
+  std::string evaluated_on = "test";    // or "validation": the samples of evaluations, and
+                                        // how the names of the test_ fields begin in JSON
+  EvaluatedValues evaluated;            // not written
+  std::optional<double> test_accuracy;  // the last evaluation's, 0 to 1; null if not measured
   std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;
   std::optional<uint64_t> best_step;          // the first version that had that accuracy
@@ -31,7 +32,7 @@ struct Summary {
   std::optional<double> test_loss;            // mean over the test set
   std::string test_sums;             // an external model's results: "loss 0.0712, correct 0.9750"
   std::optional<double> train_loss;  // mean over the last step's samples
-  double images_per_second = 0;      // training, by the clock, with evaluations beside steps
+  double images_per_second = 0;      // of training time, which includes evaluations beside steps
   double evaluation_seconds = 0;     // all evaluations in this life
   double data_stall_seconds = 0;     // all computing threads' waits for samples in this life
   double data_stall_share = 0;       // share of their time for training
@@ -57,7 +58,7 @@ struct Summary {
   std::string model;
   uint64_t parameter_count = 0;
   std::string job_hash;  // JobIdentityText's hash, 16 hex digits
-  std::string run_id;    // this run and its resumptions, 16 hex digits; empty: --serial
+  std::string run_id;    // of the run and its resumptions, 16 hex digits; empty: --serial
   std::string hostname;
   std::string pando_version;
   std::string run_dir;
@@ -86,13 +87,13 @@ void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary);
 // Removes the results of all versions above `last_good`.
 void DropEvaluations(Version last_good, Summary* summary);
 
-// Whether the run failed in a way that would recur if it were resumed.
+// Returns whether the run failed in a way that would recur if it were resumed.
 bool HasDiverged(const Summary& summary);
 
-// The time from the fault, or from its detection if the fault's time is unknown. REQUIRES: the run
-// has recovered from it.
+// Returns the time from the fault, or from its detection if the fault's time is unknown, to the
+// recovery. REQUIRES: the run has recovered from it.
 double RecoveryMs(const FaultRecord& fault);
-// Example: "recovered after 1028 ms", or "recovered 32 ms after its detection".
+// Returns for example "recovered after 1028 ms", or "recovered 32 ms after its detection".
 std::string RecoveryText(const FaultRecord& fault);
 std::string ToJson(const Summary& summary);  // one object, indented, a newline at the end
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);

@@ -23,12 +23,12 @@ namespace fs = std::filesystem;
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr const char* kExtension = ".bin";
 
-// Writes JSON with invalid UTF-8 replaced.
+// Returns JSON as a text, with invalid UTF-8 replaced.
 std::string JsonText(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Writes nanoseconds as the microseconds of the format.
+// Returns nanoseconds as the microseconds of the trace format.
 std::string Microseconds(int64_t ns) {
   const char* sign = ns < 0 ? "-" : "";
   const uint64_t size =
@@ -65,7 +65,7 @@ Result<std::vector<std::string>> FindFiles(const std::vector<std::string>& sourc
 
 // ---- the processes' lives -----------------------------------------------------------------------
 
-// A period of time. An empty one ends before it begins.
+// A period of time. An empty period ends before it begins.
 struct Extent {
   int64_t begin_ns = INT64_MAX;
   int64_t end_ns = INT64_MIN;
@@ -151,7 +151,7 @@ struct SyncOfStep {
   int64_t waited_ns = 0;         // all computing threads' waits for parameters
 };
 
-// Waits by step. It is empty for processes that do not compute.
+// The waits for parameters by step; empty for processes that do not compute.
 struct ExposedSync {
   explicit ExposedSync(const TimelineFile& file) {
     for (const TimelineTrackRecords& track : file.tracks) {
@@ -202,7 +202,7 @@ class TraceWriter {
 
   AtomicFile file_;
   const Extent extent_;
-  const bool is_bounded_;  // covers only some steps, so marks of other times are left out
+  const bool is_bounded_;  // it has only some steps, so marks of other times are left out
   std::string text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool has_events_ = false;
   size_t pid_ = 0;
@@ -246,8 +246,8 @@ Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& fi
   return Flush();
 }
 
-// Adds a counter that holds from a step's beginning to the next one's: the values of the progress
-// line and of metrics.csv, step by step.
+// Adds the counter exposed_sync_ms, whose value holds from a step's beginning to the next one's. It
+// is the value of the progress line and of metrics.csv, step by step.
 void TraceWriter::AddExposedSync(const TimelineFile& file, const TimelineClock& clock) {
   const ExposedSync sync(file);
   for (const auto& [step, of_step] : sync.steps) {
@@ -365,7 +365,7 @@ std::vector<std::string> Warnings(const std::vector<Life>& lives) {
   return warnings;
 }
 
-// Sorts by role, rank and time; a process that was restarted has several lives.
+// Sorts the lives by role, rank and time. A process that was restarted has several lives.
 void SortAndName(std::vector<Life>* lives) {
   const auto place = [](const Life& life) {
     return std::tuple(RoleRank(life.name), life.name.size(), life.name,

@@ -1,23 +1,23 @@
-// Makes one Chrome trace (JSON object format: Perfetto, chrome://tracing), on one clock, of the
-// timelines of a run's processes. `pando timeline` uses it, and so does the end of a run.
+// Makes one Chrome trace (JSON object format: Perfetto, chrome://tracing) from the timelines of a
+// run's processes, all on one clock. `pando timeline` uses it, and so does the end of a run.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline_file.h"
 
 namespace pando {
 
 // Converts a process's clock to the trace's clock, which is the steady clock of the scheduler's
-// machine. Processes of that machine (and of its boot) read the same clock. Others have measured
-// repeatedly, since clocks drift, how far the scheduler's clock is ahead. Without measurements the
-// time of day decides.
+// machine. Processes of that machine (and of its boot) read the same clock. Other processes have
+// measured repeatedly, since clocks drift, how far the scheduler's clock is ahead. Without
+// measurements the time of day decides.
 class TimelineClock {
  public:
-  // `scheduler` led at the file's time; the trace has the clock of `origin`.
+  // `scheduler` led the run at the file's time; the trace has the clock of `origin`.
   TimelineClock(const TimelineFile& file, const TimelineFile& scheduler,
                 const TimelineFile& origin);
   int64_t ToReference(int64_t at_ns) const;
@@ -38,8 +38,8 @@ struct TraceSummary {
   std::vector<std::string> warnings;  // parts that are missing or uncertain
 };
 
-// `sources` are run folders, folders of gathered timelines, or files. The trace is written whole or
-// not at all. kNotFound: there is no timeline; kCorrupt: as ReadTimelineFile.
+// Writes the trace, whole or not at all. `sources` are run folders, folders of gathered timelines,
+// or files. kNotFound: there is no timeline; kCorrupt: as ReadTimelineFile.
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path);
 
 // The sum of equally named spans over all processes of a role.

@@ -5,7 +5,7 @@
 
 namespace pando {
 
-// Reports that a lane sent while the scheduler was away arrive first, together.
+// How long to wait for the first reports, which a lane sent together while the scheduler was away.
 constexpr double kSettleSeconds = 0.5;
 
 // The next window begins at the last row, since the run continued without a scheduler. Until the
@@ -43,7 +43,7 @@ void TrainingSpeed::CountSamples(Version made) {
     sample_count_ += steps_.SampleCount(StepReading(counted_));
 }
 
-// Heartbeats report the waits, so a window is longer than their interval.
+// Moves the window to `now`. It is longer than the interval of heartbeats, which report the waits.
 void TrainingSpeed::MoveWindow(const Totals& now) {
   constexpr double kWindowSeconds = 1;
   const Totals& start = window_start_;

@@ -1,4 +1,5 @@
-// TrainingSpeed: the speed of training, over the last second and on average. RunRecorder uses it.
+// TrainingSpeed measures training's speed, over the last second and on average. RunRecorder uses
+// it.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@
 
 namespace pando {
 
-// The progress of training when a step is reported. Steps are reported in batches, and by the
-// hundred after the scheduler was away.
+// The progress of training when a step is reported. Reports arrive in batches, and by the hundred
+// after the scheduler was away.
 struct TrainingReach {
-  Version made;        // with steps that are not reported yet
+  Version made;        // includes steps that are not reported yet
   double seconds = 0;  // training time, in all lives of the scheduler
 };
 
@@ -21,11 +22,11 @@ class TrainingSpeed {
  public:
   explicit TrainingSpeed(const StepPlan& steps) : steps_(steps) {}
 
-  // Continues `gap_seconds` after `last`, the newest row; the run has trained meanwhile.
+  // Continues `gap_seconds` after `last`, the newest row. The run trained during the gap.
   void TakeOver(const MetricsRow& last, double gap_seconds);
-  // The waits are sums since this life began: all threads' for samples, one's for parameters.
+  // The waits are sums over this life: all threads' waits for samples, one thread's for parameters.
   void OnStep(const TrainingReach& reach, double data_seconds, double sync_seconds);
-  // No further step follows, after `seconds` of training in all lives.
+  // Takes the end: no further step follows, after `seconds` of training in all lives.
   void OnEnd(double seconds) { seconds_ = seconds; }
 
   bool has_trained() const { return seconds_ > past_seconds_; }  // in this life
@@ -34,7 +35,7 @@ class TrainingSpeed {
   double images_per_second() const {  // the mean over the run
     return seconds_ <= 0 ? 0 : static_cast<double>(sample_count_) / seconds_;
   }
-  // The row's values for the window: its last second or more of training.
+  // Returns the row's values for the window, which is the last second or more of training.
   const MetricsRow& window() const { return window_; }
 
  private:
@@ -49,13 +50,13 @@ class TrainingSpeed {
   void MoveWindow(const Totals& now);
 
   const StepPlan steps_;
-  Version counted_;  // the steps below it are counted in:
+  Version counted_;  // the steps below this version are counted in:
   uint64_t sample_count_ = 0;
   double past_seconds_ = 0;
   double seconds_ = 0;
   Totals window_start_;
   bool has_whole_window_ = false;
-  // In seconds of training. Before it, reports from the time without a scheduler may still arrive.
+  // Seconds of training before which reports from the time without a scheduler may still arrive.
   double settled_at_ = 0;
   MetricsRow window_;
 };

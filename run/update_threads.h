@@ -1,4 +1,4 @@
-// UpdateThreads makes a serial run's updates beside the thread that launches a GPU's kernels.
+// UpdateThreads runs a serial run's updates beside the thread that launches a GPU's kernels.
 // Otherwise the GPU would wait, for about 50 ms per step of ResNet-50. The serial trainer uses it.
 // Threads: any may Push. Owns: its threads; each has its own shards, as the lanes of a server do.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace pando {
 
-// Returns how many threads sum and update here. Memory bounds them, not arithmetic.
+// Returns the number of threads that sum and update here. Memory bounds them, not arithmetic.
 uint32_t UpdateThreadCount();
 
 class UpdateThreads {

@@ -8,7 +8,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kCommandsMax = 256;  // kept for clients that repeat them
+constexpr size_t kCommandsMax = 256;  // finished commands are kept for clients that repeat them
 
 }  // namespace
 
@@ -114,7 +114,7 @@ void Commands::Drain(Micros now, const Member& member) {
   views_.RequestView(now);
 }
 
-// A worker leaves when every gradient of it is replied, a server when no shard names it.
+// A worker stops when all its pushes are answered, a server when no shard names it.
 void Commands::StopDrained(Micros now) {
   const bool is_running = phase_.is_running();
   if (phase_.is_rolling_back() || phase_.is_ending()) return;

@@ -1,5 +1,5 @@
-// Commands executes what people command (`pando drain`, `snapshot`, `stop`) and drains members that
-// are asked to leave (P33).
+// Commands executes the commands of people (`pando drain`, `snapshot`, `stop`) and drains the
+// members that ask to leave (P33).
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "scheduler/evaluation_rounds.h"
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/last_snapshot.h"
 
 namespace pando {
 
@@ -27,11 +27,11 @@ class Commands {
         last_snapshot_(last_snapshot) {}
 
   void OnCommand(Micros now, const PeerId& from, const Command& command);
-  // A signal asked the sender to leave.
+  // Drains the sender, which a signal has asked to leave.
   void OnLeave(Micros now, const PeerId& from);
-  // Lets the drained members leave that no view names any more.
+  // Stops each drained member that has no work left.
   void StopDrained(Micros now);
-  // Concludes the commands for a snapshot once it is stored, or cannot be.
+  // Concludes the commands for a snapshot once it is stored or cannot be stored.
   void ConcludeSnapshots(Micros now);
   void Forget(const Member& member);
 
@@ -39,14 +39,14 @@ class Commands {
   struct Pending {
     Command command;
     CommandReply reply;
-    Incarnation drained;  // kDrain
-    std::string warning;  // if a drain leaves the run without workers
+    Incarnation drained;  // for kDrain: the drained member
+    std::string warning;  // set if a drain leaves the run without workers
   };
   void Execute(Micros now, Pending& pending);
   void ExecuteSnapshot(Micros now, Pending& pending);
   void ExecuteDrain(Micros now, Pending& pending);
   void Conclude(Pending& pending, CommandOutcome outcome, std::string text);
-  // Whether all other members of its role are draining.
+  // Returns whether all other members of its role are draining.
   bool IsLast(const Member& member) const;
   std::string ReasonNotToDrain(const Member& member) const;
   void Drain(Micros now, const Member& member);
@@ -61,7 +61,7 @@ class Commands {
   SnapshotRequests& requests_;
   LastSnapshot& last_snapshot_;
   std::map<Incarnation, Pending> pending_;  // each client's command
-  std::set<NodeId> refused_;                // members that know why they cannot leave
+  std::set<NodeId> refused_;                // members whose wish to leave was refused
 };
 
 }  // namespace pando

@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-// `pando status` shows it; supervisors read the phase and the step.
+// Returns the status that `pando status` shows. Supervisors read its phase and step.
 std::string WaitingStatus() {
   return StatusText({.phase = "gathering",
                      .waiting_for = "no worker whose program has declared the model",
@@ -26,10 +26,10 @@ void DeclarationIntake::OnMessage(Micros now, const Envelope& envelope) {
       [&](const Declaration& m) { OnDeclaration(now, from, m); },
       [&](const StatusRequest&) { Send(from, StatusReport{WaitingStatus()}); },
       [&](const Command& m) { OnCommand(from, m); },
-      [](const FaultNote&) {});  // its sender repeats it until the run has a record
+      [](const FaultNote&) {});  // ignored: its sender repeats it until the Scheduler answers
 }
 
-// Register is repeated, so it also asks again for what was lost.
+// A worker repeats its Register, so each one also requests a lost part again.
 void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Register& registration) {
   if (registration.role != Role::kWorker || is_whole()) return;
   if (supplier_ == from.incarnation) {
@@ -46,8 +46,8 @@ void DeclarationIntake::OnRegister(Micros now, const PeerId& from, const Registe
 void DeclarationIntake::OnDeclaration(Micros now, const PeerId& from, const Declaration& part) {
   if (from.incarnation != supplier_ || is_whole()) return;
   heard_at_ = now;
-  // The part is a repeat, and an answer would double every part. Or an earlier scheduler wanted it:
-  // then it has no job.
+  // The part is a duplicate, whose answer would double every later part, or an earlier scheduler
+  // requested it and it has no job.
   if (part.offset != bytes_.size()) return;
   if (wanted_bytes_ == 0 && !Begin(from, part.job_toml)) return;
   const std::span<const std::byte> more = part.payload.bytes();

@@ -1,6 +1,6 @@
-// DeclarationIntake is the scheduler of a run whose model a program declares (P43), until it has
-// the declaration. One worker supplies the job and version 0; the others wait, and their Register
-// is answered once the run's own core is there. Run by net/event_loop before the Scheduler.
+// DeclarationIntake is the scheduler's core until a program has declared the run's model (P43). One
+// worker supplies the job and version 0; the Scheduler answers the others' Register later.
+// net/event_loop runs the intake.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/messages.h"
 #include "proto/protocol_core.h"
 
@@ -16,11 +16,11 @@ namespace pando {
 
 class DeclarationIntake : public ProtocolCore {
  public:
-  // A supplier that sends nothing for this time loses its turn: another's declaration counts.
+  // If the supplier sends nothing for this time, another worker becomes the supplier.
   static constexpr Micros kPatience = std::chrono::seconds(2);
-  // A part, or the wish for it, was lost: the next registration asks again.
+  // After this silence a part or its request was lost: the next Register repeats the request.
   static constexpr Micros kLostAfter = std::chrono::milliseconds(200);
-  // Checks a declared job; returns the bytes of its version 0. A failure refuses the worker.
+  // Checks a declared job and returns the size of its version 0. An error refuses the worker.
   using Judge = std::function<Result<uint64_t>(const std::string& job_toml)>;
 
   // `outbox` outlives it.
@@ -32,13 +32,13 @@ class DeclarationIntake : public ProtocolCore {
   Micros NextDeadline() const override { return kNever; }
 
   Micros heard_at() const { return heard_at_; }  // when a supplier sent the last message
-  // Whether the job and all of version 0 are here.
+  // Returns whether the job and all of version 0 have arrived.
   bool is_whole() const { return wanted_bytes_ > 0 && bytes_.size() == wanted_bytes_; }
-  // Why a client asked to end the run, if one did; empty: none did.
+  // Why the run was stopped by a client's command; empty if it was not.
   const std::string& stop_text() const { return stop_text_; }
   // REQUIRES: is_whole().
   const std::string& job_toml() const { return job_toml_; }
-  std::vector<std::byte> TakeBytes() { return std::move(bytes_); }  // the flat vector
+  std::vector<std::byte> TakeBytes() { return std::move(bytes_); }  // version 0's flat vector
 
  private:
   void OnRegister(Micros now, const PeerId& from, const Register& registration);
@@ -55,7 +55,7 @@ class DeclarationIntake : public ProtocolCore {
   Incarnation supplier_;  // 0: none
   Micros heard_at_{0};    // when the supplier sent the last message
   std::string job_toml_;
-  uint64_t wanted_bytes_ = 0;  // 0: the job is not here
+  uint64_t wanted_bytes_ = 0;  // 0: no job has arrived
   std::vector<std::byte> bytes_;
   std::string stop_text_;
 };

@@ -72,7 +72,7 @@ bool EvaluationRounds::Finish(Micros now) {
   phase_.clock().OnEvaluationDone(now);
   running_.reset();
   history_.Add(summary);
-  // P25: the decision is in the journal, as the results are, before any process gets it.
+  // P25: the results, and so the decision, are in the journal before any process learns them.
   if (!outbox_.Commit()) return false;
   observer_.OnEvaluation(now, summary);
   outbox_.RepeatAt(now);  // release the pins
@@ -80,7 +80,7 @@ bool EvaluationRounds::Finish(Micros now) {
   return history_.is_over();
 }
 
-// P32: tells of an early stop, or lets the lanes make more steps.
+// P32. Reports an early stop, or lets the lanes make more steps.
 void EvaluationRounds::TellDecision(Micros now) {
   if (plan_.job.early_stop_patience == 0) return;
   const Version last = history_.final_version();

@@ -1,10 +1,11 @@
-// EvaluationRounds has due versions evaluated: each worker gets one slice of the test set at a time
-// (P31). Lanes keep the version until ReleasePin arrives.
+// EvaluationRounds evaluates the versions that are due: each worker gets one slice of the test set
+// at a time (P31). Lanes keep the version until ReleasePin arrives.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "scheduler/members/lane_acks.h"
 #include "scheduler/members/run_members.h"
 
 namespace pando {
@@ -23,18 +24,18 @@ class EvaluationRounds {
         progress_(progress),
         members_(members) {}
 
-  // Starts the evaluation that is due.  Returns true if none is to come and the run's last version
-  // is committed.
+  // Starts the evaluation that is due.  Returns true if all are done and the last version is
+  // committed.
   bool StartDue(Micros now);
   void HandOutSlices();
-  // Whether this worker was given the slice of the result (P46).
+  // Returns whether this worker was given the slice of the result (P46).
   bool HasSlice(NodeId worker, const EvaluationResult& result) const;
-  // Returns true if it was the last result of the run's last evaluation.
+  // Adds the result.  Returns true if it is the last one of the run's last evaluation.
   bool OnEvaluationResult(Micros now, const EvaluationResult& result);
   void OnPinReleased(const PeerId& from, const PinReleased& released) {
     released_.OnAck(from, released.version);
   }
-  // Other workers get the slices that this one has not evaluated.
+  // Gives the slices that this worker has not evaluated to others.
   void ReleaseSlices(NodeId worker);
   void Forget(const Member& member);
 
@@ -43,8 +44,8 @@ class EvaluationRounds {
 
   void OnView() { released_.Clear(); }
   void StartGeneration();
-  // A wrong gradient made the versions above `last_good` (P41): drops their results, and writes the
-  // journal.  Returns false if that refuses.
+  // Drops the results of the versions above `last_good`, which a wrong gradient made (P41), and
+  // writes the journal.  Returns false if the journal refuses.
   bool DropAfter(Micros now, Version last_good);
 
  private:
@@ -59,7 +60,7 @@ class EvaluationRounds {
     Version version;
     std::vector<Slice> slices;
   };
-  // Null if it is of no slice of the running evaluation.
+  // Returns null if the running evaluation has no such slice.
   const Slice* FindSlice(const EvaluationResult& result) const;
   void SendSlice(const PeerId& worker, const Slice& slice);
   bool Finish(Micros now);
@@ -74,7 +75,7 @@ class EvaluationRounds {
   RunProgress& progress_;
   const Members& members_;
   std::optional<Running> running_;
-  LaneAcks<Version> released_;  // under the view
+  LaneAcks<Version> released_;  // the versions whose pins each lane has released under this view
 };
 
 }  // namespace pando

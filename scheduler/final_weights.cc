@@ -11,14 +11,14 @@
 namespace pando {
 namespace {
 
-// This many shards are asked for at once. It bounds the memory of the final weights in flight.
+// The shards that are asked for at once. This bounds the memory of the final weights in flight.
 constexpr uint32_t kPulledAtOnce = 16;
-// Shards are asked for again after a silence of all servers. Over a slow link they come one after
-// the other, and each repeat would put as many bytes before the missing ones.
+// Shards are asked for again after all servers were silent for this time. Over a slow link shards
+// arrive one by one, and a repeat would put as many bytes before the missing ones.
 constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kRetryMax = std::chrono::seconds(4);
-// Final weights that cannot be written are tried again, while a person may free some space. After
-// that the run has failed, and can be resumed.
+// If the final weights cannot be written, writing is tried again: a person may free some space.
+// After kKeepPatience the run has failed and can be resumed.
 constexpr Micros kKeepRetry = std::chrono::seconds(1);
 constexpr Micros kKeepPatience = std::chrono::minutes(30);
 
@@ -41,7 +41,7 @@ void FinalWeights::Repeat(Micros now) {
   AskForMissing(now);
 }
 
-// P33. Without a final snapshot another replica's parameters say whether the primary's are right.
+// P33. If there is no final snapshot, the primaries' parameters are compared with a backup's.
 bool FinalWeights::StartComparing(Micros now) {
   const bool has_other = plan_.job.replicas > 1 && !IsGroup(plan_) &&
                          !snapshots_.ledger().IsComplete(history_.final_version());
@@ -51,8 +51,7 @@ bool FinalWeights::StartComparing(Micros now) {
   return !HasAll();
 }
 
-// Returns the lane that is asked for the shard. When weights are compared, a shard without a backup
-// has none.
+// Returns the lane to pull the shard from. In a comparison a shard without a backup has none.
 std::optional<PeerId> FinalWeights::SourceFor(uint32_t shard) const {
   const ShardPlacement& placement = views_.view().shards[shard];
   if (!compares_) return placement.primary;
@@ -96,7 +95,7 @@ void FinalWeights::OnParams(Micros now, const PeerId& from, const Params& params
     collected_[i] = true;
   }
   const auto missing = std::ranges::find(collected_, false) - collected_.begin();
-  if (missing >= pulled_end_) AskForMissing(now);  // all that was asked for is here
+  if (missing >= pulled_end_) AskForMissing(now);  // all shards that were asked for have arrived
 }
 
 void FinalWeights::Tick(Micros now) {
@@ -112,8 +111,8 @@ void FinalWeights::Tick(Micros now) {
   phase_.End(now, StopReason::kCompleted, "completed");
 }
 
-// The servers hold the last version meanwhile. If the journal has the run's end, its weights are
-// kept.
+// The servers hold the last version until this returns true. So if the journal has the run's end,
+// its weights are written.
 bool FinalWeights::AreKept(Micros now) {
   if (unkept_since_ && now < keep_at_) return false;
   const Version version = history_.final_version();
@@ -137,7 +136,7 @@ bool FinalWeights::AreKept(Micros now) {
   return false;
 }
 
-// P33: the second difference is no accident, and ends the run.
+// P33. A second difference ends the run.
 void FinalWeights::OnDifference(Micros now, const std::string& text) {
   if (std::exchange(has_differed_, true))
     return phase_.End(now, StopReason::kFailed, text + "; the run can be resumed");

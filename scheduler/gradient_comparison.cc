@@ -14,7 +14,7 @@ constexpr Micros kHistoryInterval = std::chrono::milliseconds(100);
 
 bool IsPair(const std::pair<const uint64_t, uint32_t>& kind) { return kind.second >= 2; }
 
-// A rollback does not repair machines that keep disagreeing.
+// One more dispute ends the run: rollbacks do not repair machines that keep disagreeing.
 constexpr uint32_t kDisputesMax = 8;
 
 std::string PlaceText(const Dispute& dispute) {
@@ -22,7 +22,7 @@ std::string PlaceText(const Dispute& dispute) {
                      dispute.step.value());
 }
 
-// Says how to treat workers of one kind that compute different gradients.
+// Returns advice for the case that workers of one kind compute different gradients.
 std::string RemedyText(const Job& job) {
   return IsExternal(job) ? "test this machine, and look for state that the program keeps between "
                            "micro-batches (docs/pytorch.md)"
@@ -65,7 +65,7 @@ void VerifyLedger::Settle(Step step, MicroBatch micro_batch, bool is_agreed) {
   if (is_agreed) Agree(entry);
 }
 
-// Whether a worker may still report a gradient to compare this micro-batch with.
+// Returns whether a worker may still report a second gradient of this micro-batch.
 bool VerifyLedger::HasSecond(const Entry& entry, const WorkerCounts& workers) const {
   if (entry.is_judged) return true;
   if (entry.opinions.empty()) return std::ranges::any_of(workers, IsPair);
@@ -88,8 +88,8 @@ bool VerifyLedger::IsSettled(Step step, const WorkerCounts& workers) const {
   return true;
 }
 
-// A micro-batch that is settled without two equal gradients counts as unverified, unless they are
-// reported later.
+// Counts the step's micro-batches without two equal gradients as unverified. A late report of an
+// equal one undoes this.
 void VerifyLedger::Count(Step step) {
   for (MicroBatch m : plan_.steps.Tree(step).PresentLeaves()) {
     if (!plan_.IsVerified(step, m)) continue;
@@ -165,7 +165,7 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
   for (const GradientHash& report : hashes.items) {
     if (!phase_.is_running() || phase_.is_rolling_back()) return;
     if (report.step >= StepReading(history_.final_version())) continue;
-    // P46. A report that does not count is acknowledged too, so that it does not come again.
+    // P46. A report that does not count is acknowledged too, so that the worker does not repeat it.
     if (!ownership_.IsComputedBy(worker.peer.node, report.step, report.micro_batch)) continue;
     if (IsJudgement(report)) {
       Judge(now, worker.peer.node, report);
@@ -178,8 +178,8 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
   outbox_.Send(from, GradientHashesAck{ledger_.settled_below()});
 }
 
-// One of the two gradients is in the weights, even if its maker has left. Everything made of it is
-// dropped. The journal must have that before anything is made again (P25).
+// One of the two gradients is in the weights, even if its worker has left. Everything made from
+// that gradient is dropped. The journal must record this before any step is made again (P25).
 void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
   const std::string text = fmt::format("{} and {} have computed different gradients of {}",
                                        dispute.first.name, dispute.second.name, PlaceText(dispute));
@@ -194,14 +194,14 @@ void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
 }
 
 void GradientComparison::OnRestart(Micros now) {
-  // If the generation is the dispute's, the last life had no time to roll back.
+  // A dispute of the current generation means that the last life did not roll back.
   if (!dispute_ || dispute_->generation != views_.view().generation) return;
   phase_.PlanRollback(now,
                       dispute_->first.name + " and " + dispute_->second.name + " had disagreed");
 }
 
-// While a dispute is open, a third worker of the kind owns its micro-batch. If there is none, one
-// of the two owns it.
+// While a dispute is open, a third worker of its kind owns the micro-batch. If there is no third
+// worker, one of the two owns it.
 void GradientComparison::AppointJudge(std::vector<NodeId>& workers) const {
   if (!dispute_ || dispute_->micro_batch.value() >= workers.size()) return;
   const auto find = [&](bool is_party) {
@@ -227,8 +227,8 @@ bool GradientComparison::IsJudgement(const GradientHash& report) const {
   return dispute_ && report.step == dispute_->step && report.micro_batch == dispute_->micro_batch;
 }
 
-// The replay has come to the disputed micro-batch. A third worker's gradient decides. If there are
-// only two workers, the gradient of either decides: a machine that errs seldom errs twice alike.
+// The run is at the disputed micro-batch again. A third worker's gradient decides. If there are
+// only two workers, either's gradient decides: the same error seldom occurs twice.
 void GradientComparison::Judge(Micros now, NodeId judge, const GradientHash& report) {
   const NodeId owner = views_.view().owners[report.micro_batch.value()].worker;
   if (report.hash == 0 || !IsOfDisputedKind(judge)) return;
@@ -245,7 +245,7 @@ void GradientComparison::Judge(Micros now, NodeId judge, const GradientHash& rep
                       PlaceText(dispute));
 }
 
-// The worker that was wrong stops at once.
+// Stops the worker that was wrong at once.
 void GradientComparison::Expel(Micros now, const Opinion& wrong, const Dispute& dispute) {
   const Member* odd = membership_.members().Find(wrong.worker);
   outbox_.TellNotable(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",

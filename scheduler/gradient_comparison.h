@@ -1,5 +1,5 @@
 // GradientComparison compares the gradients that two workers compute of one micro-batch (P41). If
-// they differ, the run begins again before that step, and a third worker's gradient decides which
+// they differ, the run rolls back to before that step, and a third worker's gradient decides which
 // of the two was wrong.
 #pragma once
 
@@ -14,48 +14,46 @@
 
 namespace pando {
 
-// VerifyLedger compares the gradients that two workers of one kind compute of the same micro-batch
-// (P40, P41).
+// VerifyLedger compares two gradients of a micro-batch by workers of the same kind (P40, P41).
 //
-// When a step is made, each of its micro-batches that the job verifies is settled once two workers
-// agree, or the second has no gradient, or there is no second worker, or no report came for a
-// while. Steps are settled in order. The reports of a settled step are kept for the same time: a
-// worker whose shards counted may report late.
+// A micro-batch that the job verifies is settled after its step is made, once two workers agree,
+// the second one has no gradient, there is no second one, or kPatience has passed. Steps are
+// settled in order. Reports are kept for kPatience: a worker whose shards counted may report late.
 class VerifyLedger {
  public:
   static constexpr size_t kEntriesMax = 1 << 16;
-  // How long after a step is made a second opinion of it is waited for.
+  // How long a step that is made waits for its second opinions.
   static constexpr Micros kPatience = std::chrono::seconds(2);
 
   explicit VerifyLedger(const JobPlan& plan) : plan_(plan) {}  // `plan` outlives the ledger
 
-  // A worker's gradient of a micro-batch.  Returns the dispute if another worker of its kind
-  // computed another one; the caller fills in its generation.
+  // Adds a worker's gradient of a micro-batch.  Returns a dispute if another worker of its kind
+  // computed another gradient; the caller fills in its generation.
   std::optional<Dispute> OnReport(Step step, MicroBatch micro_batch, const Opinion& opinion);
-  // A third worker's gradient of this micro-batch is needed.
+  // Makes this micro-batch wait for a third worker's gradient.
   void AwaitJudge(Step step, MicroBatch micro_batch) {
     entries_[{step, micro_batch}].is_judged = true;
   }
-  // No more reports of this micro-batch are needed. `is_agreed`: two workers computed the same.
+  // Settles this micro-batch. `is_agreed`: two workers computed the same gradient.
   void Settle(Step step, MicroBatch micro_batch, bool is_agreed);
   using WorkerCounts = std::map<uint64_t, uint32_t>;  // by probe hash
   void Advance(Micros now, Version committed, const WorkerCounts& workers);
-  // Steps below are settled.
+  // All steps below this one are settled.
   Step settled_below() const { return state_.settled_below; }
   void StartGeneration(Step first);
 
-  // For the journal; the dispute is the caller's.
+  // The state for the journal, in which the caller sets the dispute.
   const VerificationState& state() const { return state_; }
   // Continues from an earlier life's state.  REQUIRES: nothing has been reported yet.
   void Resume(const VerificationState& state);
 
  private:
   struct Entry {
-    std::vector<Opinion> opinions;  // each from another worker
+    std::vector<Opinion> opinions;  // at most one of each worker
     bool is_judged = false;         // only a judge's report settles it
     bool is_settled = false;
     bool is_agreed = false;
-    bool is_unverified = false;  // it is counted as unverified
+    bool is_unverified = false;  // counted in unverified_count
   };
   void Agree(Entry& entry);
   bool IsSettled(Step step, const WorkerCounts& workers) const;
@@ -63,11 +61,11 @@ class VerifyLedger {
   void Count(Step step);
 
   const JobPlan& plan_;
-  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // for the steps from kept_from_ on
+  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // of steps from kept_from_ on
   VerificationState state_;
   Step kept_from_;                                  // <= state_.settled_below
-  std::deque<std::pair<Micros, Version>> history_;  // when each version was committed, lately
-  // Missing reports of steps below this one do not count: an earlier life may have settled them.
+  std::deque<std::pair<Micros, Version>> history_;  // recent versions and when they were committed
+  // Steps below this one without reports are not counted: an earlier life may have done so.
   Step counted_from_;
   bool has_resumed_ = false;  // the committed version is not known yet
 };
@@ -83,20 +81,20 @@ class GradientComparison {
 
   void OnGradientHashes(Micros now, const PeerId& from, const GradientHashes& hashes);
   void Tick(Micros now);
-  // The scheduler has restarted while the run was training.
+  // Repeats the rollback of a dispute, if the scheduler restarted before it took place.
   void OnRestart(Micros now);
   void StartGeneration(Step first);
 
   bool has_dispute() const { return dispute_.has_value(); }
-  // Gives the disputed micro-batch to a worker that can judge it, if there is one. `workers`: by
-  // micro-batch.
+  // Gives the disputed micro-batch to a worker that can judge it, if there is one. `workers` has
+  // the owner of each micro-batch.
   void AppointJudge(std::vector<NodeId>& workers) const;
-  // A new generation begins from this version or an earlier one: what is to be evaluated must be
-  // made again, and so must everything after a wrong gradient.
+  // Returns the newest version that a new generation may begin from: the version to evaluate next,
+  // and everything after a wrong gradient, must be made again.
   Version RestoreBound() const;
-  // Steps below are verified.
+  // All steps below this one are verified.
   Step settled_below() const { return ledger_.settled_below(); }
-  // Whether all steps of the run are verified.
+  // Returns whether all steps of the run are verified.
   bool IsSettled() const;
   VerificationState State() const;
 

@@ -1,7 +1,6 @@
-// These functions visit the fields of the journal's records that are no messages. Fields of
+// These functions visit the fields of the journal's records that are not messages. Fields of
 // messages are visited in proto/codec_fields.h, and those of a fault beside its struct. Files that
-// turn such records into JSON include this header (files/json_fields.h). JSON has the names of the
-// fields.
+// write these records as JSON (files/json_fields.h) include this header.
 #pragma once
 
 #include "proto/named_fields.h"
@@ -42,13 +41,14 @@ void Visit(auto io, Dispute& m) {
      PANDO_FIELD(m.first), PANDO_FIELD(m.second));
 }
 
-// The fields that have no separate record.
+// Visits the fields that have no separate record.
 void Visit(auto io, SchedulerState& m) {
   io(PANDO_FIELD(m.job), PANDO_FIELD(m.term), PANDO_FIELD(m.next_node), PANDO_FIELD(m.given_up),
      NamedField{"settled_below", m.verification.settled_below},
      NamedField{"agreed_count", m.verification.agreed_count},
      NamedField{"unverified_count", m.verification.unverified_count},
-     NamedField{"open_dispute", m.verification.open_dispute}, PANDO_FIELD(m.is_finished));
+     NamedField{"open_dispute", m.verification.open_dispute},
+     NamedField{"is_finished", m.is_completed});
 }
 
 }  // namespace pando

@@ -14,17 +14,17 @@ void JournaledOutbox::Send(const PeerId& to, Message message) {
 }
 
 bool JournaledOutbox::Commit() {
-  if (fenced()) return false;
+  if (is_fenced()) return false;
   status_ = journal_.Commit(state_.State());
   has_changed_ = false;
-  if (!fenced()) state_.OnJournaled();
-  return !fenced();
+  if (!is_fenced()) state_.OnJournaled();
+  return !is_fenced();
 }
 
 void JournaledOutbox::Flush() {
   if (has_changed_) Commit();
   std::vector<Envelope> outgoing = std::exchange(outgoing_, {});
-  if (fenced()) return;
+  if (is_fenced()) return;
   for (Envelope& envelope : outgoing) outbox_.Send(std::move(envelope));
 }
 

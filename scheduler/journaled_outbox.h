@@ -1,6 +1,6 @@
-// JournaledOutbox is how the scheduler's parts send messages and tell events. It gathers messages
-// and commits the journal before it sends them (P25): no process hears a decision that a restart of
-// the scheduler could lose.
+// JournaledOutbox sends the messages and reports the events of the scheduler's parts. It gathers
+// messages and commits the journal before it sends them (P25), so no process learns a decision that
+// a restart of the scheduler could lose.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@
 
 namespace pando {
 
-// Something that happened to the run, for events.jsonl and the log.
+// RunEvent is something that happened to the run, for events.jsonl and the log.
 struct RunEvent {
   std::string name;         // "registered", "view", "training", "dead", "failed", ...
   std::string node;         // "worker 1", or empty
@@ -25,50 +25,51 @@ struct RunEvent {
   bool is_notable = false;  // worth a line on the terminal
 };
 
-// The result of reading a snapshot's files.
+// SnapshotCheck is the result of reading a snapshot's files.
 struct SnapshotCheck {
   Status status;
-  ShardId shard = {};  // the first whose file is missing, or holds another record
+  ShardId shard = {};  // the first one whose file is missing or wrong
 };
 
-// RunObserver receives from the scheduler core everything that the run folder records, in order.
-// Evaluations, faults and snapshots are reported once they are in the journal.
+// RunObserver gets everything that the run folder records from the scheduler core, in order. It
+// gets evaluations, faults and snapshots once they are in the journal.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void OnEvent(Micros now, const RunEvent& event) = 0;
-  // Every step of the job once, ascending, over all lives of the scheduler (Options::next_row). A
-  // step is left out only if its row was lost with a server.
+  // Reports each step of the job once, ascending, over all lives of the scheduler
+  // (Options::next_row). A step is left out only if its row was lost with a server.
   virtual void OnStepMetrics(Micros now, const StepMetrics& metrics) = 0;
-  // Evaluations of earlier lives are in the SchedulerState.
+  // Reports an evaluation. Those of earlier lives are in the SchedulerState.
   virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
-  // The results of all versions above `last_good` are withdrawn: a wrong gradient made them (P41).
+  // Withdraws the results of all versions above `last_good`, which a wrong gradient made (P41).
   virtual void OnEvaluationsDropped(Micros now, Version last_good) = 0;
-  // A new fault, or news of a known one; FaultRecord::id says which.
+  // Reports a new fault, or a change of a known one. FaultRecord::id tells them apart.
   virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
-  // All shards report that they have stored it. Returns whether the files that the run will read
-  // hold these records; none while they are being read. The call is repeated.
+  // Returns whether the files of a snapshot that all shards have reported hold these records, or
+  // none while they are being read. The call is repeated.
   virtual std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
                                                       const SnapshotManifest& manifest) = 0;
-  // A snapshot is complete.
+  // Reports a complete snapshot.
   virtual void OnSnapshot(Micros now, const SnapshotManifest& manifest) = 0;
-  // Its files are not needed any more. A snapshot that was given up has shards without a file.
+  // Reports a snapshot whose files are not needed. If it was given up, shards may have no file.
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
-  // It cannot be read and will not be used again; its files stay as they are.
+  // Reports a snapshot that cannot be read and will not be used again. Its files stay as they are.
   virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
-  // The flat parameter vector of the run's last version, and that version's snapshot, null if there
-  // is none.  Returns ok once it is kept, kCorrupt if the snapshot has other parameters. The call
-  // is repeated until then, and after a restart that came before the end was in the journal.
+  // Writes the flat parameter vector of the run's last version. `stored`: that version's snapshot,
+  // null if there is none.  Returns ok once it is written, kCorrupt if the snapshot has other
+  // parameters. The call is repeated until ok, and after a restart if the run's end is not in the
+  // journal.
   virtual Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
                                 const FloatBuffer& flat) = 0;
 };
 
-// JournaledState gathers from the parts what the journal keeps. The dispatcher implements it.
+// JournaledState gathers the journal's state from the parts. The Scheduler implements it.
 class JournaledState {
  public:
   virtual ~JournaledState() = default;
   virtual SchedulerState State() const = 0;
-  // The journal has what State() returned last.
+  // Is called when the journal has the state that State() returned last.
   virtual void OnJournaled() = 0;
 };
 
@@ -91,35 +92,35 @@ class JournaledOutbox {
   const PeerId& self() const { return identity_.self; }
   JobId job() const { return identity_.job; }
 
-  // The message leaves with the next Flush.
+  // Queues the message for the next Flush.
   void Send(const PeerId& to, Message message);
-  // Tells the run's observer of an event, at once. `text` and `args` are those of fmt::format.
+  // Reports an event to the observer at once. `text` and `args` are those of fmt::format.
   template <class... Args>
   void Tell(Micros now, const char* name, const std::string& node, fmt::format_string<Args...> text,
             Args&&... args) {
     observer_.OnEvent(now, {name, node, fmt::format(text, std::forward<Args>(args)...)});
   }
-  // Tells of an event that is worth a line on the terminal.
+  // Reports an event that is worth a line on the terminal.
   template <class... Args>
   void TellNotable(Micros now, const char* name, const std::string& node,
                    fmt::format_string<Args...> text, Args&&... args) {
     observer_.OnEvent(now, {name, node, fmt::format(text, std::forward<Args>(args)...), true});
   }
 
-  // The state differs from what the journal has.
+  // Makes the next Flush write the journal: the state has changed.
   void MarkChanged() { has_changed_ = true; }
-  // Writes the journal at once.  Returns false if it refuses: then the scheduler is fenced (P26),
-  // and no message leaves any more.
+  // Writes the journal at once.  Returns false if the journal refuses: the scheduler is then fenced
+  // (P26) and sends no more messages.
   bool Commit();
-  // Writes the journal if the state has changed, then sends what was gathered.
+  // Writes the journal if the state has changed, then sends the queued messages.
   void Flush();
-  bool fenced() const { return !status_.ok(); }
+  bool is_fenced() const { return !status_.ok(); }
   const Status& status() const { return status_; }
 
   // Unanswered messages are repeated every kRepeatInterval, and at once after RepeatAt(now).
   void RepeatAt(Micros now) { repeat_at_ = now; }
   Micros repeat_at() const { return repeat_at_; }
-  // Whether it is time to repeat them. If so, the next time is set.
+  // Returns whether it is time to repeat them. If so, sets the next time.
   bool TakeRepeat(Micros now);
 
  private:
@@ -132,7 +133,7 @@ class JournaledOutbox {
   Outbox& outbox_;
   const ViewLedger& views_;
   Status status_;
-  bool has_changed_ = true;  // at first the term has changed (P26)
+  bool has_changed_ = true;  // true at first, because the term has changed (P26)
   std::vector<Envelope> outgoing_;
   Micros repeat_at_{0};
 };

@@ -8,7 +8,8 @@
 namespace pando {
 namespace {
 
-// A process that is not ready, or that has no work left, reports only about itself.
+// Returns whether the member may send the message now. One that is not ready, or has no work left,
+// reports only about itself.
 bool FitsStage(const Member& sender, const Message& message) {
   if (!sender.is_ready) return HoldsAny<Ready, Heartbeat, Failure, Leave, Bye>(message);
   return !sender.is_leaving || HoldsAny<Heartbeat, ViewAck, Leave, Bye, Failure>(message);

@@ -1,6 +1,6 @@
-// Ownership decides what the scheduler believes of its members (P46): a member may report only what
-// is its own, and only what fits its stage. It knows which lanes each shard had in this generation,
-// and which workers had each micro-batch in the last views.
+// Ownership decides which reports of its members the scheduler believes (P46): a member may report
+// only about its own shards and work, and only what fits its stage. Ownership keeps the lanes that
+// each shard had in this generation, and the workers of each micro-batch in the last views.
 #pragma once
 
 #include <deque>
@@ -16,13 +16,12 @@ class Ownership {
   Ownership(const std::optional<SchedulerState>& state, const JobPlan& plan,
             const ViewLedger& views, const EvaluationRounds& evaluations);
 
-  // Whether to hand the message of this member to the part that it concerns.
+  // Returns whether this message of the member may go to the part that it concerns.
   bool Admits(const Member& sender, const Envelope& envelope) const;
-  // Whether a view that the scheduler has made lately has the worker compute this micro-batch, as
-  // its owner or its verifier.
+  // Returns whether one of the last views names the worker as this micro-batch's owner or verifier.
   bool IsComputedBy(NodeId worker, Step step, MicroBatch micro_batch) const;
 
-  // The view has changed.
+  // Adds the new view.
   void OnView();
   void Forget(const Member& member) { holders_.Forget(member.peer.incarnation); }
   // The journal keeps this.
@@ -37,7 +36,7 @@ class Ownership {
   const ViewLedger& views_;
   const EvaluationRounds& evaluations_;
   ShardHolders holders_;
-  std::deque<View> last_views_;  // this generation's, the newest last
+  std::deque<View> last_views_;  // of this generation, the newest last
 };
 
 }  // namespace pando

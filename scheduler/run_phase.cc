@@ -5,8 +5,7 @@
 namespace pando {
 namespace {
 
-// A rollback waits this long for the servers that the job wants: a supervisor may be about to start
-// one again.
+// A rollback waits this long for the job's number of servers: a supervisor may restart one.
 constexpr Micros kRestartGrace = std::chrono::seconds(1);
 
 }  // namespace
@@ -46,7 +45,7 @@ void RunPhase::End(Micros now, StopReason reason, std::string text) {
   phase_ = SchedulerPhase::kStopping;
   stop_ = Stop{reason, std::move(text)};
   stop_at_ = now;
-  outbox_.RepeatAt(now);  // sends it
+  outbox_.RepeatAt(now);  // sends Stop at once
 }
 
 void RunPhase::EndForLostMember(Micros now, std::string text) {

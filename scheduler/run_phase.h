@@ -8,6 +8,7 @@
 
 #include "common/text.h"
 #include "scheduler/journaled_outbox.h"
+#include "scheduler/training_clock.h"
 
 namespace pando {
 
@@ -29,51 +30,6 @@ template <>
 inline constexpr auto kEnumNames<SchedulerPhase> =
     std::to_array({"gathering", "training", "collecting weights", "stopping", "finished"});
 
-// TrainingClock measures the time in which a run makes steps: from the first view on, without the
-// evaluations beside which no steps are made.
-class TrainingClock {
- public:
-  void Start(Micros now) { since_ = now; }
-  // The run ends: the time stays as it is.
-  void Stop(Micros now) {
-    if (!stopped_) stopped_ = Time(now);
-  }
-  // A rollback makes the run train again. The time since Stop() counts as training.
-  void Continue() { stopped_.reset(); }
-
-  // `is_beside_steps`: the workers make steps during the evaluation.
-  void OnEvaluationStarted(Micros now, bool is_beside_steps) {
-    evaluating_since_ = now;
-    is_standstill_ = !is_beside_steps;
-  }
-  void OnEvaluationDone(Micros now) {
-    const Micros time = now - *evaluating_since_;
-    evaluation_time_ += time;
-    if (is_standstill_) standstill_ += time;
-    evaluating_since_.reset();
-  }
-  // A rollback ends the evaluation. Its time counts as training.
-  void OnEvaluationLost() { evaluating_since_.reset(); }
-
-  // An evaluation runs, and no steps are made beside it.
-  bool is_standing_still() const { return evaluating_since_ && is_standstill_; }
-  Micros Time(Micros now) const {
-    if (!since_ || stopped_) return stopped_.value_or(Micros(0));
-    const Micros standing = is_standing_still() ? now - *evaluating_since_ : Micros(0);
-    return now - *since_ - standstill_ - standing;
-  }
-  // The time of all evaluations that are done, beside steps or not.
-  Micros evaluation_time() const { return evaluation_time_; }
-
- private:
-  std::optional<Micros> since_;
-  std::optional<Micros> stopped_;  // the time when the clock stopped
-  Micros evaluation_time_{0};
-  Micros standstill_{0};  // the part of evaluation_time_ without steps
-  std::optional<Micros> evaluating_since_;
-  bool is_standstill_ = false;  // no steps are made beside the running evaluation
-};
-
 class RunPhase {
  public:
   // `is_completed`: an earlier life of the scheduler has completed the run (P33).
@@ -88,24 +44,24 @@ class RunPhase {
   bool is_ending() const { return phase_ >= SchedulerPhase::kStopping; }
   bool is_finished() const { return phase_ == SchedulerPhase::kFinished; }
 
-  // Another life of the scheduler had begun to train.
+  // Continues a run that an earlier life of the scheduler had begun to train.
   void Resume() { phase_ = SchedulerPhase::kTraining; }
   void StartTraining(Micros now);
   void StartCollecting(Micros now);
 
-  // Whether the run has to begin again from a snapshot (P21). Until Generations does that, no view
-  // is made, and nothing is evaluated or stored.
+  // Returns whether the run has to begin again from a snapshot (P21). Until the Scheduler begins
+  // the new generation, no view is made, and nothing is evaluated or stored.
   bool is_rolling_back() const { return rollback_.has_value(); }
-  // No effect if the run is rolling back already.
+  // Plans a rollback. Does nothing if one is planned already.
   void PlanRollback(Micros now, const std::string& reason);
   // REQUIRES: is_rolling_back().
   void DelayRollback(Micros at) { rollback_->not_before = at; }
-  // Whether there are servers to begin on. `wanted`: the job's number of servers.
+  // Returns whether there are servers to begin on. `wanted`: the job's number of servers.
   bool MayRollBack(Micros now, size_t server_count, uint32_t wanted) const;
-  // The run trains again.  Returns why.  REQUIRES: is_rolling_back().
+  // Ends the rollback: the run trains again.  Returns its reason.  REQUIRES: is_rolling_back().
   std::string RollBack();
 
-  // Ends the run. No effect on a run that is ending.
+  // Ends the run. Does nothing if it is ending already.
   void End(Micros now, StopReason reason, std::string text);
   // Ends a group, which cannot continue without the member that it has lost.
   void EndForLostMember(Micros now, std::string text);

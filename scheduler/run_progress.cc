@@ -1,6 +1,7 @@
 #include "scheduler/run_progress.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/ownership.h"
 
@@ -24,8 +25,7 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
   const bool is_of_view = envelope.view == views_.view().id;
   bool have_all_reported = false;
   if (is_of_view && primary_lanes_.contains(envelope.sender)) {
-    Version& committed = lane_committed_[envelope.sender];
-    committed = std::max(committed, progress.committed);
+    CountReport(envelope.sender, progress.committed);
     have_all_reported = LearnCommitted(now);
   }
   if (HasOwnRows(envelope.sender, progress)) TakeRows(now, progress);
@@ -35,7 +35,7 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
   return have_all_reported;
 }
 
-// P46: rows come from the metric shard's primary, of versions that it says are committed.
+// P46. Returns whether the rows are of committed versions and of the metric shard's primary.
 bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const {
   if (progress.rows.empty()) return false;
   const bool are_committed = std::ranges::all_of(progress.rows, [&](const StepMetrics& row) {
@@ -44,7 +44,7 @@ bool RunProgress::HasOwnRows(const PeerId& from, const Progress& progress) const
   return are_committed && IsPrimary(views_.view(), plan_.metric_shard(), from);
 }
 
-// An earlier life of the scheduler knows the rows below the first, or they are lost with a server.
+// Rows below the first one are with an earlier life of the scheduler, or lost with a server.
 void RunProgress::TakeRows(Micros now, const Progress& progress) {
   next_row_ = std::max(next_row_, progress.rows.front().step);
   made_ = progress.committed;
@@ -55,11 +55,19 @@ void RunProgress::TakeRows(Micros now, const Progress& progress) {
   }
 }
 
+void RunProgress::CountReport(const PeerId& lane, Version committed) {
+  const auto [report, is_first] = lane_committed_.try_emplace(lane, committed);
+  if (!is_first) {
+    if (committed <= report->second) return;
+    const auto count = lane_counts_.find(std::exchange(report->second, committed));
+    if (--count->second == 0) lane_counts_.erase(count);
+  }
+  ++lane_counts_[committed];
+}
+
 bool RunProgress::LearnCommitted(Micros now) {
   if (lane_committed_.size() != primary_lanes_.size()) return false;
-  Version lowest = plan_.steps.final_version();
-  for (const auto& [lane, version] : lane_committed_) lowest = std::min(lowest, version);
-  committed_ = std::max(committed_, lowest);
+  committed_ = std::max(committed_, lane_counts_.begin()->first);
   pace_.OnCommitted(now, committed_);
   faults_.OnProgress(now, views_.view().id, committed_, committed_ == history_.final_version());
   return true;
@@ -85,6 +93,7 @@ void RunProgress::SendScalars(const PeerId& lane, Step first) {
 void RunProgress::OnView() {
   primary_lanes_.clear();
   lane_committed_.clear();
+  lane_counts_.clear();
   for (const ShardPlacement& placement : views_.view().shards)
     primary_lanes_.insert(placement.primary);
 }

@@ -1,5 +1,5 @@
-// RunProgress knows which version all shards have committed, and how fast the run is. It sends the
-// lanes the scalars of the steps that may be made.
+// RunProgress keeps the version that all shards have committed and measures the pace of the run. It
+// sends the lanes the scalars of the steps that may be made.
 #pragma once
 
 #include <cmath>
@@ -7,15 +7,15 @@
 #include <set>
 
 #include "optim/schedule.h"
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation_history.h"
 #include "scheduler/journaled_outbox.h"
 #include "scheduler/members/fault_ledger.h"
 #include "scheduler/views/view_ledger.h"
 
 namespace pando {
 
-// StepPace says how many steps the run makes in a given time, as the lanes report. Parts use it to
-// name a step that is a little ahead.
+// StepPace estimates how many steps the run makes in a given time, from the lanes' reports. Parts
+// use it to name a step that is a little ahead.
 class StepPace {
  public:
   void OnCommitted(Micros now, Version committed) {
@@ -50,23 +50,23 @@ class RunProgress {
   RunProgress(Step next_row, const JobPlan& plan, RunObserver& observer, const ViewLedger& views,
               JournaledOutbox& outbox, FaultLedger& faults, const EvaluationHistory& history);
 
-  // Returns true if every primary's lane has reported under the view.
+  // Handles a lane's report.  Returns true if every primary's lane has reported under the view.
   bool OnProgress(Micros now, const Envelope& envelope, const Progress& progress);
   void OnScalarsRequest(const PeerId& from, const ScalarsRequest& request);
   // Sends the scalars of the block that begins with `first`, as far as steps may be made. The rest
   // of the block follows with a later decision.
   void SendScalars(const PeerId& lane, Step first);
-  // Steps from here on must not be made yet (P32).
+  // Returns the last version that may be made so far (P32).
   Version ScalarsEnd() const;
 
-  // The view has changed: its primaries report again.
+  // Waits for the reports of the new view's primaries.
   void OnView();
-  // A generation begins from this version.
+  // Begins a generation from this version.
   void StartGeneration(Version restored);
-  // The scheduler has restarted while the run was training.
+  // Notes that the scheduler has restarted while the run was training.
   void OnRestart() { step_at_start_ = next_row_; }
 
-  // Committed by every shard; known under some view of the generation.
+  // The version that every shard has committed, as far as the views of this generation have shown.
   Version committed() const { return committed_; }
   // The lowest incomplete step, for people.
   Step StepReached() const;
@@ -74,14 +74,16 @@ class RunProgress {
   uint64_t StepsWithin(Micros time) const { return pace_.StepsWithin(time); }
   // How long a step takes; 0: not known.
   Micros UsualStep() const { return pace_.UsualStep(); }
-  // Metric rows below it are with the observer.
+  // The observer has the metric rows below it.
   Step next_row() const { return next_row_; }
-  // The newest version that the lane of the last metric rows has committed: rows come in parts.
+  // The newest version that the lane of the last metric rows has committed. Rows arrive in parts,
+  // so next_row() may be lower.
   Version made() const { return made_; }
 
  private:
   bool HasOwnRows(const PeerId& from, const Progress& progress) const;
   void TakeRows(Micros now, const Progress& progress);
+  void CountReport(const PeerId& lane, Version committed);
   bool LearnCommitted(Micros now);
 
   const JobPlan& plan_;
@@ -92,12 +94,13 @@ class RunProgress {
   const EvaluationHistory& history_;
   const Schedule schedule_;
   std::set<PeerId> primary_lanes_;            // the lanes that are primaries in the view
-  std::map<PeerId, Version> lane_committed_;  // as the primaries' lanes report under the view
+  std::map<PeerId, Version> lane_committed_;  // the reports of the primaries' lanes under the view
+  std::map<Version, size_t> lane_counts_;     // of lane_committed_, by version
   Version committed_;
   Version made_;
   StepPace pace_;
   Step next_row_;
-  Step step_at_start_;  // about the step at which the scheduler's last life ended
+  Step step_at_start_;  // roughly the step at which the scheduler's last life ended
 };
 
 }  // namespace pando

@@ -1,6 +1,6 @@
 // RunStatus is the scheduler's answer to a question about its run. The scheduler fills it
-// (status_json.cc), and it travels as JSON, which `pando status --json` prints. `pando status`,
-// `pando top`, `pando doctor`, the viewer and the run's other processes read it.
+// (status_json.cc) and sends it as JSON, which `pando status --json` prints. `pando status`, `pando
+// top`, `pando doctor`, the viewer and the run's other processes read it.
 #pragma once
 
 #include <array>
@@ -11,33 +11,32 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "proto/named_fields.h"
 #include "scheduler/journal.h"
 
 namespace pando {
 
-// One value per transport that carries payloads between processes. `group` is that of an allreduce
-// group: gloo or NCCL.
+// ByTransport has one value per transport that carries payloads between processes. `group` stands
+// for gloo or NCCL in an allreduce group.
 template <class T>
 struct ByTransport {
   std::optional<T> tcp, ipc, shm, group;
 };
 
-// The JSON leaves out values that are unknown or do not apply. Names and hosts are as the wire
-// says.
+// The JSON leaves out unknown values. Names and hosts are as the processes sent them.
 struct RunStatus {
   using Lines = ByTransport<uint32_t>;                   // connections to lanes
   using Traffic = ByTransport<std::array<uint64_t, 2>>;  // bytes sent, received
 
-  // Why the run makes no step; scheduler/stall_watch.h.
+  // Why the run makes no step (scheduler/stall_watch.h).
   struct Stall {
     std::string waiter;      // "worker 0"
     std::string waited_for;  // "server 1"
     std::string what;        // "parameters of step 12"
     uint64_t since_ms = 0;
     std::string text;
-    std::string log_line;  // the last one of what is waited for
+    std::string log_line;  // the last line of the log of `waited_for`
   };
   struct Node {
     std::string name;  // "worker 1"
@@ -53,7 +52,7 @@ struct RunStatus {
     // A server's replicas and where it listens.
     std::optional<uint32_t> primaries, backups, syncing;
     std::optional<std::vector<std::string>> endpoints;
-    // A worker's share of the work, and its speed and waits; Heartbeat.
+    // A worker's share of the work, its speed and its waits (Heartbeat).
     std::optional<uint64_t> micro_batches, micro_batch_us, data_stall_us, exposed_sync_us;
     std::optional<uint64_t> gpu_memory_bytes;
     std::optional<uint32_t> gpu_percent;
@@ -69,7 +68,7 @@ struct RunStatus {
   struct Evaluation {  // the newest
     Version version;
     std::string evaluated_on = "test";
-    double accuracy = NAN;  // not a number: there is none
+    double accuracy = NAN;  // not a number if there is none
     double top5_accuracy = NAN;
     std::string text;
   };
@@ -92,7 +91,7 @@ struct RunStatus {
   std::vector<Node> nodes;
   std::optional<Verification> verification;
   std::optional<Evaluation> evaluation;
-  std::vector<Snapshot> snapshots;  // those that are kept, ascending
+  std::vector<Snapshot> snapshots;  // the kept ones, ascending
   std::vector<FaultRecord> faults;  // the newest, ascending
   uint64_t fault_count = 0;         // all
 };
@@ -134,10 +133,10 @@ void Visit(auto io, RunStatus& m) {
      PANDO_FIELD(m.fault_count));
 }
 
-// One line of JSON.
+// Returns one line of JSON.
 std::string StatusText(const RunStatus& status);
-// A status of another release may lack members and have others. An error if a member has another
-// type, or if the text is no status.
+// Parses a status, which may be of another release and lack members or have others.  Returns an
+// error if a member has another type, or if the text is no status.
 Result<RunStatus> ParseStatus(std::string_view json);
 
 }  // namespace pando

@@ -14,15 +14,15 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
                      RunObserver& observer, Outbox& outbox)
     : parts_{options, plan, journal, observer, outbox, *this, *this} {
   parts_.options.state.reset();
-  const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
+  const bool was_training = options.state && !options.is_resumed && view().id.number != 0;
   if (!was_training) return;
   parts_.phase.Resume();
   parts_.owners.Resume();
   parts_.progress.OnView();
 }
 
-// Does its work in the first call that knows the time. A scheduler that starts again lets every
-// member report before it sends a view (P26); a member that is silent for a lease is dead.
+// Acts only in the first call that knows the time. A restarted scheduler lets every member report
+// before it sends a view (P26); a member that is silent for a lease is dead.
 void Scheduler::Begin(Micros now) {
   if (!parts_.membership.Begin(now)) return;
   if (parts_.phase.is_completed())
@@ -42,7 +42,7 @@ void Scheduler::Begin(Micros now) {
 // ---- messages ----------------------------------------------------------------------------------
 
 void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
-  if (finished() || fenced()) return;
+  if (is_finished() || is_fenced()) return;
   Begin(now);
   if (IsForUs(now, envelope)) Route(now, envelope);
 }
@@ -120,7 +120,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
 // ---- the clock ---------------------------------------------------------------------------------
 
 void Scheduler::Tick(Micros now) {
-  if (finished() || fenced()) return;
+  if (is_finished() || is_fenced()) return;
   Begin(now);
   parts_.membership.Tick(now);
   parts_.commands.StopDrained(now);
@@ -143,7 +143,7 @@ void Scheduler::Tick(Micros now) {
   if (!faults.empty()) parts_.outbox.MarkChanged();
   parts_.stalls.Tick(now);
   parts_.outbox.Flush();
-  if (fenced()) return;
+  if (is_fenced()) return;
   for (const FaultRecord& fault : faults) parts_.observer.OnFault(now, fault);
   parts_.snapshots.ReportDropped(now);
 }
@@ -166,7 +166,7 @@ void Scheduler::RepeatUnanswered(Micros now) {
 }
 
 Micros Scheduler::NextDeadline() const {
-  if (finished() || fenced()) return kNever;
+  if (is_finished() || is_fenced()) return kNever;
   return std::min({parts_.outbox.repeat_at(), parts_.membership.NextDeadline(),
                    parts_.view_maker.NextDeadline(), parts_.last_snapshot.NextDeadline(),
                    parts_.phase.NextDeadline(), parts_.stalls.NextDeadline()});
@@ -189,7 +189,7 @@ void Scheduler::OnMemberReady(Micros now) {
                             view().restore.version.value(), steps));
     }
   }
-  if (parts_.phase.is_running()) parts_.view_maker.RequestForGroup(now);
+  if (parts_.phase.is_running()) parts_.view_maker.RequestSoon(now);
 }
 
 // Begins the generation of a planned rollback, and makes the view that is due.
@@ -243,7 +243,7 @@ SchedulerState Scheduler::State() const {
           .evaluations = parts_.history.all(),
           .faults = parts_.faults.records(),
           .verification = parts_.verification.State(),
-          .is_finished = parts_.phase.is_completed()};
+          .is_completed = parts_.phase.is_completed()};
 }
 
 void Scheduler::OnForget(const Member& member) {

@@ -2,12 +2,12 @@
 // progress. No gradient or parameter passes through it, except the final weights. net/event_loop
 // and the simulator run it. scheduler/run_phase.h has the phases of a run.
 //
-// It is a dispatcher: each message goes to the part that owns the state it concerns. What concerns
-// all parts is done here: a generation begins, a view is published, a member is forgotten.
+// The Scheduler hands each message to the part that owns the state it concerns. It does only what
+// concerns all parts: begin a generation, publish a view, forget a member.
 //
-// This table says which part knows which. Each knows only parts above it, gets them in its
-// constructor, and is outlived by them. tools/lint/parts.py compares the table with the
-// constructors. No part has a thread.
+// Each letter in the last column names a part that this part knows; a dot is a part that it does
+// not know. A part is built from parts above it, which outlive it. tools/lint/parts.py checks the
+// table. No part has a thread.
 //
 // clang-format off
 //   part                 | owns                                            | knows
@@ -37,8 +37,8 @@
 //   w StallWatch         | why no step is made                             | abc..f.h
 // clang-format on
 //
-// Decisions are in the journal before any process hears of them (P25): OnMessage and Tick gather
-// messages, and Tick writes the journal before it sends them. Once the journal refuses, the core is
+// Decisions are in the journal before any process learns them (P25): OnMessage and Tick gather
+// messages, and Tick writes the journal before it sends them. If the journal refuses, the core is
 // fenced and never sends again (P26). Events go to the RunObserver, in order.
 #pragma once
 
@@ -49,7 +49,7 @@
 
 namespace pando {
 
-struct RunTimes {        // and how far the run is
+struct RunTimes {        // with the run's newest version
   Micros training{0};    // TrainingClock::Time
   Micros evaluation{0};  // TrainingClock::evaluation_time
   Version made;          // RunProgress::made
@@ -67,39 +67,39 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
-  // The connection of a process broke: it is dead unless a message of it comes soon. `nonsense`: it
-  // has sent that, which is no message, and is given up.
+  // Handles a broken connection: its process is dead unless a message of it arrives soon.
+  // `nonsense` describes bytes from it that are no message; then it is given up.
   void OnDisconnect(Micros now, Incarnation incarnation, const std::string& nonsense = "") {
-    if (finished() || fenced()) return;
+    if (is_finished() || is_fenced()) return;
     Begin(now);
     parts_.membership.OnDisconnect(now, incarnation, nonsense);
   }
-  // Ends the run early: Ctrl-C, or nodes are missing. Stores a snapshot first, if steps were made,
-  // unless it is asked again. No effect on a run that is ending.
+  // Ends the run early, for example after Ctrl-C. Stores a snapshot first if steps were made; a
+  // second call ends the run without it. Has no effect on a run that is ending.
   void End(Micros now, StopReason reason, std::string text) {
     parts_.last_snapshot.End(now, reason, std::move(text));
   }
 
   Phase phase() const { return parts_.phase.phase(); }
-  bool finished() const { return parts_.phase.is_finished(); }
-  // The journal refuses; for example another scheduler leads the run. The process must leave and
-  // send nothing more.
-  bool fenced() const { return parts_.outbox.fenced(); }
+  bool is_finished() const { return parts_.phase.is_finished(); }
+  // Returns whether the journal has refused, for example because another scheduler leads the run.
+  // The process must then leave and send nothing more.
+  bool is_fenced() const { return parts_.outbox.is_fenced(); }
   const Status& journal_status() const { return parts_.outbox.status(); }
   // How the run ended.  REQUIRES: phase() >= kStopping.
   const Stop& stop() const { return parts_.phase.stop(); }
-  // Whether a group ended because it lost a member, which it cannot go on without.
+  // Returns whether an allreduce group ended because it lost a member.
   bool has_lost_member() const { return parts_.phase.has_lost_member(); }
   const View& view() const { return parts_.views.view(); }
   Version committed() const { return parts_.progress.committed(); }
-  // The version that the run ends with, as far as is known: an early stop makes it a lower one.
+  // The version that the run ends with, as far as is known. An early stop lowers it.
   Version final_version() const { return parts_.history.final_version(); }
   RunTimes Times(Micros now) const {
     const TrainingClock& clock = parts_.phase.clock();
     return {clock.Time(now), clock.evaluation_time(), parts_.progress.made()};
   }
-  // The answer to `pando status`: the run's phase, progress, members and faults. `own_wait`: what
-  // this process waits for, if the caller knows something.
+  // Returns the answer to `pando status`: the run's phase, progress, members and faults.
+  // `own_wait`: what this process itself waits for, for example its journal.
   std::string StatusJson(Micros now, const std::optional<Stall>& own_wait = std::nullopt) const;
   VerificationState verification() const { return parts_.verification.State(); }
   const RunMembers& membership() const { return parts_.membership; }

@@ -1,4 +1,4 @@
-// SchedulerOptions is what a scheduler's process knows of its run when it starts the core.
+// SchedulerOptions has what a scheduler's process knows about its run when it starts the core.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ struct SchedulerOptions {
   Micros started_at{0};                 // when the job began, on the machine's steady clock
   Step next_row;                        // OnStepMetrics continues from here
   std::optional<SchedulerState> state;  // the journal's state, if there is one
-  // With a state: all nodes are new, and a new generation begins from the last snapshot
-  // (`pando resume`).
-  bool is_fresh = false;
+  // `pando resume`: no earlier member lives. A new generation begins from a kept snapshot, or from
+  // version 0 if there is none.
+  bool is_resumed = false;
   Micros stop_grace = std::chrono::milliseconds(500);
   ViewSeal* seal = nullptr;  // outlives the scheduler; null: the run has no keys
 };

@@ -1,5 +1,5 @@
 // SchedulerParts builds the parts of the scheduler core, each from those above it. Only the
-// dispatcher has them all; the table in scheduler.h says which part knows which.
+// Scheduler has all of them. The table in scheduler.h describes the parts.
 #pragma once
 
 #include "scheduler/commands.h"
@@ -17,13 +17,13 @@ struct SchedulerParts {
   Journal& journal;
   RunObserver& observer;
   Outbox& sender;
-  // These two are not called before all parts are built.
+  // No part calls these two before all parts are built.
   JournaledState& state;
   MembershipObserver& members_observer;
 
   ViewLedger views{options.state};
   JournaledOutbox outbox{{options.self, options.job}, journal, state, observer, sender, views};
-  RunPhase phase{outbox, options.stop_grace, options.state ? options.state->is_finished : false};
+  RunPhase phase{outbox, options.stop_grace, options.state ? options.state->is_completed : false};
   FaultLedger faults{options.started_at,
                      options.state ? options.state->faults : std::vector<FaultRecord>()};
   EvaluationHistory history{

@@ -3,13 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace pando {
 namespace {
 
-// The version lies this far ahead: every shard must get the request before it comes to the version.
-// The lead doubles when a shard has passed the version.
+// The version lies this far ahead, because every shard must get the request before it reaches the
+// version. The lead doubles when a shard has passed the version.
 constexpr Micros kLead = std::chrono::milliseconds(300);
 constexpr uint32_t kAttemptsMax = 6;
 // A shard's report of a version takes at most this long.
@@ -19,7 +18,7 @@ constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
-// Without a worker no later version comes.
+// Without a worker there is no later version than the committed one.
 Version SnapshotRequests::Ask(Micros now) {
   if (!HasWorkers()) return AskFor(now, progress_.committed());
   if (!request_) Ask(now, 1);
@@ -55,7 +54,7 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
     request_.reset();
     return CommandReply{CommandOutcome::kDone, name};
   }
-  // The version does not come, for example because the last worker is gone.
+  // The version is not reached, for example because the last worker is gone.
   if (now >= request_->patience_until && progress_.committed() < version) {
     request_.reset();
     acked_.Clear();  // lanes have acknowledged a later version
@@ -77,7 +76,8 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   return std::nullopt;
 }
 
-// A shard that was past the version has the next one, and the scheduler hears soon that all have.
+// Waits for the lanes' next reports. A shard that was past the version has the next one, and soon
+// all shards report that one.
 bool SnapshotRequests::AwaitsNews(Micros now) {
   const Version committed = progress_.committed();
   if (committed > request_->version) {
@@ -97,49 +97,6 @@ void SnapshotRequests::RepeatTo(const PeerId& lane) {
 void SnapshotRequests::StartGeneration(Micros now) {
   acked_.Clear();
   if (request_) Ask(now, 1);
-}
-
-// ---- the end of a run --------------------------------------------------------------------------
-
-void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
-  if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
-  if (pending_ || !HasNews()) return phase_.End(now, reason, std::move(text));
-  pending_ = Pending{{reason, std::move(text)}, progress_.committed(), {}, now + kPatience};
-  Ask(now);
-}
-
-// A request that is open already may be for a version before the last one.
-void LastSnapshot::Ask(Micros now) {
-  const Stop& stop = pending_->stop;
-  // After a failure the run may make no further step.
-  pending_->asked =
-      stop.reason == StopReason::kFailed ? requests_.AskAfterFailure(now) : requests_.Ask(now);
-  outbox_.TellNotable(now, "last-snapshot", "",
-                      "{}: storing a snapshot of step {} first; another signal ends the run "
-                      "without it",
-                      stop.text, pending_->asked.value());
-}
-
-void LastSnapshot::Tick(Micros now) {
-  if (pending_ && !phase_.is_training()) pending_.reset();  // its last version came first
-  if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
-  const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
-  if (is_earlier && now < pending_->patience_until) return Ask(now);
-  phase_.End(now, pending_->stop.reason, std::move(pending_->stop.text));
-  pending_.reset();
-}
-
-// Whether steps were made that no snapshot has. A group's members store what is due and no more.
-bool LastSnapshot::HasNews() const {
-  if (!phase_.is_training() || !snapshots_.has_store() || IsGroup(plan_)) return false;
-  return Stored() < progress_.committed();
-}
-
-// Returns the newest version that `pando resume` can begin with.
-Version LastSnapshot::Stored() const {
-  const auto& complete = snapshots_.ledger().complete();
-  const Version restore = views_.view().restore.version;
-  return complete.empty() ? restore : std::max(restore, complete.back().snapshot.version);
 }
 
 }  // namespace pando

@@ -11,11 +11,12 @@
 namespace pando {
 namespace {
 
-// Servers that report nothing about the final version for this time have no store.
+// If servers report nothing about the final version for this time, they store nothing.
 constexpr Micros kFinalSnapshotPatience = std::chrono::seconds(30);
-// A replica that became a backup after it had made the version reports no hash.
+// A ripe snapshot waits this long for backups' hashes. A replica that became a backup after it had
+// made the version reports none.
 constexpr Micros kComparePatience = std::chrono::seconds(2);
-// A snapshot that no server can read, though none says that it is damaged, is tried this often.
+// A snapshot that no server can read, although none reports damage, is tried this many times.
 constexpr uint32_t kRestoreRoundsMax = 3;
 constexpr Micros kRestoreRetry = std::chrono::seconds(1);
 
@@ -38,11 +39,11 @@ SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item,
     if (!item.file.empty() && !IsWanted(item.file)) {
       Pending alone(options_.shard_count);
       alone[item.shard.value()] = Report{{item.hash, item.file}, by};
-      dropped_for_good_.push_back(Named(item.version, alone));
+      dropped_for_good_.push_back(MakeManifest(item.version, alone));
     }
     return is_complete ? Taken::kComplete : Taken::kGivenUp;
   }
-  if (IsGivenUp(item.version)) return Taken::kGivenUp;  // it comes again until it is for good
+  if (IsGivenUp(item.version)) return Taken::kGivenUp;  // unacknowledged, so it is repeated
   const Report* known = FindReport(item.version, item.shard);
   const bool differs = known != nullptr && known->shard.hash != item.hash;
   if (!item.failure.empty() || differs) {
@@ -89,10 +90,10 @@ std::optional<Version> SnapshotLedger::Ripe() const {
 SnapshotManifest SnapshotLedger::MakeManifest(Version version) const {
   const auto ripe = pending_.find(version);
   PANDO_CHECK(ripe != pending_.end() && IsRipe(ripe->second));
-  return Named(version, ripe->second);
+  return MakeManifest(version, ripe->second);
 }
 
-const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+const SnapshotManifest& SnapshotLedger::MarkComplete(Version version) {
   SnapshotManifest manifest = MakeManifest(version);
   pending_.erase(version);
   while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
@@ -144,7 +145,7 @@ void SnapshotLedger::GiveUp(Version version) {
 void SnapshotLedger::DropPending(Version version) {
   const auto it = pending_.find(version);
   if (it == pending_.end()) return;
-  dropped_.push_back(Named(version, it->second));
+  dropped_.push_back(MakeManifest(version, it->second));
   pending_.erase(it);
 }
 
@@ -160,14 +161,14 @@ void SnapshotLedger::Forget(SnapshotRef unreadable) {
   std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
 }
 
-SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) const {
+SnapshotManifest SnapshotLedger::MakeManifest(Version version, const Pending& pending) const {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<Report>& report : pending)
     manifest.shards.push_back(report ? report->shard : StoredShard{});
   return manifest;
 }
 
-// A file holds all shards of one version that a process had to store.
+// Returns whether a kept snapshot uses the file, which may hold several shards.
 bool SnapshotLedger::IsWanted(const std::string& file) const {
   for (const SnapshotManifest& manifest : complete_) {
     if (std::ranges::find(manifest.shards, file, &StoredShard::file) != manifest.shards.end())
@@ -184,7 +185,7 @@ bool SnapshotLedger::IsComplete(Version version) const {
   });
 }
 
-// A snapshot that was complete once and is not kept any more counts as given up too.
+// A snapshot that was complete but is no longer kept counts as given up too.
 bool SnapshotLedger::IsGivenUp(Version version) const {
   if (version < given_up_below_ || given_up_.contains(version)) return true;
   return !IsComplete(version) && std::ranges::any_of(complete_, [&](const auto& manifest) {
@@ -253,14 +254,14 @@ Snapshots::Snapshots(const SchedulerOptions& options, const JobPlan& plan, RunOb
               options.state ? options.state->snapshots : std::vector<SnapshotManifest>(),
               options.state ? options.state->given_up : GivenUpSnapshots()) {}
 
-// A report is acknowledged when its fate is in the journal. Until then another life of the
-// scheduler may need it again.
+// A report is acknowledged when the journal has its result. Until then another life of the
+// scheduler may need the report again.
 void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotStored& stored) {
   if (!phase_.is_running() || phase_.is_rolling_back()) return;
   SnapshotAck ack;
   for (const SnapshotStoredItem& item : stored.items) {
     if (item.shard.value() >= plan_.shards.shard_count() || IsTooEarly(item.version)) continue;
-    if (!IsExpected(item)) {  // another life may have asked for it: the lane forgets it
+    if (!IsExpected(item)) {  // an earlier life may have asked for it: tell the lane to forget it
       ack.items.push_back({item.shard, item.version});
       continue;
     }
@@ -279,21 +280,21 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
   if (!ack.items.empty()) outbox_.Send(from, std::move(ack));
 }
 
-// P46. Whether no shard can have stored the version yet, as far as the scheduler knows. The lane
-// reports it again.
+// P46. Returns whether the scheduler does not know yet that a shard can have stored the version.
+// The lane repeats its report.
 bool Snapshots::IsTooEarly(Version version) const {
   const Version next(progress_.committed().value() + 1);
   return version > std::min(next, history_.final_version());
 }
 
-// P46. A server alone neither gives up a version that is not due and was not asked for, nor makes
-// many of them wait for other shards.
+// P46. A single server must not give up a version that is neither due nor asked for, nor make many
+// such versions wait for other shards.
 bool Snapshots::IsExpected(const SnapshotStoredItem& item) const {
   if (plan_.IsSnapshotDue(item.version) || asked_.contains(item.version)) return true;
   return item.failure.empty() && ledger_.MayBegin(item.version);
 }
 
-// A disk that stays full makes many fail in a row. Only the first makes an event.
+// A full disk makes many snapshots fail in a row. Only the first makes an event.
 void Snapshots::TellFailed(Micros now, const std::string& node, Version version,
                            const std::string& reason) {
   if (failed_count_++ > 0) return;
@@ -318,7 +319,7 @@ void Snapshots::Tick(Micros now, Step settled_below) {
     const bool is_compared = IsCompared(*ripe);
     if (!uncompared_ || uncompared_->first != *ripe) uncompared_ = {*ripe, now};
     if (!is_compared && now - uncompared_->second < kComparePatience) break;
-    const SnapshotManifest manifest = ledger_.Complete(*ripe);
+    const SnapshotManifest manifest = ledger_.MarkComplete(*ripe);
     if (is_compared)
       ledger_.Prune(history_.NextDue(), plan_.job.snapshot_best
                                             ? BestFirst(plan_.job, history_.all())
@@ -337,7 +338,7 @@ void Snapshots::Tick(Micros now, Step settled_below) {
   }
 }
 
-// Whether another replica in sync has reported the same hash of each shard.
+// Returns whether an in-sync backup has reported the hash of each shard that has one.
 bool Snapshots::IsCompared(Version version) const {
   const auto& shards = views_.view().shards;
   for (uint32_t s = 0; s < shards.size(); ++s) {
@@ -368,7 +369,7 @@ void Snapshots::ReportDropped(Micros now) {
 void Snapshots::OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed) {
   const SnapshotRef restore = views_.view().restore;
   if (!phase_.is_running() || failed.snapshot != restore || restore == SnapshotRef{}) return;
-  // P46: all shards were restored before the generation's first commit.
+  // P46: all shards were restored before the generation's first commit, so the report is false.
   if (progress_.committed() > restore.version) return;
   const Member& server = members_.Sender(from);
   if (unreadable_.snapshot != restore) unreadable_ = {.snapshot = restore};

@@ -13,8 +13,8 @@
 
 namespace pando {
 
-// SnapshotLedger knows which shard has stored which version, which snapshots are complete and which
-// are kept. Snapshots owns it.
+// SnapshotLedger keeps which shard has stored which version, and decides which snapshots are
+// complete and which are kept. Snapshots owns it.
 //
 // clang-format off
 //   a version's snapshot | entered when                                | a shard's report
@@ -29,59 +29,58 @@ class SnapshotLedger {
  public:
   struct Options {
     uint32_t shard_count = 0;
-    uint32_t keep = 2;  // complete ones, besides the best and those that a rollback may need
+    uint32_t keep = 2;  // how many to keep, besides the best and those for a rollback
   };
-  // `origin`: the snapshot that this generation began from. `complete` and `given_up`: of earlier
-  // lives.
+  // `origin`: the snapshot that this generation began from. `complete` and `given_up`: those of
+  // earlier lives of the scheduler.
   SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
                  std::vector<SnapshotManifest> complete, const GivenUpSnapshots& given_up);
 
   enum class Taken { kPending, kComplete, kGivenUp };
-  // Returns the state of the version now. A failure gives the version up, and so does another hash
-  // than that of an earlier report. A report without a file is a backup's. `by`: the sender.
+  // Adds the report of `by`.  Returns the version's state now. A failure, or a hash that differs
+  // from an earlier report's, gives the version up. A report without a file is a backup's.
   Taken OnStored(const SnapshotStoredItem& item, const std::string& by = "");
-  // The lowest version that every shard has stored and that is not complete yet.
+  // Returns the lowest version that every shard has stored and that is not complete yet.
   std::optional<Version> Ripe() const;
   // REQUIRES: version == *Ripe().
   SnapshotManifest MakeManifest(Version version) const;
-  const SnapshotManifest& Complete(Version version);
-  // Drops the snapshots that are not needed. `next_evaluation`: a snapshot that is not beyond it is
-  // needed. The first of `best_first` that has a snapshot is kept.
+  // Makes the ripe snapshot complete, and gives up older pending ones.  REQUIRES: as above.
+  const SnapshotManifest& MarkComplete(Version version);
+  // Drops the snapshots that are not needed. A rollback needs one that is not beyond
+  // `next_evaluation`. The first of `best_first` that has a snapshot is kept.
   void Prune(Version next_evaluation, const std::vector<Version>& best_first = {});
   void GiveUp(Version version);
-  void DiscardAfter(Version version);   // a wrong gradient made later ones
+  void DiscardAfter(Version version);   // later ones come from a wrong gradient
   void Forget(SnapshotRef unreadable);  // without dropping its files
-  // In this generation, or this generation began from it.
+  // Returns whether this generation has completed the version's snapshot, or began from it.
   bool IsComplete(Version version) const;
   bool IsGivenUp(Version version) const;
-  // Whether a shard of this version is stored.
+  // Returns whether some shard of this version is stored, or its snapshot is complete or given up.
   bool IsKnown(Version version) const;
-  // Whether a version that was not expected may be reported: a few are kept.
+  // Returns whether there is room to keep a report of a version that is not due.
   bool MayBegin(Version version) const;
-  // The process that reported this pending shard first; empty: none.
+  // Returns the process that reported this pending shard first; empty if none did.
   std::string Reporter(Version version, ShardId shard) const;
-  // Whether two processes have reported it.
+  // Returns whether two processes have reported this shard.
   bool IsCompared(Version version, ShardId shard) const;
-  // The snapshot to begin again from: the newest complete one that is not beyond `at_most`; version
-  // 0 always is one.
+  // Returns the newest complete snapshot that is not beyond `at_most`, else that of version 0.
   SnapshotRef RestorePoint(Version at_most) const;
   void StartGeneration(uint32_t generation, SnapshotRef origin);
 
   const std::vector<SnapshotManifest>& complete() const { return complete_; }
   GivenUpSnapshots given_up() const;
-  // The journal has given_up() and complete(). Giving up does not write the journal: a full disk,
-  // which gives up many versions, would make the run wait for it.
+  // Is called when the journal has given_up() and complete(). Giving up alone does not write the
+  // journal: on a full disk, which gives up many versions, the run would wait for it.
   void OnJournaled();
-  // Whether the journal knows that this version is given up.
+  // Returns whether the journal has this version as given up.
   bool IsGivenUpForGood(Version version) const;
-  // The snapshots whose files are not needed any more, since the last call. The journal
-  // has dropped them: else another life of the scheduler might complete a snapshot that this one
-  // gave up.
+  // Returns the snapshots that were dropped since the last call. They are out of the journal too:
+  // else another life of the scheduler might complete a snapshot that this one gave up.
   std::vector<SnapshotManifest> TakeDropped();
 
  private:
   struct Report {
-    StoredShard shard;  // it has no file if only a backup has reported it
+    StoredShard shard;  // without a file if only a backup has reported it
     std::string by;
     bool is_compared = false;
   };
@@ -90,8 +89,8 @@ class SnapshotLedger {
   static bool IsRipe(const Pending& shards);
   bool IsWanted(const std::string& file) const;
   void DropPending(Version version);
-  // The shards of this generation's version that are stored.
-  SnapshotManifest Named(Version version, const Pending& pending) const;
+  // Returns the manifest of the shards of this version that are stored.
+  SnapshotManifest MakeManifest(Version version, const Pending& pending) const;
 
   Options options_;
   uint32_t generation_;
@@ -99,12 +98,12 @@ class SnapshotLedger {
   std::vector<SnapshotManifest> complete_;  // ascending by (version, generation)
   std::map<Version, Pending> pending_;      // the pending versions of this generation
   static constexpr size_t kGivenUpNamedMax = 64;
-  static constexpr size_t kPendingMax = 16;  // bounds the versions that are not due
+  static constexpr size_t kPendingMax = 16;  // bounds the pending versions that are not due
   // The versions of this generation that are given up: the newest ones, and all below a mark.
   std::set<Version> given_up_;
   Version given_up_below_;
-  std::set<Version> unsaved_;              // given up, which the journal does not know yet
-  std::vector<SnapshotManifest> dropped_;  // dropped, which the journal does not know yet
+  std::set<Version> unsaved_;              // given up, but not yet so in the journal
+  std::vector<SnapshotManifest> dropped_;  // dropped, but still in the journal
   std::vector<SnapshotManifest> dropped_for_good_;
 };
 
@@ -115,25 +114,25 @@ class Snapshots {
             const EvaluationHistory& history, const RunProgress& progress, const Members& members);
 
   void OnSnapshotStored(Micros now, const PeerId& from, const SnapshotStored& stored);
-  // Completes what is ripe. Steps below `settled_below` are verified (P41).
+  // Completes the snapshots that are ripe. Steps below `settled_below` are verified (P41).
   void Tick(Micros now, Step settled_below);
-  // Whether the snapshot of the run's last version is complete, or will never be.
+  // Returns whether the snapshot of the run's last version is complete or will never be.
   bool IsFinalSettled(Micros now, Micros collecting_since);
 
-  // A server cannot read the snapshot that this generation began from. If the snapshot is damaged,
-  // or no server can read it, the next generation begins from an older one. Else it begins from the
-  // same one, on other servers.
+  // Handles a server that cannot read the snapshot that this generation began from. If the snapshot
+  // is damaged, or no server can read it, the next generation begins from an older one. Otherwise
+  // it begins from the same one, on other servers.
   void OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed);
-  // All shards have committed this version.
+  // Is called when all shards have committed this version.
   void OnCommitted(Version committed);
-  // The servers that get the shards when a generation begins from `restore`: those that have not
-  // failed to read it, or all of them once more if all have failed. `avoided` ones get no new work.
+  // Returns the servers that get shards when a generation begins from `restore`: those that have
+  // not failed to read it, or all again if all have failed. `avoided` ones get no new work.
   std::vector<PlacementServer> RestoringServers(const SnapshotRef& restore,
                                                 const std::set<NodeId>& avoided);
-  // Tells the observer whose files are not needed any more.
+  // Reports the dropped snapshots to the observer.
   void ReportDropped(Micros now);
 
-  // All lanes are asked to store this version, beside the ones that are due.
+  // Accepts reports of this version, which all lanes are asked to store besides the due ones.
   void Expect(Version version) {
     asked_.insert(version);
     if (asked_.size() > kAskedMax) asked_.erase(asked_.begin());
@@ -144,7 +143,7 @@ class Snapshots {
 
  private:
   static constexpr size_t kAskedMax = 64;
-  struct Unreadable {          // until steps are made
+  struct Unreadable {          // cleared when steps are made
     SnapshotRef snapshot;      // the one that this generation began from
     std::set<NodeId> servers;  // those that could not restore it
     uint32_t rounds = 0;       // how often no server could restore it

@@ -14,14 +14,14 @@ namespace {
 
 constexpr const char* kUnknown = "unknown";
 constexpr int kUsualSteps = 10;
-// Ticks come at least twice in this time, unless this process was stopped.
+// Ticks come at least twice per this time, unless this process was stopped.
 constexpr Micros kAwayMin = std::chrono::seconds(1);
 // While a run is stalled its cause is looked for at least this often.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
-// A cause that changes again and again makes events more and more seldom.
+// If the cause keeps changing, the time between events doubles from kTellFirst to kTellMax.
 constexpr Micros kTellFirst = std::chrono::seconds(1);
 constexpr Micros kTellMax = std::chrono::seconds(64);
-// A worker's thread that waits longer for samples is held up by them.
+// A worker whose thread waits longer for samples counts as waiting for samples.
 constexpr uint64_t kSamplesWaitMs = 500;
 
 std::string Seconds(Micros time) {
@@ -66,7 +66,7 @@ void StallWatch::OnForget(const Member& member) {
 
 bool StallWatch::IsWatching() const { return phase_.is_gathering() || phase_.is_training(); }
 
-// Whether a step was made since the last call, in the same generation.
+// Returns whether a step was made since the last call, in the same generation.
 bool StallWatch::HasMadeStep() {
   const Version committed = progress_.committed();
   const uint32_t generation = views_.view().generation;
@@ -92,7 +92,7 @@ Micros StallWatch::NextDeadline() const {
 void StallWatch::Tick(Micros now) {
   const Micros before = std::exchange(now_, now);
   const bool is_first = before == Micros(0);
-  // This process was stopped, or wrote its journal: the others' steps are not known yet.
+  // This process was stopped, or was writing its journal: it does not know the others' steps yet.
   const bool was_away = now - before >= kAwayMin;
   const bool has_made_step = HasMadeStep();
   const bool was_gathering = std::exchange(is_gathering_, phase_.is_gathering());
@@ -109,7 +109,7 @@ void StallWatch::Tick(Micros now) {
   if (is_news && stall_->waited_for != told_.waited_for && now >= told_.again_at) Tell(now);
 }
 
-// A slow start is not a fault.
+// The text of a slow start must not read like a fault.
 std::string StallWatch::Text(Micros now) const {
   if (is_gathering_)
     return fmt::format("the run starts when all processes have joined; it waits for {} {}: {}",
@@ -119,7 +119,7 @@ std::string StallWatch::Text(Micros now) const {
 
 void StallWatch::Tell(Micros now) {
   const std::string text = Text(now);
-  // An evaluation ends by itself.
+  // An evaluation ends by itself, so the terminal does not show it.
   if (phase_.clock().is_standing_still())
     outbox_.Tell(now, "stalled", stall_->waited_for, "{}", text);
   else
@@ -235,7 +235,8 @@ std::optional<Stall> StallWatch::FindUnready() const {
   return ForMember(*unready, "to be ready", step_at_, "it reads its data and makes its model");
 }
 
-// Finds a member of which two heartbeats are late. If all are silent, this machine may be cut off.
+// Finds the member that has been silent longest, if two of its heartbeats are late. If all members
+// are silent, this machine may be cut off.
 std::optional<Stall> StallWatch::FindSilent(Micros now) const {
   const Micros usual = std::chrono::milliseconds(plan_.job.heartbeat_ms);
   const Leases& leases = membership_.leases();
@@ -302,8 +303,7 @@ std::optional<Stall> StallWatch::FindBusyWorker(Micros now) const {
   return ForMember(*busy, fmt::format("gradients of step {}", heartbeat.step.value()), since, why);
 }
 
-// Finds the lane for which a worker has waited for the longest time, or the backup for which that
-// lane waits.
+// Finds the lane for which a worker has waited longest, or the backup for which that lane waits.
 std::optional<Stall> StallWatch::FindOwing(Micros now) const {
   const Members& members = membership_.members();
   const Member* waiter = nullptr;

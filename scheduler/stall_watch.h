@@ -1,8 +1,8 @@
 // StallWatch names the cause when a run makes no step: which process waits for which, for what and
-// since when. It judges by heartbeats and leases alone, and nothing depends on it.
+// since when. It reads only heartbeats and leases, and no decision depends on it.
 //
-// A run is stalled when it has made no step for the longer of ten usual steps and kStallMin. It
-// looks for causes in this order:
+// A run is stalled when it has made no step for the longer of ten usual steps and kStallMin.
+// StallWatch looks for causes in this order:
 //
 // clang-format off
 //   cause                                   | waited for
@@ -35,7 +35,7 @@ struct Stall {
   std::string what;                // "parameters of step 12", "to join"
   std::string why;                 // "no message comes from it"
   Micros since{0};                 // when the wait began
-  std::string log_line;            // the last of the log of what is waited for; empty: not known
+  std::string log_line;            // the last line of the log of `waited_for`; empty if unknown
   // "worker 0 has waited 1.6 s for server 1 (parameters of step 12): ..."
   std::string Text(Micros now) const;
 };
@@ -43,7 +43,7 @@ struct Stall {
 class StallWatch {
  public:
   static constexpr Micros kStallMin = std::chrono::seconds(1);
-  // These are longer: before the run begins, while processes start, and before the first step.
+  // These replace kStallMin while processes join, and before the first step.
   static constexpr Micros kStartMin = std::chrono::milliseconds(1500);
   static constexpr Micros kFirstStepMin = std::chrono::seconds(3);
 
@@ -56,14 +56,14 @@ class StallWatch {
         progress_(progress),
         membership_(membership) {}
 
-  // Before the heartbeat replaces the member's last one.
+  // Must be called before the heartbeat replaces the member's last one.
   void OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat);
   void OnForget(const Member& member);
-  // Tells of a stall that begins, whose cause changes, or that ends.
+  // Reports a stall when it begins, when its cause changes and when it ends.
   void Tick(Micros now);
   Micros NextDeadline() const;
 
-  // None while steps are made.
+  // The current stall; none while steps are made.
   const std::optional<Stall>& stall() const { return stall_; }
   // "no step for 1.5 s: worker 0 waits for ...".  REQUIRES: stall().
   std::string Text(Micros now) const;
@@ -83,8 +83,8 @@ class StallWatch {
     Micros lost_at{0};
   };
   struct Told {              // the event of this stall
-    std::string waited_for;  // empty: there was none
-    Micros again_at{0};      // a changed cause is an event no earlier
+    std::string waited_for;  // empty: no event was made
+    Micros again_at{0};      // the earliest time of an event for a changed cause
     Micros interval{0};
   };
 
@@ -116,11 +116,11 @@ class StallWatch {
   std::map<NodeId, Doing> doing_;
   std::map<Role, Lost> lost_;
   Micros now_{0};      // when Tick was last called
-  Micros step_at_{0};  // when the last step was made; at first, when the watch began
+  Micros step_at_{0};  // when the last step was made; at first: when the watch began
   Version step_version_;
   uint32_t step_generation_ = 0;
   bool is_restoring_ = false;  // the generation has made no step yet
-  Micros usual_step_{0};       // 0: no step was made yet
+  Micros usual_step_{0};       // 0: no step has been made
   bool is_gathering_ = false;
   std::optional<Stall> stall_;
   Told told_;

@@ -12,8 +12,8 @@ namespace {
 
 using Node = RunStatus::Node;
 
-// Only the newest faults are shown: the answers to a client that asks and does not read must not
-// use much memory. The summary has all faults.
+// Only the newest faults are shown: answers that a client requests and does not read must not use
+// much memory. The summary has all faults.
 constexpr size_t kFaultsShownMax = 32;
 
 uint64_t ToMs(Micros time) {

@@ -42,8 +42,8 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
   return true;
 }
 
-// Decodes an encoded payload into the sum of its sibling, if that is here; *node then becomes their
-// parent. a + b and b + a have the same bits; only the brackets matter.
+// Decodes a payload. If its sibling's sum is held, adds the values to that sum and makes *node
+// their parent. a + b and b + a have the same bits; only the brackets matter.
 Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   if (*node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(*node));
@@ -58,7 +58,7 @@ Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   return {ToBlob(own), own};
 }
 
-const Blob& Aggregator::root() {
+const Blob& Aggregator::FinishRoot() {
   const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
   if (right_half_) {

@@ -1,6 +1,5 @@
-// EarlyMessages keeps messages of views that the lane has not entered yet, and gives them back
-// after it has. The lane decides which messages; Replies adds workers' requests to a primary. Owns:
-// at most kEarlyMax messages.
+// EarlyMessages keeps messages of views that the lane has not entered yet. Lane adds roots, chunks
+// and questions; Replies adds workers' requests to a primary. Owns: at most kEarlyMax messages.
 #pragma once
 
 #include <utility>
@@ -16,13 +15,13 @@ class EarlyMessages {
 
   explicit EarlyMessages(const ViewMember& member) : member_(member) {}
 
-  // True for messages between replicas, and for questions. Pushes and pulls of a newer view are
-  // early only if the lane is not the primary (Replies).
+  // Returns whether the message is a root, a chunk or a question of a newer view. Pushes and pulls
+  // of a newer view are early only if the lane is not the primary (Replies).
   bool IsEarly(const Envelope& envelope) const;
   void Keep(Envelope envelope) {  // NOLINT: moved
     if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
   }
-  // Takes all kept messages, except those of passed views. Some may still be early.
+  // Takes all kept messages, except those of older views. Some may still be early.
   std::vector<Envelope> Take();
 
  private:

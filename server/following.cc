@@ -15,12 +15,12 @@ void Following::OnRootItem(Micros now, const PeerId& from, const RootItem& item)
   if (replica == nullptr || replica->is_primary() || replica->primary() != from) return;
   Shard& shard = replica->shard;
   const Shard::Followed followed = Follow(shard, item);
-  // While it loads, an empty acknowledgement keeps the primary from reporting us as silent.
+  // While the shard loads, an empty acknowledgement tells the primary that this lane is not silent.
   if (snapshots_.IsLoading(item.shard)) acks_out_[from];
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMade(now, shard);
   const Version made = VersionMadeBy(item.step);
-  // A version that a pin delays is not silence: the newest version is acknowledged once more.
+  // If a pin delays the version, the newest one is acknowledged again: the lane is not silent.
   const bool is_known =
       followed != Shard::Followed::kHeld && shard.records().KnownHash(made).has_value();
   Acknowledge(*replica, is_known ? made : shard.newest());
@@ -55,7 +55,7 @@ void Following::OnChunk(const Envelope& envelope, const Chunk& chunk) {
   member_.Send(envelope.sender, incoming.Ack());
 }
 
-// Drops unsent acknowledgements, which belong to the old view. An image lasts as long as its pair.
+// Drops unsent acknowledgements, which belong to the old view, and the images of old pairs.
 void Following::EnterView(const Replicas::Changes& changes) {
   acks_out_.clear();
   for (ShardId id : changes.emptied) incoming_.erase(id);

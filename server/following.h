@@ -1,7 +1,7 @@
-// Following: a backup's side of replication. It makes versions from its primaries' roots (P8, P22),
-// takes images (P20, P24), and acknowledges both. It is a part of the lane; server/replication.h is
-// the primary's side. Threads: none. Owns: incoming images, and the acknowledgements that are not
-// sent yet.
+// Following is a backup's side of replication. It makes versions from its primaries' roots (P8,
+// P22), takes images (P20, P24) and acknowledges both. It is a part of the lane;
+// server/replication.h is the primary's side. Threads: none. Owns: incoming images and unsent
+// acknowledgements.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class Following : LanePart {
 
   void OnRoot(Micros now, const Envelope& envelope, const Root& root);
   void OnChunk(const Envelope& envelope, const Chunk& chunk);
-  // The released pin may have delayed versions.
+  // Makes the versions that the released pin had delayed.
   void OnReleasePin(Micros now);
 
   void EnterView(const Replicas::Changes& changes);

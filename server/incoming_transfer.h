@@ -1,4 +1,4 @@
-// IncomingTransfer: the newcomer's side of a transfer (server/outgoing_transfer.h).
+// IncomingTransfer is the newcomer's side of a transfer (server/outgoing_transfer.h).
 #pragma once
 
 #include <span>
@@ -11,18 +11,18 @@ namespace pando {
 
 class IncomingTransfer {
  public:
-  // The sizes that the newcomer knows the image must have.
+  // The sizes that the image must have.
   struct Sizes {
     size_t parameter_floats = 0;  // per version
     size_t state_floats = 0;
   };
-  // Whether a chunk can be a piece of an image of such a shard. It came over the network.
+  // Returns whether the chunk, which came over a network, can belong to an image of these sizes.
   static bool IsSound(const Chunk& chunk, const Sizes& sizes);
 
-  // REQUIRES: IsSound(first, sizes). It takes no floats of `first` yet.
+  // REQUIRES: IsSound(first, sizes). Does not take the floats of `first`.
   IncomingTransfer(const Chunk& first, const Sizes& sizes);
 
-  // Whether the chunk belongs to this image.
+  // Returns whether the chunk belongs to this image.
   bool Includes(const Chunk& chunk) const {
     return chunk.shard == shard_ && chunk.pair == pair_ && chunk.versions == versions_ &&
            chunk.image_floats == image_floats_;
@@ -31,7 +31,7 @@ class IncomingTransfer {
   void Take(const Chunk& chunk);
   ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
   bool is_complete() const { return taken_floats_ == image_floats_; }
-  // Call once. REQUIRES: is_complete(). Later chunks are still acknowledged.
+  // Returns the records, once. Later chunks are still acknowledged.  REQUIRES: is_complete().
   std::vector<VersionRecord> TakeRecords();
 
  private:

@@ -1,18 +1,19 @@
 // Lane is the server's protocol core: it has the shards of one thread and shares nothing with other
-// lanes. It routes each message to the part that handles it and merges the parts' deadlines; the
-// parts own all state. net/event_loop runs it, and so does the simulator.
+// lanes. It routes each message to the part that handles it, and merges the parts' deadlines. The
+// parts own all state. net/event_loop and the simulator run it.
 //
 // clang-format off
 //   message            | part           | answer
 //   -------------------+----------------+---------------------------------------------------------
-//   Push               | ShardSteps     | Params once committed; Pending for a duplicate before;
+//   Push               | ShardSteps     | Params, when the version is committed. Before that
+//                      |                | Pending, only for a duplicate or an encoded push. Or
 //                      |                | Behind; NotPrimary
 //   Pull               | Replies        | Params, Pending (Params then follows by itself), Behind,
 //                      |                | NotPrimary
-//   Question           | Replies        | Answer, with the question's view; a question of another
-//                      |                | view: none, but our view if it is newer
-//   ViewUpdate         | all            | ViewAck; a newer view replaces ours, a newer generation
-//                      |                | all we hold (P21)
+//   Question           | Replies        | Answer, with its view; to a question of another view
+//                      |                | none, but a ViewUpdate if the lane's view is newer
+//   ViewUpdate         | all            | ViewAck; a newer view replaces the old one, a newer
+//                      |                | generation all that is held (P21)
 //   ViewWanted         | ViewMember     | ViewUpdate
 //   Root               | Following      | RootAck, repeated for a repeated root; none between
 //                      |                | unequal views (P13)
@@ -57,16 +58,16 @@ class Lane : public ProtocolCore {
     ViewMember::Identity identity;
     std::string kind;  // for the Ready that lane 0 sends for its process
     Micros lease = std::chrono::seconds(1);
-    LaneProbe* probe = nullptr;  // outlives the lane; null: no timeline is kept
-    BufferSource buffers = {};   // for sums and parameters, which are sent
+    LaneProbe* probe = nullptr;  // outlives the lane; null: there is no timeline
+    BufferSource buffers = {};   // supplies the memory of what is sent
   };
   // `plan`, `snapshots` and `outbox` outlive the lane.
   Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox);
 
   void OnMessage(Micros now, const Envelope& envelope) override;
-  // Gets the answers of the SnapshotPort.
+  // Handles an answer of the SnapshotPort.
   void OnSnapshotEvent(Micros now, SnapshotEvent event);
-  // The process was asked to leave: sends Leave until Stop. One lane per process is enough.
+  // Sends Leave until Stop arrives: the process was asked to leave. One lane per process does it.
   void StartLeaving(Micros now) { reports_.StartLeaving(now); }
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
@@ -80,12 +81,12 @@ class Lane : public ProtocolCore {
   const PeerId& scheduler() const { return member_.scheduler(); }
   bool has_view() const { return member_.has_view(); }
   const View& view() const { return member_.view(); }
-  // Whether this message brings a view that the lane will enter. Its members are dialed first.
+  // Returns whether this message has a view that the lane will enter. Its members are dialed first.
   bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
   bool is_primary_of_any() const { return replicas_.is_primary_of_any(); }
-  // The backup that has owed an acknowledgement for the longest time.
+  // Returns the backup that has owed an acknowledgement for the longest time.
   std::optional<Replication::Owed> OldestOwed() const { return replication_.OldestOwed(); }
 
  private:
@@ -96,7 +97,7 @@ class Lane : public ProtocolCore {
 
   ViewMember member_;
   const VersionMaker maker_;
-  uint32_t generation_ = 0;  // of everything that is held
+  uint32_t generation_ = 0;  // the generation of everything that is held
   Replicas replicas_;
   EarlyMessages early_;
   Reports::Clock report_clock_;

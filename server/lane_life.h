@@ -1,5 +1,5 @@
-// LaneLife: the begin and end of a lane. Lane 0 tells the scheduler that its process is ready,
-// until a view names it. The scheduler ends the job, or this life of the lane.
+// LaneLife is the begin and the end of a lane. Lane 0 sends Ready for its process until a view
+// names it. The scheduler ends the job (Stop) or this life of the lane (Refused).
 #pragma once
 
 #include <optional>

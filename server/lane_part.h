@@ -1,4 +1,4 @@
-// LanePart: the objects on which every part of a lane works. All of them outlive the part.
+// LanePart has the objects that every part of a lane works on. All of them outlive the part.
 #pragma once
 
 #include "plan/job_plan.h"
@@ -13,7 +13,7 @@ class LanePart {
       : member_(member), replicas_(replicas), plan_(plan) {}
 
  protected:
-  // P13: roots and their acknowledgements count only between equal views.
+  // P13. Returns whether a root or its acknowledgement counts: only if it has this lane's view.
   bool CountsFor(const Envelope& envelope) const { return envelope.view == member_.view().id; }
 
   ViewMember& member_;

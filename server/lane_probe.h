@@ -1,5 +1,5 @@
-// LaneProbe records a lane's work for a timeline. The lane has no clock, so the implementation has
-// one (node/process_timeline). The simulator and the tests have none.
+// LaneProbe records a lane's work for a timeline. Its implementation has the clock, because a lane
+// has none (node/process_timeline). The simulator and the tests have no probe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class LaneWork : uint8_t {
   kCommit,     // a version becomes visible: waiting workers get it, and it is stored
 };
 
-// Threads: called on the lane's thread. Begin and End come in pairs, which are never nested.
+// Threads: the lane's. Begin and End come in pairs, which are never nested.
 class LaneProbe {
  public:
   virtual ~LaneProbe() = default;

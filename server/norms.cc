@@ -13,7 +13,7 @@ std::optional<std::vector<float>> Norms::CollectFactors(Micros now, Shard& shard
   if (!shard.has_partials()) {
     shard.MakePartials(scalars);
     TellOthers(shard);
-    has_news_ = true;  // other shards of this lane may have waited for it
+    has_news_ = true;  // other shards of this lane may have waited for these values
   }
   const Step step = shard.step();
   auto factors = maker_.Combine(shard.id(), [&](ShardId id) { return Find(id, step); });
@@ -51,7 +51,7 @@ void Norms::TellOthers(const Shard& shard) {
   });
 }
 
-// P4: while a shard of ours is at step t, no shard is beyond step t + 1.
+// P4. While a shard of this lane is at step t, no shard is beyond step t + 1.
 void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
   silence_.OnHeard(envelope.sender);
   std::optional<Step> lowest;
@@ -69,8 +69,8 @@ void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
   }
 }
 
-// A replica of any role answers, because the sender's view may be ahead of ours. An answer without
-// values shows that we live.
+// A replica of any role answers, because the sender's view may be newer. An answer without values
+// shows that the lane lives.
 void Norms::OnPartialsPull(const Envelope& envelope, const PartialsPull& pull) {
   Partials partials;
   for (const PartialsPullItem& item : pull.items) {

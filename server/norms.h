@@ -1,7 +1,7 @@
-// Norms: values over several shards (P14 to P16). It sends the values of this lane's shards to the
-// lanes that need them, and pulls the values of others until they arrive. A value is named by
-// (shard, step) and has the same bits on every replica, so any replica may answer. It is a part of
-// the lane. Threads: none. Owns: other lanes' partial values, of two steps at most.
+// Norms exchanges the partial values of updates that need several shards (P14 to P16). It sends
+// those of this lane's shards to the lanes that need them, and pulls those of others until they
+// arrive. A value is named by (shard, step) and has the same bits on every replica, so any replica
+// may answer. It is a part of the lane. Threads: none. Owns: others' values of two steps.
 #pragma once
 
 #include <map>
@@ -24,11 +24,12 @@ class Norms : LanePart {
 
   void OnPartials(const Envelope& envelope, const Partials& partials);
   void OnPartialsPull(const Envelope& envelope, const PartialsPull& pull);
-  // Returns the factors that the optimizer needs beyond the shard's gradient; makes the shard's
-  // partial values. None while others' are missing: it pulls. REQUIRES: shard.is_ready().
+  // Makes the shard's partial values.  Returns the factors that the optimizer needs beyond the
+  // shard's gradient, or none while values of other shards are missing; these are pulled.
+  // REQUIRES: shard.is_ready().
   std::optional<std::vector<float>> CollectFactors(Micros now, Shard& shard,
                                                    const StepScalars& scalars);
-  // Returns once whether there are new values, so that shards that wait for some may advance.
+  // Returns once whether there are new values. Shards that wait for values may then advance.
   bool TakeNews() { return std::exchange(has_news_, false); }
 
   void EnterView(Micros now);
@@ -46,8 +47,7 @@ class Norms : LanePart {
 
  private:
   std::span<const float> Find(ShardId shard, Step step) const;
-  // Calls visit(shard, primary) for the shards that share values with this shard's update and whose
-  // primary is another lane.
+  // Calls visit(shard, primary) for other lanes' shards whose values this shard's update needs.
   template <class Visit>
   void VisitOthers(ShardId shard, Visit visit) const;
   void TellOthers(const Shard& shard);
@@ -60,10 +60,10 @@ class Norms : LanePart {
   std::map<PeerId, Partials> out_;  // until Tick, or a little longer
   std::optional<Micros> held_until_;
   bool awaits_others_ = false;
-  // The primaries of a new view may have sent their values before, so they are asked at once.
+  // In a new view primaries may have sent their values before, so they are asked at once.
   bool is_view_fresh_ = false;
   Micros pull_at_{0};
-  Silence silence_;  // tracks the lanes that were asked
+  Silence silence_;  // of the lanes that were asked
 };
 
 }  // namespace pando

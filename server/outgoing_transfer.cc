@@ -14,7 +14,7 @@ OutgoingTransfer::OutgoingTransfer(ShardId shard, ViewId pair, std::vector<Versi
   for (const SharedBuffer& piece : pieces_) image_floats_ += piece->size();
 }
 
-// A chunk lies within one piece, so that its payload is the record's own memory.
+// A chunk lies within one piece, so that its payload is the record's memory.
 std::optional<Chunk> OutgoingTransfer::Next() {
   if (sent_floats_ == image_floats_) return std::nullopt;
   if (sent_floats_ - acked_floats_ >= kChunkWindowFloats) return std::nullopt;

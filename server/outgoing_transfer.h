@@ -1,6 +1,6 @@
-// OutgoingTransfer sends a shard's image to a new backup, an IncomingTransfer (P20). The image is
-// the parameters of the kept versions, ascending, then the newest one's optimizer state. It is
-// frozen by reference, since records are immutable. Replication calls it.
+// OutgoingTransfer sends a shard's image to a new backup's IncomingTransfer (P20). The image is the
+// parameters of the kept versions, ascending, then the newest one's optimizer state. It refers to
+// the records, which are immutable. Replication calls it.
 //
 // clang-format off
 //   source                                         | newcomer
@@ -8,7 +8,7 @@
 //   sends chunks while less than the window is     | takes a chunk that begins where the last one
 //   unacknowledged                                 | ended (or overlaps it); drops others
 //   ChunkAck: the window moves on                  | acknowledges after each, taken or not
-//   silence: from the last acknowledged float on   |
+//   silence: sends all unacknowledged floats again |
 //   all acknowledged: releases the records         | all taken: the shard has data
 // clang-format on
 //
@@ -34,9 +34,9 @@ class OutgoingTransfer {
   Version newest() const { return versions_.back(); }
   // Returns the next piece, if the window has room for it.
   std::optional<Chunk> Next();
-  // Returns whether it acknowledges more than was known.
+  // Handles an acknowledgement.  Returns whether it acknowledges more floats than before.
   bool OnAck(const ChunkAck& ack);
-  // All unacknowledged chunks are sent again.
+  // Makes Next return all unacknowledged chunks again.
   void Rewind() { sent_floats_ = acked_floats_; }
   bool is_complete() const { return acked_floats_ == image_floats_; }
 

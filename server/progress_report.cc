@@ -22,7 +22,7 @@ void ProgressReport::NoteMetrics(const Shard& shard) {
   rows_.push_back({step, LoggedMean(metrics[kMetricLoss]), LoggedMean(metrics[kMetricCorrect])});
 }
 
-// Progress counts only for its view.
+// Progress counts only under the view in which it was sent, so it is sent again.
 void ProgressReport::EnterView(Micros now, const Replicas::Changes& changes) {
   reported_.reset();
   sent_.reset();
@@ -32,11 +32,11 @@ void ProgressReport::EnterView(Micros now, const Replicas::Changes& changes) {
   }
 }
 
-// P9: the primary reports rows of committed versions only.
+// P9. Returns how many rows may be reported: a primary reports only rows of committed versions.
 size_t ProgressReport::ReportableRows() const {
   const Shard* shard = rows_.empty() ? nullptr : replicas_.FindPrimary(plan_.metric_shard());
   if (shard == nullptr) return 0;
-  // P46: the same report says that their versions are committed.
+  // P46: the report also says that these rows' versions are committed.
   const auto first_hidden =
       std::ranges::lower_bound(rows_, StepReading(replicas_.committed()), {}, &StepMetrics::step);
   return static_cast<size_t>(first_hidden - rows_.begin());

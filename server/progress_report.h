@@ -1,5 +1,5 @@
-// ProgressReport sends the committed version and the metrics of each step until the scheduler knows
-// them. Owns: the metric rows that the scheduler may not know.
+// ProgressReport sends the committed version and the metric rows of each step to the scheduler
+// until they are acknowledged. Owns: the rows that the scheduler may not have.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@ class ProgressReport : LanePart {
  public:
   using LanePart::LanePart;
 
-  // Returns whether the scheduler knows more rows than this lane knew of.
+  // Handles an acknowledgement.  Returns whether it acknowledges more rows than before.
   bool OnProgressAck(const Envelope& envelope, const ProgressAck& ack);
-  // The newest version of a shard was made. Backups also note the metric shard's rows, so that no
-  // row is lost with a primary.
+  // Adds the row of the newest version, if the shard is the metric shard. Backups do this too, so
+  // that no row is lost with a primary.
   void NoteMetrics(const Shard& shard);
-  // The scheduler knows these rows. Primaries tell their backups (Root::first_row).
+  // Drops the rows that the scheduler has. A primary tells its backups (Root::first_row).
   void ForgetRowsBelow(Step step) {
     known_row_ = std::max(known_row_, step);
     std::erase_if(rows_, [&](const StepMetrics& row) { return row.step < known_row_; });
   }
-  Step known_row() const { return known_row_; }  // rows below it are known to the scheduler
+  Step known_row() const { return known_row_; }  // the scheduler has the rows below it
 
   void EnterView(Micros now, const Replicas::Changes& changes);
   // A new generation begins.
@@ -43,10 +43,10 @@ class ProgressReport : LanePart {
     return reported_ != replicas_.committed() || ReportableRows() != 0;
   }
 
-  std::vector<StepMetrics> rows_;  // of versions made
+  std::vector<StepMetrics> rows_;  // of versions that were made
   Step known_row_;
-  std::optional<Version> reported_;  // under this view: acknowledged
-  std::optional<Version> sent_;      // under this view: last sent
+  std::optional<Version> reported_;  // the version acknowledged under this view
+  std::optional<Version> sent_;      // the version last sent under this view
   Micros report_at_{0};
 };
 

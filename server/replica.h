@@ -1,4 +1,4 @@
-// Replica: a shard that a lane holds, and its role there (server/replicas.h).
+// Replica is a lane's replica of a shard: its data (Shard) and the lane's role (server/replicas.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Replica {
   bool is_primary() const { return role_ == ReplicaRole::kPrimary; }
   // The peer whose roots and chunks are accepted.
   const PeerId& primary() const { return primary_; }
-  // For a syncing replica: the view that made the pair.
+  // The view that made the pair, if the replica is syncing.
   const std::optional<ViewId>& pair() const { return pair_; }
 
  private:

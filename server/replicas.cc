@@ -61,7 +61,7 @@ void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId sin
   changes->emptied.push_back(replica.shard.id());
 }
 
-// Fills the replica if the generation begins with version 0.
+// Gives the replica its data if the generation begins with version 0.
 void Replicas::StartAtZero(Replica& replica) {
   if (member_.view().restore.version != Version(0)) return;
   replica.shard.records().StartAtZero();
@@ -93,7 +93,7 @@ Step Replicas::lowest_step() const {
   return StepReading(lowest);
 }
 
-// A backup knows of commits one version later, so its newest version counts.
+// A backup learns of a commit one version later, so its newest version counts.
 Step Replicas::highest_step() const {
   Version highest;
   for (const auto& [id, replica] : replicas_) {

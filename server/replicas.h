@@ -1,5 +1,5 @@
-// Replicas: the shards that one lane holds, and its role for each according to the lane's view. The
-// lane's parts read roles here and work on the shards.
+// Replicas keeps the shards that one lane holds and the lane's role for each in its view. The
+// lane's parts read the roles and work on the shards.
 //
 // clang-format off
 //   role     | in the view                 | how it gets there             | what is kept
@@ -31,31 +31,31 @@ namespace pando {
 
 class Replicas {
  public:
-  // All outlive the replicas. `buffers` gives the memory of what is sent.
+  // All arguments outlive the replicas. `buffers` supplies the memory of what is sent.
   Replicas(const ViewMember& member, const JobPlan& plan, const VersionMaker& maker,
            const BufferSource& buffers)
       : member_(member), plan_(plan), maker_(maker), buffers_(buffers) {}
 
-  // The changes of a new view, beyond roles.
+  // The replicas that a new view has changed in more than their roles.
   struct Changes {
     std::vector<ShardId> dropped;   // the view does not name the lane any more
-    std::vector<ShardId> emptied;   // syncing, in a new pair: they start over
+    std::vector<ShardId> emptied;   // syncing in a new pair: they start over
     std::vector<ShardId> promoted;  // primaries that held data and were not primaries before
   };
-  // Takes the roles of the member's view. If the generation begins from the seed, replicas have
-  // their data at once. Other in-sync replicas without data wait for Restored().
+  // Takes the roles of the lane's view. If the generation begins from version 0, replicas get their
+  // data at once. Other in-sync replicas without data wait for Restored().
   Changes EnterView();
-  // Drops everything, because all of it is of an older generation (P21).
+  // Drops everything: a new generation begins (P21).
   void Clear() {
     replicas_.clear();
     released_ = Version(0);
   }
-  // An in-sync replica now has its data; a primary starts to lead.
+  // Is called when an in-sync replica has got its data. A primary then starts to lead.
   void Restored(ShardId shard) {
     Replica& replica = replicas_.at(shard);
     if (replica.is_primary()) replica.shard.StartLeading();
   }
-  // No evaluation needs versions up to this one any more (P31).
+  // Releases the pins of versions up to this one, which no evaluation needs any more (P31).
   void ReleasePins(Version version) {
     released_ = std::max(released_, version);
     for (auto& [id, replica] : replicas_) replica.shard.records().ReleasePin(version);
@@ -80,22 +80,23 @@ class Replicas {
     return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
   }
 
-  // The version that all shards whose primary the lane is have committed; the final one if none.
+  // Returns the version that all shards of which the lane is primary have committed; the final
+  // version if there are none.
   Version committed() const;
-  // The lowest and the highest step at which any replica is. Backups count, so that a promoted one
-  // need not wait for an absent scheduler (P28).
+  // The lowest and the highest step of all replicas. Backups count, so that a promoted one has its
+  // scalars even if the scheduler is absent (P28).
   Step lowest_step() const;
   Step highest_step() const;
   bool is_primary_of_any() const {
     return std::ranges::any_of(replicas_ | std::views::values, &Replica::is_primary);
   }
-  // Whether a primary still has no data.
+  // Returns whether a primary still has no data.
   bool is_restoring() const {
     return std::ranges::any_of(replicas_ | std::views::values, [](const Replica& replica) {
       return replica.is_primary() && !replica.shard.has_data();
     });
   }
-  // Whether `version_in` differs between the lane's primaries.
+  // Returns whether `version_in` differs between the lane's primaries.
   template <class VersionIn>
   bool VersionsDiffer(VersionIn version_in) const {
     std::optional<Version> first;

@@ -10,7 +10,7 @@ namespace pando {
 // ---- the view ----------------------------------------------------------------------------------
 
 void Replication::EnterView(Micros now) {
-  roots_out_.clear();  // they are of the old view; those that still count are gathered again below
+  roots_out_.clear();  // of the old view; those that still count are gathered again below
   clock_.EnterView(now);
   std::erase_if(backups_,
                 [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
@@ -24,13 +24,13 @@ void Replication::EnterView(Micros now) {
     for (Backup& backup : backups) {  // P22
       if (backup.TakesRoots()) GatherRoots(now, shard, backup, backup.acked);
     }
-    committable_.insert(id);  // may be committed now, if it waits for fewer backups
+    committable_.insert(id);  // it may now wait for fewer backups
     StartImages(now, shard);
   }
 }
 
-// Returns what is still known of the backups in the new view. P13: an acknowledgement of an
-// uncommitted version belonged to the old view.
+// Returns the backups of the new view, with what is still known of them. P13: acknowledgements of
+// an uncommitted version belonged to the old view.
 Replication::Backups Replication::InView(const ShardPlacement& placement, Backups known,
                                          Version committed) {
   const auto find = [&](const PeerId& peer) {
@@ -76,7 +76,7 @@ void Replication::GatherRoots(Micros now, const Shard& shard, Backup& backup, Ve
   }
 }
 
-// A sealed step counts as made, because its root is among those gathered.
+// A sealed step counts as made, because its root is already gathered.
 void Replication::SendRoots(Micros now) {
   const auto made = [](const Shard& shard) {
     return shard.is_sealed() ? VersionMadeBy(shard.step()) : shard.newest();
@@ -163,8 +163,7 @@ void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAc
   NoteCaughtUp(now, shard, *backup);
 }
 
-// P24: the backup has every version that was made. From here on its acknowledgements are required,
-// and only then is it reported.
+// P24. Makes a newcomer's acknowledgements required, once it has every version, and reports it.
 void Replication::NoteCaughtUp(Micros now, const Shard& shard, Backup& backup) {
   if (!backup.pair || backup.is_required || backup.acked != shard.newest()) return;
   backup.is_required = true;
@@ -195,14 +194,14 @@ void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
   SendChunks(now, backup);
 }
 
-// P23: reports a silent backup. P24: versions wait for it until a view drops it.
+// P23. Reports a silent backup. Versions wait for it until a view drops it (P24).
 void Replication::ReportSilent(const PeerId& peer, Micros silence) {
   const auto silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count();
   member_.SendToScheduler(PeerSilent{peer, static_cast<uint64_t>(silent_ms)});
 }
 
-// P24: the metric shard's newcomer has only the rows of versions after its image. So it is reported
-// once the scheduler knows the other rows.
+// P24. Adds the newcomers that are in sync. The metric shard's newcomer has only the rows after its
+// image, so it is reported once the scheduler has the others.
 bool Replication::AddSynced(std::vector<Message>* reports) const {
   Synced synced;
   bool has_any = false;
@@ -242,7 +241,7 @@ void BackupClock::Expect(Micros now, Debt& debt) {
   next_repeat_at_ = std::min(next_repeat_at_, debt.repeat_at);
 }
 
-// Over a slow link other roots are acknowledged first; a root that is under way is not repeated.
+// While others are acknowledged, this root may be under way on a slow link: it is not repeated.
 bool BackupClock::IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt) {
   const auto acknowledged = acknowledged_at_.find(backup);
   if (acknowledged != acknowledged_at_.end() && sends_roots)

@@ -1,14 +1,14 @@
-// Replication: a primary's side of its shards' backups. It sends roots (P8, P13, P22) and images
-// (P20, P24), takes the acknowledgements, says when a version may be committed, and repeats
+// Replication is a primary's side of replication. It sends backups roots (P8, P13, P22) and images
+// (P20, P24), takes their acknowledgements, decides when a version may be committed, and repeats
 // unanswered messages. It is a part of the lane; server/following.h is the backup's side.
 //
 // clang-format off
 //   a primary's backup | acks required | what it is sent
 //   -------------------+---------------+------------------------------------------------------------
-//   in sync            | yes           | every root; after a new view what is uncommitted (P22)
+//   in sync            | yes           | every root; in a new view the uncommitted one again (P22)
 //   syncing, image not | no            | the image, once the newest version is committed; meanwhile
 //   over               |               | at most two versions are made (I6)
-//   syncing, behind    | no            | the roots since the image; as before
+//   syncing, behind    | no            | the roots since the image; the same limit holds
 //   syncing, has all   | yes           | every root; Synced goes to the scheduler (P24)
 //   versions made      |               |
 // clang-format on
@@ -29,13 +29,13 @@
 
 namespace pando {
 
-// Says when a primary repeats messages that a backup has not answered (P10), and which backups are
-// silent (P23). Replication keeps one debt for each backup of each shard.
+// BackupClock decides when a primary repeats messages that a backup has not answered (P10), and
+// which backups are silent (P23). Replication keeps one Debt for each backup of each shard.
 class BackupClock {
  public:
   // The answers that one backup of one shard owes.
   struct Debt {
-    std::optional<Micros> since;  // start of the wait for its answers; none: it owes none
+    std::optional<Micros> since;  // when the wait for answers began; none: it owes none
     Micros repeat_at = kNever;
     Micros repeat_interval{0};
   };
@@ -51,15 +51,15 @@ class BackupClock {
   void OnRootAck(const PeerId& backup, Micros now) {
     heard_at_[backup] = acknowledged_at_[backup] = now;
   }
-  // Notes that the backup was sent a message that it answers.
+  // Notes that the backup owes an answer to a message that was sent to it.
   void Expect(Micros now, Debt& debt);
 
   bool IsDue(Micros now) const { return now >= next_repeat_at_; }
-  // A round over all debts: StartRound(), then IsRepeatDue() for each debt.
+  // A caller visits all debts in a round: StartRound(), then IsRepeatDue() for each debt.
   void StartRound() { next_repeat_at_ = kNever; }
-  // Whether to repeat now. `sends_roots`: the debt is for roots, not for an image.
+  // Returns whether to repeat now. `sends_roots`: the debt is for roots, not for an image.
   bool IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt);
-  // Returns the time of the backup's silence, if it is too long. REQUIRES: debt.since.
+  // Returns how long the backup has been silent, if that is too long. REQUIRES: debt.since.
   std::optional<Micros> SilenceOver(Micros now, const PeerId& backup, const Debt& debt) const;
   Micros NextDeadline() const { return next_repeat_at_; }
 
@@ -90,15 +90,15 @@ class Replication : public Reports::Source, LanePart {
       if (backup.TakesRoots()) GatherRoots(now, shard, backup, shard.newest());
     }
   }
-  // Sends the gathered roots, or holds them a little longer. It runs before the versions are made,
+  // Sends the gathered roots, or holds them a little longer. Must run before the versions are made,
   // so that all replicas make them at the same time.
   void SendRoots(Micros now);
-  // P8: whether all required backups have acknowledged the newest version.
+  // P8. Returns whether all required backups have acknowledged the newest version.
   bool MayCommit(const Shard& shard) const;
-  // Takes the shards that may be committed now: they have a new version, or wait for fewer backups.
+  // Takes the shards to check with MayCommit: they have a new version or wait for fewer backups.
   std::set<ShardId> TakeCommittable() { return std::exchange(committable_, {}); }
   void NoteMade(ShardId shard) { committable_.insert(shard); }
-  // The newest version is committed, so its root is kept only for newcomers.
+  // Drops the roots of a shard whose newest version is committed, unless a newcomer needs them.
   void DropRoots(Shard& shard) const {
     const auto it = backups_.find(shard.id());
     const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
@@ -106,7 +106,7 @@ class Replication : public Reports::Source, LanePart {
   }
   // Starts the image transfers that have not begun, unless a version is uncommitted.
   void StartImages(Micros now, Shard& shard);
-  // A primary now has its data.
+  // Is called when a primary has got its data.
   void OnRestored(Micros now, Shard& shard) {
     for (Backup& backup : backups_[shard.id()]) backup.acked = shard.committed();
     StartImages(now, shard);
@@ -120,7 +120,7 @@ class Replication : public Reports::Source, LanePart {
     divergences_.clear();
   }
   void Tick(Micros now);  // repeats unanswered messages
-  // The backup that has owed an acknowledgement for the longest time, and since when.
+  // Owed is the backup that has owed an acknowledgement for the longest time, and since when.
   struct Owed {
     PeerId backup;
     Micros since{0};
@@ -138,9 +138,9 @@ class Replication : public Reports::Source, LanePart {
  private:
   struct Backup {
     PeerId peer;
-    std::optional<ViewId> pair = {};                // SyncingBackup::since; none: in sync
-    bool is_required = true;                        // versions commit only with its acknowledgement
-    Version acked = {};                             // the newest version it has, by hash or image
+    std::optional<ViewId> pair = {};  // SyncingBackup::since; none if in sync
+    bool is_required = true;          // whether a commit needs its acknowledgement
+    Version acked = {};               // its newest version, by acknowledgement or image
     std::optional<OutgoingTransfer> transfer = {};  // syncing, once the image is frozen
     BackupClock::Debt debt = {};
     bool TakesRoots() const { return !pair || (transfer && transfer->is_complete()); }
@@ -160,7 +160,7 @@ class Replication : public Reports::Source, LanePart {
   const ProgressReport& progress_;
   Reports::Clock& report_clock_;
   BackupClock clock_;
-  std::map<ShardId, Backups> backups_;  // of shards whose primary the lane is
+  std::map<ShardId, Backups> backups_;  // of the shards of which the lane is primary
   std::map<PeerId, Root> roots_out_;    // until SendRoots, or a little longer
   std::optional<Micros> roots_held_until_;
   std::set<ShardId> committable_;

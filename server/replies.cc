@@ -29,8 +29,8 @@ void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
   AnswerNotPrimary(envelope, std::move(others));
 }
 
-// P33. The scheduler asks a backup only for the final version, which it knows to be committed. The
-// backup may not know that yet.
+// P33. Gives the scheduler a backup's newest version. It asks only for the final version, which it
+// knows to be committed; the backup may not know that.
 bool Replies::ShowToScheduler(const PeerId& peer, const PullItem& item) {
   const Replica* replica = peer.node == kSchedulerNode ? replicas_.Find(item.shard) : nullptr;
   if (replica == nullptr || !replica->shard.has_data()) return false;
@@ -42,11 +42,11 @@ bool Replies::ShowToScheduler(const PeerId& peer, const PullItem& item) {
 
 void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& question) {
   const View& view = member_.view();
-  if (question.view != view.id) {  // P17: the answer would belong to another view
+  if (question.view != view.id) {  // P17: an answer would belong to another view
     if (question.view < view.id) member_.HintView(now, envelope.sender);
     return;
   }
-  SendTo(envelope.sender);  // a worker that asks considers unanswered pushes lost (P10)
+  SendTo(envelope.sender);  // before the Answer: the worker repeats pushes without a reply (P10)
   pando::Answer answer{question.view, {}};
   for (const auto& [id, replica] : replicas_.all()) {
     if (!replica.is_primary() || !replica.shard.has_data()) continue;
@@ -55,9 +55,9 @@ void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& q
   member_.Send(envelope.sender, std::move(answer));
 }
 
-// P9, P10: sends a committed version that is kept, or the reason why there is none. A new push gets
-// no Pending: its reply follows by itself, and if that is lost, the worker asks. While a shard is
-// being restored, every version counts as not made yet.
+// P9, P10. Sends a committed version that is kept, or the reason why there is none. A new push gets
+// no Pending: its reply follows later, and if that is lost, the worker asks. While a shard is being
+// restored, every version counts as not made yet.
 void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending) {
   const auto reply = [&](PushOutcome outcome, Version current) {
     replies_out_[peer].items.push_back({shard.id(), wanted.version, wanted.node, outcome, current});

@@ -1,5 +1,5 @@
-// Replies: a lane's answers to workers (P6, P9, P10). Committed versions, and reasons why there is
-// none, are gathered per worker until Tick, or a little longer. It is a part of the lane;
+// Replies sends a lane's answers to workers (P6, P9, P10). It gathers committed versions, and
+// reasons why there is none, per worker until Tick or a little longer. It is a part of the lane;
 // ShardSteps calls it when a push is taken or a version is committed. Threads: none. Owns: the
 // workers that wait for a version, and unsent replies.
 #pragma once
@@ -19,17 +19,17 @@ class Replies : LanePart {
   Replies(const LanePart& part, EarlyMessages& early) : LanePart(part), early_(early) {}
 
   void OnPull(const Envelope& envelope, const Pull& pull);
-  // The answer leaves out shards that are being restored.
+  // Answers a question, except for shards that are being restored.
   void OnQuestion(Micros now, const Envelope& envelope, const Question& question);
-  // Answers with the version that a taken push makes, now or once it is committed.
+  // Answers a push with the version that it helps to make, now or once that is committed.
   void AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item, bool says_pending) {
     Answer(peer, shard, {item.node, VersionMadeBy(item.step), plan_.training_form()}, says_pending);
   }
-  // For shards whose primary is another lane: answers NotPrimary, unless the sender's view is newer
-  // than ours. The message then waits for that view.
+  // Answers NotPrimary for shards whose primary is another lane. If the sender's view is newer, the
+  // message waits for that view instead.
   template <class M>  // Push or Pull
   void AnswerNotPrimary(const Envelope& envelope, M others);
-  // The shard has one more version to show.
+  // Sends the newly committed version to the workers that wait for it.
   void ReplyToWaiting(Shard& shard);
 
   void EnterView() {
@@ -47,7 +47,7 @@ class Replies : LanePart {
 
  private:
   struct Wanted {
-    TreeNode node;  // the push's node; none for a pull
+    TreeNode node;  // the push's node; 0 for a pull
     Version version;
     ParamsForm form;
   };

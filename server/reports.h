@@ -1,6 +1,6 @@
-// Reports repeats the reports of a lane's parts to the scheduler until they are answered. Each part
-// keeps its facts and offers them as a Source. Owns: whether the process was asked to leave.
-// Threads: none.
+// Reports sends the reports of a lane's parts to the scheduler and repeats them until they are
+// answered. Each part is a Source and keeps its own reports. Owns: whether the process was asked to
+// leave. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace pando {
 
 class Reports {
  public:
-  // Clock says when the next reports are due. The sources share it.
+  // Clock keeps when the next reports are due. The sources share it.
   class Clock {
    public:
-    // There is news: reports are due as soon as the last ones are kProgressInterval old.
+    // Makes reports due once the last ones are kProgressInterval old: there is news.
     void SpeakSoon(Micros now) { speak_at_ = std::min(speak_at_, std::max(now, silent_until_)); }
-    // An unanswered report may have waited for this event, so it is repeated soon.
+    // Makes unanswered reports due soon: one of them may have waited for this event.
     void Hasten(Micros now) {
       if (speak_at_ != kNever) SpeakSoon(now);
     }
@@ -46,7 +46,7 @@ class Reports {
   Reports(ViewMember& member, Clock& clock, std::vector<const Source*> sources)
       : member_(member), clock_(clock), sources_(std::move(sources)) {}
 
-  // The process was asked to leave: sends Leave until Stop.
+  // Sends Leave until Stop arrives: the process was asked to leave.
   void StartLeaving(Micros now) {
     is_leaving_ = true;
     clock_.SpeakSoon(now);

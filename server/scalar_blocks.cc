@@ -31,7 +31,7 @@ bool ScalarBlocks::LacksAny() const {
   return IsWanted(current) || IsWanted(current + 1);
 }
 
-// A block that ends early ends where the scheduler has yet to decide (P32).
+// Returns whether to ask for the block. A block is short if the scheduler has yet to decide (P32).
 bool ScalarBlocks::IsWanted(uint64_t block) const {
   const uint64_t first = block * kScalarsPerBlock;
   if (first >= plan_.steps.step_count()) return false;

@@ -1,5 +1,5 @@
-// ScalarBlocks: the optimizer's scalars, which only the scheduler computes (P36), in blocks of
-// kScalarsPerBlock steps. A lane asks for the current and the next block, so that steps go on for a
+// ScalarBlocks keeps the optimizer's scalars, which only the scheduler computes (P36), in blocks of
+// kScalarsPerBlock steps. It asks for the current and the next block, so that steps go on for a
 // while without a scheduler (P28). Owns: at most two blocks.
 #pragma once
 
@@ -17,12 +17,11 @@ class ScalarBlocks : LanePart {
   using LanePart::LanePart;
 
   void OnScalars(const Scalars& scalars);
-  // Returns null while they are not known.
+  // Returns null while the step's scalars are unknown.
   const StepScalars* Find(Step step) const;
 
-  // A new generation begins. Scalars are the same in every generation. But after an early stop the
-  // scheduler may have to decide the scalars of the steps behind it again (P32), so those blocks
-  // are then dropped.
+  // Begins a new generation. Scalars are the same in every generation. But with an early stop the
+  // scheduler decides again how far steps may go (P32), so the blocks are dropped.
   void Clear() {
     if (plan_.job.early_stop_patience != 0) blocks_.clear();
   }
@@ -33,7 +32,7 @@ class ScalarBlocks : LanePart {
   bool IsWanted(uint64_t block) const;
   bool LacksAny() const;
 
-  std::map<uint64_t, std::vector<StepScalars>> blocks_;  // by index of block
+  std::map<uint64_t, std::vector<StepScalars>> blocks_;  // by block index
   Micros ask_at_{0};
 };
 

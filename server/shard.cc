@@ -16,7 +16,7 @@ Shard::Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
 
 // ---- the next version --------------------------------------------------------------------------
 
-// Collects the inputs of the next version. `gradient` outlives the result.
+// Returns the inputs of the next version. `gradient` outlives the result.
 VersionMaker::Inputs Shard::InputsFor(const Blob& gradient, const StepScalars& scalars) const {
   return {.shard = id_,
           .step = step(),
@@ -26,7 +26,7 @@ VersionMaker::Inputs Shard::InputsFor(const Blob& gradient, const StepScalars& s
           .gradient = gradient.floats()};
 }
 
-// `right_half` belongs to a gradient whose halves are not added yet.
+// Makes the next record. `right_half` is that of a gradient whose halves are not added yet.
 void Shard::Make(const StepRoot& root, const Blob& right_half) {
   PANDO_CHECK(root.step == step());
   VersionMaker::Inputs inputs = InputsFor(root.gradient, root.scalars);
@@ -46,8 +46,8 @@ void Shard::StartLeading() {
   BeginStep();
 }
 
-// P4: a contribution to a step proves that the version that it reads is committed. A promoted
-// replica may not know that yet, but it takes the contribution.
+// P4. A contribution to a step proves that the version that the step reads is committed. So a
+// promoted replica takes it, even if it does not know this yet.
 Shard::Taken Shard::Add(const PushItem& item) {
   if (item.step < step()) return Taken::kDuplicate;
   if (item.step > step() || newest() == plan_.steps.final_version()) return Taken::kRefused;
@@ -59,7 +59,7 @@ Shard::Taken Shard::Add(const PushItem& item) {
 
 void Shard::MakePartials(const StepScalars& scalars) {
   PANDO_CHECK(is_ready() && maker_.has_partials());
-  partials_ = maker_.MakePartials(InputsFor(aggregator_.root(), scalars));
+  partials_ = maker_.MakePartials(InputsFor(aggregator_.FinishRoot(), scalars));
 }
 
 std::span<const float> Shard::FindPartials(Step step) const {
@@ -71,12 +71,12 @@ std::span<const float> Shard::FindPartials(Step step) const {
 
 const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  return sealed_.emplace(StepRoot{step(), scalars, aggregator_.root(), std::move(factors)});
+  return sealed_.emplace(StepRoot{step(), scalars, aggregator_.FinishRoot(), std::move(factors)});
 }
 
 void Shard::MakeAlone(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  if (maker_.has_partials()) aggregator_.root();  // partial values need the whole sum
+  if (maker_.has_partials()) aggregator_.FinishRoot();  // partial values need the whole sum
   const auto [gradient, right_half] = aggregator_.root_halves();
   sealed_ = StepRoot{step(), scalars, gradient, std::move(factors)};
   Make(*sealed_, right_half);
@@ -105,7 +105,7 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
     held_root_ = root;
     return Followed::kHeld;
   }
-  records_.Commit();  // P4: this root sums contributions to the step that reads the version
+  records_.Commit();  // P4: this root's contributions prove that the version is committed
   Make(root);
   records_.HashNewest();
   newest_root_ = root;

@@ -1,6 +1,6 @@
-// Shard is the server's core for one replica of one shard. It has the version records and a
-// primary's pending contributions, and makes the next record from these or from the primary's root.
-// The lane's parts call it, since they know the replica's role. It sends no messages.
+// Shard is the data of one replica of a shard. It keeps the version records and a primary's pending
+// contributions, and makes the next record from these or, as a backup, from the primary's root. The
+// lane's parts call it; they know the replica's role. It sends no messages.
 //
 // clang-format off
 //   state           | event                         | what happens
@@ -28,8 +28,8 @@
 //                   |                               | kept: then that is resent first (P22)
 // clang-format on
 //
-// Threads: none. Owns: the version records, at most three roots (section 12), the pending
-// contributions.
+// Threads: none. Owns: the version records, at most three roots (docs/protocol.md, section 12), the
+// pending contributions.
 #pragma once
 
 #include <optional>
@@ -44,17 +44,17 @@
 
 namespace pando {
 
-// The values from which every replica makes the next record (P8).
+// StepRoot has the values from which every replica makes the next record (P8).
 struct StepRoot {
   Step step;
   StepScalars scalars;
-  Blob gradient;                    // the tree's root: a sum over the step's samples, unscaled
+  Blob gradient;                    // the tree's root: the unscaled sum over the step's samples
   std::vector<float> factors = {};  // P16; empty if the update needs none
 };
 
 class Shard {
  public:
-  // `plan` and `maker` outlive the shard. It starts without data. `buffers` as for ShardRecords.
+  // Starts without data. `plan` and `maker` outlive the shard. `buffers` is that of ShardRecords.
   Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
         const BufferSource& buffers = {});
 
@@ -66,7 +66,7 @@ class Shard {
   bool has_data() const { return records_.has_data(); }
   Version newest() const { return records_.newest_version(); }
   Version committed() const { return records_.committed(); }
-  // Replaces everything that is held, like ShardRecords::Install.
+  // Replaces everything that is held; see ShardRecords::Install.
   void Install(std::vector<VersionRecord> records) {
     Clear();
     records_.Install(std::move(records));
@@ -78,7 +78,7 @@ class Shard {
   }
 
   // ---- primary ---------------------------------------------------------------------------------
-  // From now on the shard collects contributions, or no longer does. REQUIRES: has_data().
+  // Makes the shard collect contributions, or no longer.  REQUIRES: has_data().
   void StartLeading();
   void StopLeading() {
     partials_.clear();
@@ -86,10 +86,10 @@ class Shard {
     sealed_.reset();
     aggregator_.Begin(MicroBatchTree({}));
   }
-  // The step whose contributions are being collected.
+  // The step whose contributions are collected.
   Step step() const { return StepReading(newest()); }
-  // The nodes that are held for the step that reads committed(). If the newest version is not
-  // committed yet, that step is complete: its root is held.
+  // Returns the nodes that are held for the step that reads committed(). If the newest version is
+  // not committed yet, that step is complete: its root is held.
   std::vector<TreeNode> held_nodes() const {
     if (newest() > committed()) return {MicroBatchTree::kRoot};
     return aggregator_.held_nodes();
@@ -97,11 +97,11 @@ class Shard {
 
   enum class Taken : uint8_t {
     kNew,        // held from now on
-    kDuplicate,  // was held already, or its step is past
-    kRefused,    // an unknown node, a wrong size, or a future step: a peer's mistake
+    kDuplicate,  // held already, or its step is past
+    kRefused,    // an unknown node, a wrong size or a future step: the peer's mistake
   };
   Taken Add(const PushItem& item);
-  // Whether the next version lacks only its scalars.
+  // Returns whether the next version lacks only its scalars and factors.
   bool is_ready() const {
     return has_data() && !is_sealed() && committed() == newest() && aggregator_.is_complete() &&
            !records_.PinIsInTheWay();
@@ -110,20 +110,20 @@ class Shard {
   // Makes the partial values of step().  REQUIRES: is_ready().
   void MakePartials(const StepScalars& scalars);
   bool has_partials() const { return !partials_.empty(); }  // of step()
-  // P16. Returns the partial values of this step: after MakePartials, or, on a replica of any role,
-  // those of the step that made the newest record. Empty if they are not known.
+  // P16. Returns the partial values of this step: the current step's after MakePartials or, on any
+  // replica, those of the step that made the newest record. Empty if they are unknown.
   std::span<const float> FindPartials(Step step) const;
   // Returns the step's root, which goes to backups before the record is made. REQUIRES: is_ready();
   // `factors` are those that the optimizer needs.
   const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
-  // REQUIRES: is_sealed()
+  // Makes the sealed record.  REQUIRES: is_sealed().
   void MakeSealed() {
     Make(*sealed_);
     records_.HashNewest();
     previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
     BeginStep();
   }
-  // Seals and makes at once if there are no backups: then root and hash are not needed later.
+  // Seals and makes the record at once: without backups the root and the hash are not needed later.
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
   // Returns the roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
@@ -135,12 +135,12 @@ class Shard {
   // ---- backup ----------------------------------------------------------------------------------
   enum class Followed : uint8_t {
     kMade,     // the root's version is the newest now
-    kHas,      // was made before
+    kHas,      // the version was made before
     kHeld,     // a pin delays it: FollowHeld makes it after ReleasePin
     kRefused,  // a version between is missing, or a size is wrong
   };
   Followed Follow(const StepRoot& root);
-  // Makes the held version, if that is possible now. Returns whether it did.
+  // Makes the held version if no pin delays it any more.  Returns whether it did.
   bool FollowHeld() {
     if (!held_root_) return false;
     const StepRoot root = *held_root_;
@@ -163,7 +163,7 @@ class Shard {
   Aggregator aggregator_;
   std::vector<float> partials_;     // of step(); empty until they are made
   std::optional<StepRoot> sealed_;  // of step()
-  // Roots of the newest and the previous record, while a backup may need them.
+  // The roots of the newest and the previous record, while a backup may need them.
   std::optional<StepRoot> newest_root_;
   std::optional<StepRoot> previous_root_;
   // Used by a backup.

@@ -32,7 +32,7 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
   if (newest_.state == nullptr) newest_.state = state_pool_.Take();
   PANDO_CHECK(newest_.parameters->size() == parameter_floats());
   PANDO_CHECK(newest_.state->size() == state_floats());
-  is_state_shared_ = true;  // the giver may still read it
+  is_state_shared_ = true;  // the source may still read it
   HashNewest();
   Commit();
   for (VersionRecord& record : records) {
@@ -84,16 +84,15 @@ std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
   return ToBlob(record->encoded);
 }
 
-// P4: the contributions to step t prove that version t is committed everywhere, so no worker will
-// ask for t − 1 again. It is dropped first, so that the next version gets its memory.
+// P4. The contributions to step t prove that version t is committed everywhere, so no worker asks
+// for t − 1 again. It is dropped first, so that the next version gets its memory.
 void ShardRecords::DropPrevious() {
   const bool is_due = previous_ && plan_.IsEvaluationDue(previous_->version);
   if (is_due && previous_->version > released_) pinned_ = std::move(previous_);
   previous_.reset();
 }
 
-// An older record needs no optimizer state. Unless another reader holds the state, the next record
-// takes it over.
+// Only the newest record needs optimizer state: the next one takes it, unless a reader holds it.
 VersionRecord ShardRecords::StartNext() {
   PANDO_CHECK(!PinIsInTheWay());
   DropPrevious();

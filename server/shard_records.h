@@ -1,6 +1,6 @@
 // ShardRecords holds the version records of one shard: the newest, the one before it, and a pinned
-// one (P7, section 12). The shard owns it, and says when the next record is made and committed.
-// Threads: none. Owns: the records and their buffers. Invariant I4.
+// one (P7; docs/protocol.md, section 12). Shard owns it and decides when the next record is made
+// and committed. Threads: none. Owns: the records and their buffers. Invariant I4.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,19 @@
 
 namespace pando {
 
-// P7. Its parameters never change. It is the one unit of reply, transfer, snapshot and check.
+// P7. VersionRecord is the unit of replies, images, snapshots and checks, with constant parameters.
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
-                                 // tail are the partial values of the step before (P16)
-  std::optional<uint64_t> hash;  // known if there are replicas to compare with
-  mutable SharedBuffer encoded = nullptr;  // encoded for workers (P34), after the first request
+  SharedBuffer state;            // the optimizer's state, then the partial values of the step that
+                                 // made the version (P16); null if it is not the newest
+  std::optional<uint64_t> hash;  // set if there are replicas to compare with
+  mutable SharedBuffer encoded = nullptr;  // the form for workers (P34), after the first request
 };
 
 class ShardRecords {
  public:
-  // `plan` outlives the records. `buffers` gives the memory of what is sent.
+  // `plan` outlives the records. `buffers` supplies the memory of what is sent.
   ShardRecords(ShardId id, const JobPlan& plan, size_t state_floats, const BufferSource& buffers);
 
   size_t parameter_floats() const { return range_.size(); }
@@ -39,15 +39,16 @@ class ShardRecords {
 
   Version newest_version() const { return newest_.version; }
   const VersionRecord& newest() const { return newest_; }
-  // The committed version as far as known: a backup is one behind while it keeps its newest root.
+  // The newest version known to be committed. A backup is one behind while it keeps its newest
+  // root.
   Version committed() const { return committed_; }
   void Commit() { committed_ = newest_.version; }
-  // Returns the newest record, to keep and to read on any thread: for a snapshot.
+  // Returns the newest record, which the caller may keep and read on any thread, for a snapshot.
   const VersionRecord& ShareNewest() {
     is_state_shared_ = true;
     return newest_;
   }
-  // Returns all kept records, ascending: a transfer's image (P20). REQUIRES: newest is committed.
+  // Returns all kept records, ascending, as an image (P20).  REQUIRES: the newest is committed.
   std::vector<VersionRecord> ShareKept();
 
   // Returns the newest record's hash; computes it if needed. REQUIRES: has_data().
@@ -61,9 +62,9 @@ class ShardRecords {
   }
   // Returns the record of exactly this version (I4), if it is kept and committed.
   const VersionRecord* Find(Version version) const;
-  // Returns its parameters in the form in which a worker gets them.
+  // Returns the parameters of this version in this form, if Find returns its record.
   std::optional<Blob> Show(Version version, ParamsForm form);
-  // Whether this version will never be available again; the caller answers Behind.
+  // Returns whether this version will never be available again. The caller then answers Behind.
   bool IsGone(Version version) const { return version < committed_ && Find(version) == nullptr; }
 
   // ---- the next version ------------------------------------------------------------------------
@@ -72,8 +73,9 @@ class ShardRecords {
     released_ = std::max(released_, version);
     if (pinned_ && pinned_->version <= released_) pinned_.reset();
   }
-  // Whether the next record must wait for a ReleasePin. It drops the previous version. If an
-  // evaluation is due on that one, it would need the only pin, which may be taken (section 12).
+  // Returns whether the next record must wait for a ReleasePin: it would drop the previous version,
+  // on which an evaluation is due, and another version has the one pin (docs/protocol.md, section
+  // 12).
   bool PinIsInTheWay() const {
     return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
            previous_->version > released_;
@@ -81,7 +83,7 @@ class ShardRecords {
   // Returns a record for the next version, whose floats the caller writes. Its state may be the
   // newest record's, to be updated in place. Drops or pins the previous version.
   VersionRecord StartNext();
-  // The next version is made, and becomes the newest one.
+  // Makes `next` the newest record.
   void FinishNext(VersionRecord next) {
     newest_.state.reset();
     is_state_shared_ = false;
@@ -99,7 +101,7 @@ class ShardRecords {
   BufferPool state_pool_;
   BufferPool encoded_pool_;
   VersionRecord newest_;
-  bool is_state_shared_ = false;  // another reader may hold the newest record's state
+  bool is_state_shared_ = false;  // another reader may read the newest record's state
   std::optional<VersionRecord> previous_;
   std::optional<VersionRecord> pinned_;
   Version committed_;

@@ -9,7 +9,7 @@ namespace pando {
 
 // ---- store -------------------------------------------------------------------------------------
 
-// Only the newest record has the optimizer's state.
+// Only the newest record has the optimizer's state, so only the newest version can be stored.
 void ShardSnapshots::StoreIfDue(Micros now, Shard& shard) {
   const Version version = shard.newest();
   if (shard.committed() != version || version == Version(0)) return;
@@ -51,7 +51,7 @@ void ShardSnapshots::OnStored(Micros now, const RecordStored& stored) {
 
 void ShardSnapshots::ReportStored(Micros now, SnapshotStoredItem item) {
   stored_[{item.version, item.shard}] = std::move(item);
-  // The scheduler has been away for long, so the oldest reports are dropped.
+  // If the scheduler is absent for long, the oldest reports are dropped.
   if (stored_.size() > kUnackedSnapshotsMax * plan_.shards.shard_count())
     stored_.erase(stored_.begin());
   clock_.SpeakSoon(now);

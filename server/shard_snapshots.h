@@ -1,5 +1,5 @@
-// ShardSnapshots stores a lane's shards when a snapshot is due, reports them to the scheduler until
-// it knows, and restores shards (P29). It is a part of the lane. Threads: none. Owns: the
+// ShardSnapshots stores a lane's shards when a snapshot is due, reports them until the scheduler
+// acknowledges, and restores shards (P29). It is a part of the lane. Threads: none. Owns: the
 // unanswered requests to the SnapshotPort, and the reports.
 #pragma once
 
@@ -27,7 +27,7 @@ class ShardSnapshots : public Reports::Source, LanePart {
   void OnSnapshotAck(const SnapshotAck& ack) {
     for (const SnapshotAckItem& item : ack.items) stored_.erase({item.version, item.shard});
   }
-  // Takes an answer of the port. Returns the shard that has its data from now on, if there is one.
+  // Handles an answer of the port.  Returns the shard that has got its data, if there is one.
   std::optional<ShardId> OnEvent(Micros now, SnapshotEvent event) {
     if (auto* loaded = std::get_if<RecordLoaded>(&event)) return OnLoaded(now, std::move(*loaded));
     OnStored(now, std::get<RecordStored>(event));
@@ -35,8 +35,8 @@ class ShardSnapshots : public Reports::Source, LanePart {
   }
   // Stores the newest version if it is committed and due.
   void StoreIfDue(Micros now, Shard& shard);
-  // Reports a backup's hash of the newest version, if that is due. The scheduler compares it with
-  // the primary's.
+  // Reports a backup's hash of the newest version, if that is due, so that the scheduler can
+  // compare it with the primary's.
   void ReportHashIfDue(Micros now, const Shard& shard);
   bool IsLoading(ShardId shard) const { return loading_.contains(shard); }
 
@@ -57,10 +57,10 @@ class ShardSnapshots : public Reports::Source, LanePart {
   Reports::Clock& clock_;
   std::set<ShardId> loading_;
   std::map<ShardId, uint32_t> stores_in_flight_;
-  std::set<Version> asked_;  // versions to store beside the due ones
+  std::set<Version> asked_;  // versions to store besides the due ones
   // Repeated to the scheduler until it answers.
   std::map<std::pair<Version, ShardId>, SnapshotStoredItem> stored_;
-  std::optional<RestoreFailed> restore_failed_;  // the generation's first, or a damage
+  std::optional<RestoreFailed> restore_failed_;  // the generation's first, or of a damaged file
 };
 
 }  // namespace pando

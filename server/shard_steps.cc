@@ -13,15 +13,15 @@ void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) 
     const Shard::Taken taken = Add(*shard, item);
     if (taken == Shard::Taken::kRefused) continue;
     TryAdvance(now, *shard);
-    // A worker may compute the last of its many leaves long after the first.
+    // An encoded push is one leaf, and a worker may push its last leaf long after its first.
     const bool says_pending = taken == Shard::Taken::kDuplicate || !plan_.pushes.is_exact();
     parts_.replies.AnswerPush(envelope.sender, *shard, item, says_pending);
   }
   parts_.replies.AnswerNotPrimary(envelope, std::move(others));
 }
 
-// Without backups the record is made and committed at once. With backups the root goes out first,
-// so that all replicas make the record at the same time: ours is made in Tick, after SendRoots.
+// Without backups the record is made and committed at once. With backups the root is sent first,
+// and the record is made in Tick, so that all replicas make it at the same time.
 void ShardSteps::TryAdvance(Micros now, Shard& shard) {
   const StepScalars* scalars = shard.is_ready() ? parts_.scalars.Find(shard.step()) : nullptr;
   if (scalars == nullptr) return;
@@ -62,7 +62,7 @@ void ShardSteps::Tick(Micros now) {
   }
 }
 
-// P9: from now on workers get the version.
+// P9. Commits the newest version: workers get it from now on.
 void ShardSteps::Commit(Micros now, Shard& shard) {
   Show(now, shard);
   TryAdvance(now, shard);  // a promoted replica may hold the next step's contributions

@@ -22,7 +22,7 @@ namespace pando {
 
 class ShardSteps {
  public:
-  // The parts that know the inputs of a version, and those that use it. All outlive this one.
+  // The parts that supply a version's inputs and those that use it. All outlive this part.
   struct Parts {
     Replicas& replicas;
     const ScalarBlocks& scalars;
@@ -36,23 +36,23 @@ class ShardSteps {
   ShardSteps(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
 
   void OnPush(Micros now, const Envelope& envelope, const Push& push);
-  // New scalars are known, or a pin is released. Either may have delayed a version.
+  // Makes the versions that new scalars or a released pin allow.
   void AdvanceAll(Micros now) {
     for (auto& [id, replica] : parts_.replicas.all()) {
       if (replica.is_primary()) TryAdvance(now, replica.shard);
     }
   }
-  // New values of other shards may be known.
+  // Makes the versions that new values of other shards allow.
   void AdvanceByNorms(Micros now) {
     if (!parts_.norms.TakeNews()) return;
     for (auto& [id, replica] : parts_.replicas.all()) {
       if (replica.is_primary() && replica.shard.has_partials()) TryAdvance(now, replica.shard);
     }
   }
-  // A replica now has its data.
+  // Is called when a replica has got its data.
   void OnRestored(Micros now, ShardId shard);
-  // Makes the sealed versions. A view that replaces ours must wait for this, because the versions
-  // belong to the view in which they were sealed.
+  // Makes the sealed versions. Must be called before a new view is entered, because they belong to
+  // the view in which they were sealed.
   void MakeSealed();
   void Tick(Micros now);
   Micros NextDeadline() const { return sealed_.empty() ? kNever : Micros(0); }
@@ -70,7 +70,7 @@ class ShardSteps {
 
   const JobPlan& plan_;
   const Parts parts_;
-  std::set<ShardId> sealed_;  // until Tick
+  std::set<ShardId> sealed_;  // the shards whose sealed versions Tick makes
 };
 
 }  // namespace pando

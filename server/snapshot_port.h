@@ -1,6 +1,6 @@
-// SnapshotPort: stores and restores a lane's records, off the data path (P29). run/snapshot_store
-// implements it with a thread and files; the simulator has a virtual disk. The lane is a pure core:
-// it makes requests here and gets each outcome as an event.
+// SnapshotPort stores and restores a lane's records, off the data path (P29). run/snapshot_store
+// implements it with a thread and files, the simulator with a virtual disk. The lane makes requests
+// here and gets each outcome as an event.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RecordStored {
 struct RecordLoaded {
   SnapshotRef snapshot;
   ShardId shard;
-  Status status;  // an error names the file and its fault
+  Status status;  // an error's text names the file and its fault
   SharedBuffer parameters;
   SharedBuffer state;
 };
@@ -48,7 +48,7 @@ struct LoadRequest {
   size_t state_floats = 0;
 };
 
-// Threads: called on the lane's thread; never blocks. One event answers each request, in any order.
+// Threads: the lane's; calls never block. One event answers each request, in any order.
 class SnapshotPort {
  public:
   virtual ~SnapshotPort() = default;

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/cpu/cpu_level.h"
+#include "kernels/device_memory.h"
 #include "tests/test_device.h"
 
 namespace pando {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/cuda/runtime.h"
+#include "kernels/opened_gpu.h"
 #include "tests/test_device.h"
 
 namespace pando {

@@ -1,6 +1,6 @@
-// A machine that computes wrongly, for the test of P41 alone. One program of tests/e2e is compiled
-// with PANDO_BIT_FLIP and defines these two functions (tests/e2e/bit_flip.cc). In the product they
-// are empty and leave no trace.
+// These functions simulate a machine that computes wrongly, for the test of P41 alone. One program
+// of tests/e2e is compiled with PANDO_BIT_FLIP and defines them (tests/e2e/bit_flip.cc). In the
+// product they are empty and leave no trace.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How test samples are scored: in chunks (EvaluateChunk), by a computing thread (EvaluationPass,
-// one each). Called by the trainer's threads and the serial trainer.
+// Test samples are scored in chunks (EvaluateChunk). Each computing thread has an EvaluationPass.
+// Called by the trainer's threads and the serial trainer.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/batch.h"
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/copy_queue.h"
 #include "models/network.h"
 #include "plan/job_plan.h"
 #include "proto/message_limits.h"
@@ -19,8 +19,8 @@
 
 namespace pando {
 
-// Evaluation goes in chunks of this many test samples with every micro-batch, thread count and
-// number of workers, so that none of them changes a bit of the loss.
+// The samples of a chunk. It does not depend on the micro-batch, the thread count or the number of
+// workers, so that none of them changes a bit of the loss.
 inline constexpr uint64_t kEvaluationChunkSamples = 64;
 static_assert(kEvaluationSliceSamples % kEvaluationChunkSamples == 0);
 static_assert(kEvaluationSliceSamples <= kConfusionCountsMax);
@@ -29,13 +29,13 @@ struct ChunkScore {
   BatchScore sums;
   std::vector<ConfusionCount> confusion;  // one per sample, in their order
 };
-// `parameters`: a flat vector, whole, or filled by `await`, which is called before each layer and
-// whose failure ends it.  REQUIRES: 1 to kEvaluationChunkSamples samples.
+// `parameters`: a flat vector. If it is not whole, `await` fills it before each layer; a failure of
+// `await` ends the evaluation.  REQUIRES: 1 to kEvaluationChunkSamples samples.
 Result<ChunkScore> EvaluateChunk(Network& network, const Batch& batch, const float* parameters,
                                  const std::function<Status(uint32_t layer)>& await = {});
 
-// The result of `request`, from the scores of its chunks in the order of the samples. Where
-// it spans several slices, the loss is the sum of the slices' sums.
+// The result of `request`, from the scores of its chunks in the order of the samples. If it spans
+// several slices, the loss is the sum of the slices' sums.
 EvaluationResult CombineScores(const Evaluate& request, const std::vector<ChunkScore>& chunks);
 
 // Scores chunks of test samples on a computing thread's network.

@@ -35,12 +35,12 @@ VersionMaker::Inputs LocalUpdate::InputsFor(const Root& root, const FloatBuffer&
 }
 
 std::vector<float> LocalUpdate::MakePartials(const Root& root) const {
-  const TimelineSpan span = StartSpan(partials_name_, root);
+  const TimelineTrack::Span span = StartSpan(partials_name_, root);
   const auto values = *store_.Open(VersionReadBy(root.step));
   return maker_.MakePartials(InputsFor(root, *values));
 }
 
-// The roots whose last missing values these are.
+// The roots for which these are the last missing values.
 std::vector<LocalUpdate::Ready> LocalUpdate::Await(Root root, std::vector<float> partials) {
   const Step step = root.step;
   const ShardPlan::Run needs = maker_.Needs(root.shard);  // these need ours, too
@@ -71,7 +71,7 @@ void LocalUpdate::Make(const Ready& ready, const OnMade& on_made) {
   const ShardRange& range = plan_.shards.range(root.shard);
   SharedBuffer next;
   {
-    const TimelineSpan span = StartSpan(update_name_, root);
+    const TimelineTrack::Span span = StartSpan(update_name_, root);
     const auto values = *store_.Open(VersionReadBy(root.step));
     next = store_.Writable(VersionMadeBy(root.step));
     maker_.Make(
@@ -81,7 +81,7 @@ void LocalUpdate::Make(const Ready& ready, const OnMade& on_made) {
   on_made(root.step, root.shard, next);
 }
 
-TimelineSpan LocalUpdate::StartSpan(TimelineNameId name, const Root& root) const {
+TimelineTrack::Span LocalUpdate::StartSpan(TimelineNameId name, const Root& root) const {
   const bool is_wanted = timed_.timeline != nullptr && timed_.timeline->Wants(root.step);
   return {is_wanted ? timed_.track : nullptr, name, root.step, root.shard.value()};
 }

@@ -1,7 +1,7 @@
-// LocalUpdate makes the next versions where one process holds every shard: by itself, what the
-// lanes do with complete sums. Used by the serial trainer, and by every rank of an allreduce group
-// except rank 0, whose lane makes its versions.
-// Threads: any; of each shard, one at a time. Owns: the optimizer's state, the roots that wait.
+// LocalUpdate makes the next versions in a process that holds every shard. It does what the lanes
+// do with complete sums. Used by the serial trainer, and by every rank of an allreduce group except
+// rank 0, whose lane makes its versions.
+// Threads: any; one at a time for each shard. Owns: the optimizer's state, the roots that wait.
 #pragma once
 
 #include <functional>
@@ -23,12 +23,13 @@ class LocalUpdate {
  public:
   struct Timed {  // both null: no spans are recorded
     Timeline* timeline = nullptr;
-    TimelineTrack* track = nullptr;  // of the one thread that calls
+    TimelineTrack* track = nullptr;  // of the only thread that calls
   };
-  // `plan`, `store` and what is timed outlive it. The state is that of version 0.
+  // `plan`, `store` and the timeline outlive it. The state is that of version 0.
   LocalUpdate(const JobPlan& plan, ParameterStore& store, const Timed& timed);
 
-  // By shard, of its newest version. A resumed run writes them before the first root.
+  // The optimizer's state of the newest version, by shard. A resumed run writes it before the first
+  // root.
   std::vector<FloatBuffer>& states() { return states_; }
   const Schedule& schedule() const { return schedule_; }
 
@@ -37,11 +38,11 @@ class LocalUpdate {
     ShardId shard;
     Blob gradient;  // a sum over all samples of the step, unscaled
   };
-  // A shard of version step + 1 lies in `next`, a flat vector of the store. The store's Arrived is
+  // A shard of version step + 1 is in `next`, a flat vector of the store. The store's Arrived is
   // not called yet.
   using OnMade = std::function<void(Step step, ShardId shard, const SharedBuffer& next)>;
-  // Makes the shard's next version. Where an update needs values over several shards (P14) the root
-  // waits for them; then this makes every shard that waited for this one last.
+  // Makes the shard's next version. If an update needs values over several shards (P14), the root
+  // waits for them. The root that brings the last value makes every shard that waited for it.
   void Apply(Root root, const OnMade& on_made);
 
  private:
@@ -54,7 +55,7 @@ class LocalUpdate {
     std::vector<float> partials;
     std::vector<float> factors;
   };
-  TimelineSpan StartSpan(TimelineNameId name, const Root& root) const;
+  TimelineTrack::Span StartSpan(TimelineNameId name, const Root& root) const;
   VersionMaker::Inputs InputsFor(const Root& root, const FloatBuffer& values) const;
   std::vector<float> MakePartials(const Root& root) const;
   std::vector<Ready> Await(Root root, std::vector<float> partials);

@@ -22,7 +22,7 @@ using What = StepTimeline::What;
 class HostLauncher : public PassLauncher {
  public:
   explicit HostLauncher(const LauncherParts& parts)
-      : network_(parts.network), timeline_(parts.timeline), results_(parts.results) {}
+      : network_(parts.network), timeline_(parts.timeline) {}
 
   Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
                  PassParameters& parameters) override {
@@ -36,10 +36,9 @@ class HostLauncher : public PassLauncher {
     return {};
   }
 
-  Status Score(float* metrics) override {
-    PANDO_RETURN_IF_ERROR(results_.OnScore(network_.Score()));
+  std::optional<BatchScore> Score(float* metrics) override {
     network_.WriteScore(metrics);
-    return {};
+    return network_.Score();
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
@@ -51,22 +50,18 @@ class HostLauncher : public PassLauncher {
     return {};
   }
 
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
-    results_.OnGradient(node, shard, std::move(sum));
-  }
-
-  Status Finish(const PassParameters&, Status computed) override { return computed; }
+  std::optional<CompleteSum> BringHome(CompleteSum sum) override { return sum; }
+  Result<PassResults> TakeResults(Wait, const PassParameters&) override { return PassResults(); }
+  void End() override {}
 
  private:
   Network& network_;
   StepTimeline& timeline_;
-  PassResults& results_;
 };
 
-std::unique_ptr<PassLauncher> MakePassLauncher(const LauncherParts& parts, bool is_layered,
-                                               NextBatch next_batch) {
+std::unique_ptr<PassLauncher> MakePassLauncher(const LauncherParts& parts) {
   if (parts.device.kind == DeviceKind::kCpu) return std::make_unique<HostLauncher>(parts);
-  return MakeGpuLauncher(parts, is_layered, std::move(next_batch));
+  return MakeGpuLauncher(parts);
 }
 
 }  // namespace
@@ -77,12 +72,12 @@ MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& c
       reads_(PlanTrainingReads(context.plan, network)),
       parts_(PlanBackwardParts(context.plan, network)),
       metric_shards_(MetricShards(context.plan)),
-      launcher_(MakePassLauncher(
-          {network, device, context.plan,
-           DeviceCodec::CanCode(device, context.plan.pushes) ? context.encoded
-                                                             : context.host_gradients,
-           context.timeline, *this, context.sums_stay},
-          context.parameters.is_layered(), context.next_batch)),
+      launcher_(MakePassLauncher({network, device, context.plan,
+                                  DeviceCodec::CanCode(device, context.plan.pushes)
+                                      ? context.encoded
+                                      : context.host_gradients,
+                                  context.timeline, context.sums_stay,
+                                  context.parameters.is_layered(), context.next_batch})),
       shard_hashes_(context.plan.shards.shard_count()) {}
 
 Status MicroBatchPass::Run(const Work& work) {
@@ -96,7 +91,8 @@ Status MicroBatchPass::Run(const Work& work) {
   batch_ = batch;
   PassParameters parameters(*std::move(hold), context_.parameters.is_layered(), reads_,
                             work.control, context_.timeline);
-  const Status computed = launcher_->Finish(parameters, Compute(parameters));
+  const Status computed = Compute(parameters);
+  launcher_->End();
   batch_ = nullptr;
   encoded_ = nullptr;
   if (!computed.ok()) return computed;
@@ -106,45 +102,60 @@ Status MicroBatchPass::Run(const Work& work) {
   return {};
 }
 
+// Each shard leaves as soon as it is final, while backward makes the rest. With layer residency
+// backward fetches the layers' parameters a second time; a GPU has kept them.
 Status MicroBatchPass::Compute(PassParameters& parameters) {
   PANDO_ASSIGN_OR_RETURN(float scale, LossScaleFor(parameters));
   const MicroBatchName name{context_.plan.job.seed, work_->step, work_->micro_batch, scale};
   PANDO_RETURN_IF_ERROR(launcher_->Forward(batch_, name, parameters));
   // Not earlier: a forward that waits for parameters needs no gradient vector.
   const SharedBuffer gradients = context_.gradients.Take();
-  PANDO_RETURN_IF_ERROR(launcher_->Score(gradients->data() + MetricsAt()));
+  PANDO_RETURN_IF_ERROR(CheckScore(launcher_->Score(gradients->data() + MetricsAt())));
   context_.timeline.Did(What::kScore);
-  HandOver(metric_shards_, gradients);
+  AddToSum(metric_shards_, gradients);
   if (work_->sum != nullptr) parameters.SetPartlyOut();
-  return Backward(parameters, gradients);
-}
-
-// Each shard leaves as soon as it is final, while backward makes the rest. With layer residency
-// the layers' parameters are fetched a second time; a GPU has kept them.
-Status MicroBatchPass::Backward(PassParameters& parameters, const SharedBuffer& gradients) {
   for (const BackwardPart& part : parts_) {
+    PANDO_RETURN_IF_ERROR(EmitResults(PassLauncher::Wait::kNo, parameters));
     PANDO_RETURN_IF_ERROR(launcher_->Backward(part, parameters, gradients->data()));
-    HandOver(part.ready, gradients);
+    AddToSum(part.ready, gradients);
   }
-  return {};
+  return EmitResults(PassLauncher::Wait::kYes, parameters);
 }
 
-// The hash comes first, because TreeSum adds into the gradients.
-void MicroBatchPass::HandOver(ShardPlan::Run shards, const SharedBuffer& gradients) {
+// The hash comes first, because TreeSum adds into the gradients. On a CPU each sum that a shard
+// completes leaves before the next shard is added.
+void MicroBatchPass::AddToSum(ShardPlan::Run shards, const SharedBuffer& gradients) {
   FlipBit(work_->step, work_->micro_batch, shards, *gradients);
   if (work_->hash != nullptr) Hash(shards, *gradients);
   if (work_->sum == nullptr) return;
-  work_->sum->Add(work_->micro_batch, shards, gradients, *launcher_);
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    std::optional<CompleteSum> sum = work_->sum->Add(work_->micro_batch, ShardId(s), gradients);
+    if (sum) sum = launcher_->BringHome(*std::move(sum));
+    if (sum) Emit(*std::move(sum));
+  }
   context_.timeline.Did(What::kSum);
 }
 
-// From the launcher. A GPU may have encoded it. It is in the host's memory, except with
-// TrainerParts::sums_stay. The encoded shards of a pass
-// share one vector, since a pass completes at most one sum of each.
-void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
+// Emits the sums that have come from a GPU.
+Status MicroBatchPass::EmitResults(PassLauncher::Wait wait, const PassParameters& parameters) {
+  while (true) {
+    PANDO_ASSIGN_OR_RETURN(PassResults results, launcher_->TakeResults(wait, parameters));
+    if (results.is_empty()) return {};
+    PANDO_RETURN_IF_ERROR(CheckScore(results.score));
+    for (CompleteSum& sum : results.sums) Emit(std::move(sum));
+  }
+}
+
+void MicroBatchPass::Emit(CompleteSum sum) {
+  work_->sink(work_->ticket, GradientReady{work_->step, sum.node, sum.shard,
+                                           Encode(sum.shard, std::move(sum.payload))});
+}
+
+// A GPU may have encoded it already. The encoded shards of a pass share one vector, since a pass
+// completes at most one sum of each.
+Blob MicroBatchPass::Encode(ShardId shard, Blob sum) {
   const PayloadPlan& pushes = context_.plan.pushes;
-  if (pushes.is_exact() || DeviceCodec::CanCode(device_, pushes))
-    return work_->sink.OnGradient(node, shard, std::move(sum));
+  if (pushes.is_exact() || DeviceCodec::CanCode(device_, pushes)) return sum;
   if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
   const size_t first = pushes.offset(shard);
   const size_t count = pushes.PayloadBytes(shard) / sizeof(float);
@@ -154,11 +165,11 @@ void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
   } else {
     pushes.codec(shard)->Encode(sum.floats(), encoded);
   }
-  work_->sink.OnGradient(node, shard, ToBlob(encoded_, first, count));
+  return ToBlob(encoded_, first, count);
 }
 
-Status MicroBatchPass::OnScore(const BatchScore& score) {
-  if (std::isfinite(score.loss_sum)) return {};
+Status MicroBatchPass::CheckScore(const std::optional<BatchScore>& score) const {
+  if (!score || std::isfinite(score->loss_sum)) return {};
   const Job& job = context_.plan.job;
   const bool may_overflow = job.push_codec == PayloadCodec::kFp16;
   return Internal(fmt::format(
@@ -170,7 +181,7 @@ Status MicroBatchPass::OnScore(const BatchScore& score) {
                    : ""));
 }
 
-// It is part of the version (P1).
+// The scale is part of the version (P1).
 Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
   const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
   if (!options.is_on) return 1.0f;
@@ -187,7 +198,7 @@ Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
       now.scale, work_->step.value() - 1));
 }
 
-// A GPU's gradients are copied to the host for it; few micro-batches are hashed.
+// A GPU's gradients are copied to the host for the hash; few micro-batches are hashed.
 void MicroBatchPass::Hash(ShardPlan::Run shards, FloatBuffer& gradients) {
   for (uint32_t s = shards.first; s < shards.last; ++s) {
     const ShardRange& range = context_.plan.shards.range(ShardId(s));

@@ -1,5 +1,5 @@
-// MicroBatchTime: how long one thread takes for a micro-batch. Used by the trainer, and by embed/
-// where a program computes.
+// MicroBatchTime measures how long one thread takes for a micro-batch. Used by the trainer, and by
+// embed/, where a program computes.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace pando {
 
-// An average that forgets. Threads: any.
+// A moving average. Threads: any.
 class MicroBatchTime {
  public:
   // Two threads at once may lose one of the two times, which does no harm to an average.
@@ -23,7 +23,7 @@ class MicroBatchTime {
   int64_t average_ns() const { return average_ns_; }  // 0 before the first
 
  private:
-  static constexpr int64_t kMemory = 8;  // micro-batches that the average looks back
+  static constexpr int64_t kMemory = 8;  // micro-batches over which the average moves
   // A process that was stopped, or lost its core for a while, is not slow. So one micro-batch
   // counts as at most this many times the average.
   static constexpr int64_t kOutlier = 4;

@@ -16,6 +16,7 @@ class PagedFloats {
   PagedFloats& operator=(const PagedFloats&) = delete;
 
   float* data() { return data_; }  // aligned to a page
+  const float* data() const { return data_; }
   // Floats per page. The last page belongs wholly to the array.
   static size_t page_floats();
   // Returns the memory of floats [first, last). REQUIRES: both are multiples of page_floats().

@@ -3,14 +3,13 @@
 // thread (or the serial trainer), read by computing threads. A reader's hold keeps its version
 // whole, so that a late step never sees torn parameters.
 //
-// With layer residency (ZeRO stage 3) a version is a reservation of addresses. A shard is stored
-// only if a thread has asked for it. Its memory is released when no thread holds it any more. The
-// first thread that asks for a shard fetches it.
+// The options say how versions are kept (train/kept_version.h). With layer residency (ZeRO stage 3)
+// a shard is stored only if a thread has asked for it. Its memory is released when no thread holds
+// it any more. The first thread that asks for a shard fetches it.
 //
-// Threads: any; one writer per (shard, version). Owns: one flat vector per version.
+// Threads: any; one writer per (shard, version). Owns: the versions.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -23,65 +22,48 @@
 #include "common/blob.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "plan/payload_plan.h"
-#include "plan/shard_codec.h"
 #include "plan/shard_plan.h"
-#include "train/paged_floats.h"
+#include "train/held_bytes.h"
+#include "train/kept_version.h"
 
 namespace pando {
-
-// Counts what several stores hold together. Threads: any.
-class HeldBytes {
- public:
-  void Add(uint64_t bytes);
-  void Remove(uint64_t bytes) { now_ -= bytes; }
-  uint64_t now() const { return now_; }
-  uint64_t peak() const { return peak_; }
-
- private:
-  std::atomic<uint64_t> now_ = 0;
-  std::atomic<uint64_t> peak_ = 0;
-};
 
 // P4: a step may be computed again while the next version arrives. No step needs more.
 inline constexpr uint64_t kTrainingVersionsKept = 2;
 
 class ParameterStore {
- private:
-  struct VersionBuffer;
-
  public:
   static constexpr std::chrono::milliseconds kAskInterval{50};
 
   struct Options {
-    // How many of the newest versions of which something has arrived are kept. Newer ones that a
+    // How many versions are kept: the newest ones of which a shard has arrived. Newer ones that a
     // thread waits for are kept too.
     uint64_t versions_kept = 1;
     ParameterResidency residency = ParameterResidency::kAll;
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
-    };                                      // where all is resident
-    const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
-    // Keep them as they travel instead of decoding them: readers do that. REQUIRES: all is
-    // resident.
+    };                                      // makes flat vectors, if all is resident
+    const PayloadPlan* payloads = nullptr;  // how the shards of Put are encoded; null: not at all
+    // Keeps encoded payloads, which readers decode.  REQUIRES: all is resident; is_read_in_place.
     bool keeps_encoded = false;
-    // Whether readers can read a payload that is kept where it lies. It is not copied then, but
-    // held for as long as its version. None: all is copied. REQUIRES: all is resident.
+    // Returns whether readers can read this payload itself. It is then not copied, but held for as
+    // long as its version. Without this function all is copied.  REQUIRES: all is resident.
     std::function<bool(const Blob& payload)> is_read_in_place = {};
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard, or decodes it, or holds it where it lies.  REQUIRES: the payload is as long
-  // as options.payloads say. Dropped when it is here already, its version is older than those kept,
-  // or, with layer residency, when no thread has asked for it.
+  // Copies one shard, decodes it, or keeps the payload itself. The shard is dropped if the store
+  // has it already, if its version is older than those kept, or, with layer residency, if no thread
+  // has asked for it.  REQUIRES: the payload has the size that options.payloads say.
   void Put(ShardId shard, Version version, const Blob& payload);
-  // The same in two moves for a writer that makes the values in place: it writes the shard's floats
-  // of the vector, then calls Arrived.  REQUIRES: all is resident and floats; of Arrived: the
-  // version is kept, the shard is new.
+  // The same in two calls for a writer that makes the values in place: it writes the shard's floats
+  // into the vector, then calls Arrived.  REQUIRES: all is resident and floats; for Arrived, the
+  // version is kept and the shard is new.
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
@@ -90,7 +72,7 @@ class ParameterStore {
   void Clear();
   // This version and older ones will not arrive any more. Waits for them end with kInterrupted.
   void Supersede(Version version);
-  // Whether the version is older than those kept: its step is complete everywhere (P4).
+  // Returns whether the version is older than those kept: its step is complete everywhere (P4).
   bool IsSuperseded(Version version) const;
 
   // ---- readers ----
@@ -104,36 +86,36 @@ class ParameterStore {
     Hold(Hold&&) noexcept = default;
     ~Hold();  // gives everything back
 
-    // Identifies the buffer. It changes when another version is held, or the same version after
+    // Identifies the buffer. It changes if another version is held, or the same version after
     // Clear.
     uint64_t serial() const;
-    // The flat vector, to be read where Advance has allowed it.  REQUIRES: all is copied floats.
+    // The flat vector. Read only shards that Advance has allowed.  REQUIRES: all is copied floats.
     const float* values() const;
-    // One shard as it is kept, to be read if Advance has allowed it.
+    // One shard as it is kept. Read it only if Advance has allowed it.
     const float* kept_shard(ShardId shard) const;
     // One shard's floats.  REQUIRES: Advance has allowed it.
     std::vector<float> ReadShard(ShardId shard) const;
-    // Blocks until the shards of `now` are there. With layer residency asks for them and for those
-    // of `next` first, and gives back all others. kInterrupted when they are not there and
-    // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
-    // store locked, at the start, after each Wake, and every kAskInterval.
+    // Blocks until the shards of `now` have arrived. With layer residency it first asks for them
+    // and for those of `next`, and gives back all others. kInterrupted: they have not arrived, and
+    // `interrupted()` is true, or the version is superseded or was cleared. `interrupted` is called
+    // with the store locked, at the start, after each Wake, and every kAskInterval.
     Status Advance(Run now, Run next, const std::function<bool()>& interrupted, const Fetch& fetch);
 
    private:
     friend class ParameterStore;
-    Hold(ParameterStore& store, Version version, std::shared_ptr<VersionBuffer> buffer)
-        : store_(&store), version_(version), buffer_(std::move(buffer)) {}
+    Hold(ParameterStore& store, Version version, std::shared_ptr<KeptVersion> kept)
+        : store_(&store), version_(version), kept_(std::move(kept)) {}
     ParameterStore* store_;
     Version version_;
-    std::shared_ptr<VersionBuffer> buffer_;  // null: moved from
-    Run now_;                                // these are counted as ours
+    std::shared_ptr<KeptVersion> kept_;  // null: moved from
+    Run now_;                            // these are counted as ours
     Run next_;
   };
   // kInterrupted when the version is superseded, or the work is dropped. `is_dropped` is checked
   // under the lock. Otherwise work dropped before Clear could hold a version of the new generation,
   // and its requests would be ignored.
   Result<Hold> HoldVersion(Version version, const std::function<bool()>& is_dropped = {});
-  // The flat vector of a version of which all is there.  REQUIRES: all is resident, and copied.
+  // The flat vector of a version that is whole.  REQUIRES: all is resident, and copied.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
   // Lets every waiting thread ask `interrupted` again.
   void Wake();
@@ -145,40 +127,28 @@ class ParameterStore {
   using Run = ShardPlan::Run;
   // A thread that sleeps until these shards are there.
   struct Waiter {
-    const VersionBuffer* buffer;
+    const KeptVersion* kept;
     Version version;
     Run shards;
     size_t missing_count;
   };
-  uint64_t ShardBytes(uint32_t shard) const {
-    return shards_.range(ShardId(shard)).size() * sizeof(float);
-  }
-  const ShardCodec* Codec(ShardId shard) const {
-    return options_.payloads != nullptr ? options_.payloads->codec(shard) : nullptr;
-  }
-  ShardRange Place(ShardId shard) const;  // in the flat vector
   // All REQUIRE: mutex_ held.
-  const std::shared_ptr<VersionBuffer>& FindOrMake(
-      Version version);  // REQUIRES: !IsTooOld(version)
+  const std::shared_ptr<KeptVersion>& FindOrMake(Version version);  // REQUIRES: !IsTooOld(version)
   bool IsTooOld(Version version) const;
-  bool IsGone(const std::shared_ptr<VersionBuffer>& buffer, Version version) const;
+  bool IsGone(const std::shared_ptr<KeptVersion>& kept, Version version) const;
   void DropTooOld();
-  void MarkArrived(VersionBuffer& buffer, ShardId shard, Version version);
-  const SharedBuffer& FindOrMakeWhole(VersionBuffer& buffer);
-  std::vector<ShardId> Ask(VersionBuffer& buffer, Run shards);
-  void Release(VersionBuffer& buffer, Run shards);
-  void Drop(VersionBuffer& buffer, uint32_t shard);
-  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<VersionBuffer>& buffer,
+  void MarkArrived(KeptVersion& kept, ShardId shard, Version version);
+  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<KeptVersion>& kept,
                Version version, Run shards, const std::function<bool()>& interrupted);
 
   const ShardPlan& shards_;
   const Options options_;
   HeldBytes& held_bytes_;
-  BufferPool pool_;
+  BufferPool pool_;  // of flat vectors
 
-  mutable std::mutex mutex_;  // guards all below; the floats are guarded by has_shard
+  mutable std::mutex mutex_;  // guards all below, and the versions except their floats
   std::condition_variable changed_;
-  std::map<Version, std::shared_ptr<VersionBuffer>> buffers_;
+  std::map<Version, std::shared_ptr<KeptVersion>> versions_;
   std::vector<Waiter*> waiters_;
   Version newest_arrived_;
   Version oldest_;  // older ones are superseded

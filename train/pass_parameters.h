@@ -1,6 +1,6 @@
-// Which shards each layer of a pass reads, and which are final after it; and PassParameters, the
-// parameters that one pass reads, as they arrive. Made by MicroBatchPass; the launchers wait here
-// before each layer.
+// The plan of a pass says which shards each layer reads, and which are final after it.
+// PassParameters holds the parameters that one pass reads, as they arrive. Made by MicroBatchPass;
+// the launchers wait here before each layer.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace pando {
 // ---- the plan of a pass: pure functions of the job's plan and the network -----------------------
 
 // Layers take turns: forward from the first to the last, then backward from the last to the first.
-// The parameters that a pass reads in one layer:
+// LayerReads says what a pass reads in one turn.
 struct LayerReads {
   ShardPlan::Run now;   // in this turn
   ShardPlan::Run next;  // in the next turn that reads any; fetched meanwhile
@@ -51,8 +51,8 @@ ShardPlan::Run MetricShards(const JobPlan& plan);
 
 // ---- its parameters -----------------------------------------------------------------------------
 
-// A pass asks this of the call that wants it. Threads: as GradientSink; IsInterrupted and
-// IsAbandoned may be called with the parameter store locked.
+// PassControl answers a pass for the call that wants it. Threads: called on the computing thread;
+// IsInterrupted and IsAbandoned may be called with the parameter store locked.
 class PassControl {
  public:
   virtual ~PassControl() = default;

@@ -6,6 +6,7 @@
 #include "common/hash.h"
 #include "data/permutation.h"
 #include "kernels/ops.h"
+#include "models/network.h"
 #include "plan/tensor_init.h"
 
 namespace pando {

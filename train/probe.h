@@ -1,13 +1,13 @@
-// The probe that proves a worker's kind (P40): a pass over a few samples, before it trains. Called
-// by the worker process.
+// The probe proves a worker's kind (P40) by a pass over a few samples, before the worker trains.
+// Called by the worker process.
 #pragma once
 
 #include <cstdint>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "data/dataset.h"
 #include "kernels/device.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "plan/job_plan.h"
 
 namespace pando {

@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kNumber = "micro_batch";
 
-// By What.
+// Each span's name and category, by What.
 constexpr std::array<std::array<const char*, 2>, 11> kNames{
     {{"wait for work", "wait"},
      {StepTimeline::kAwaitParametersName, "wait"},

@@ -1,7 +1,7 @@
-// StepTimeline is one computing thread's track of the timeline: what it did since it was last
-// asked, so that its spans leave no gap. Used by Trainer and MicroBatchPass. With a GPU the spans
-// are the host's: of launching a layer, not of computing it. Threads: one at a time. Without a
-// timeline each call costs a branch.
+// StepTimeline is one computing thread's track of the timeline. Each call adds a span for the time
+// since the last call, so there are no gaps. Used by Trainer and MicroBatchPass. With a GPU the
+// spans are the host's: a layer's span is its launch, not its computation. Threads: one at a time.
+// Without a timeline each call costs a branch.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/timeline/timeline.h"
+#include "common/timeline/gapless_track.h"
 #include "models/network.h"
 
 namespace pando {
 
 class StepTimeline {
  public:
-  // The name of kAwaitParameters' spans: together they are the exposed synchronisation.
+  // The name of a span of kAwaitParameters. All of them together are the exposed synchronisation.
   static constexpr const char* kAwaitParametersName = "wait for parameters";
 
   enum class What : uint8_t {
@@ -26,20 +26,20 @@ class StepTimeline {
     kAwaitSamples,
     kPrepare,  // copies the samples in
     kScore,
-    kSum,  // adds gradients to the worker's sum, and hands over what is complete
+    kSum,  // adds gradients to the worker's sum, and emits complete sums
     kForward,
-    kBackward,  // where they are launched together
+    kBackward,  // several layers that are launched together
     kAwaitDevice,
     kEvaluate,
     kFinish,
   };
-  // `timeline` may be null, and outlives this otherwise.
+  // `timeline` may be null; otherwise it outlives this.
   StepTimeline(Timeline* timeline, const std::string& track);
-  // Before any of them: what DidForward and DidBackward call them.
+  // Names the spans of DidForward and DidBackward. Call it before them.
   void NameLayers(const Network& network);
 
-  // The spans that follow are of this step (an evaluation: the one that reads its version) and
-  // this micro-batch or chunk. The wait for it has begun where the last work ended.
+  // The next spans belong to this step (of an evaluation: the step that reads its version), and to
+  // this micro-batch or chunk. The wait for it began when the last work ended.
   void Begin(Step step, uint32_t number) {
     track_.Begin(step);
     number_ = number;

@@ -54,7 +54,7 @@ void TaskQueue::Abandon(const std::function<bool(const ComputeCall&)>& is_abando
                   [&](const auto& entry) { return is_abandoned(*entry.second.call); });
     for (const std::weak_ptr<ComputeCall>& running : running_) {
       if (auto call = running.lock(); call != nullptr && is_abandoned(*call))
-        call->abandoned = true;
+        call->is_abandoned = true;
     }
   }
   parameters_.Wake();
@@ -102,14 +102,14 @@ std::shared_ptr<const Batch> TaskQueue::NextBatch() {
 void TaskQueue::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
   std::lock_guard lock(mutex_);
-  if (call.abandoned) return;  // set under the same lock
+  if (call.is_abandoned) return;  // set under the same lock
   micro_batches_.emplace(Key(call.step, call.ticket, task.micro_batch), task);
 }
 
 bool TaskQueue::AbandonFailed(ComputeCall& call) {
   {
     std::lock_guard lock(mutex_);
-    if (call.abandoned.exchange(true)) return false;
+    if (call.is_abandoned.exchange(true)) return false;
     std::erase_if(micro_batches_,
                   [&](const auto& entry) { return entry.second.call.get() == &call; });
   }

@@ -1,6 +1,5 @@
-// The work of the trainer's computing threads: calls, which are made of micro-batches, and
-// evaluations, which are made of chunks; and TaskQueue, where the threads find them. Used by the
-// trainer.
+// The work of the trainer's computing threads: calls, which consist of micro-batches, and
+// evaluations, which consist of chunks. The threads take them from TaskQueue. Used by the trainer.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +29,7 @@ namespace pando {
 // Decides which of the trainer's events the session may still see. Threads: the protocol thread.
 class ComputeTickets {
  public:
-  // For a Compute call. Older calls become stale once their parameters are gone.
+  // Returns the ticket of a Compute call. Older calls become stale once their parameters are gone.
   ComputeTicket ForCall(Step step) {
     std::erase_if(calls_, [&](const auto& call) {
       return call.second.value() + kTrainingVersionsKept <= step.value();
@@ -40,19 +39,19 @@ class ComputeTickets {
   }
   // Returns the ticket of a call whose events carry lasting() instead.
   ComputeTicket Next() { return last_ = ComputeTicket(last_.value() + 1); }
-  // The ticket of evaluations and hashes, which Abandon does not end.
+  // The ticket of the events of evaluations and hashes, which Abandon does not end.
   ComputeTicket lasting() const { return lasting_; }
 
-  // Events of calls of steps ≥ `from` are stale.
+  // Makes the events of calls of steps ≥ `from` stale.
   void Abandon(Step from) {
     std::erase_if(calls_, [&](const auto& call) { return call.second >= from; });
   }
-  // All events of before are stale.
+  // Makes all earlier events stale.
   void Forget() {
     calls_.clear();
     lasting_ = Next();
   }
-  // Whether the session may see this event. Events are asked in the order in which they came.
+  // Returns whether the session may see this event. Call it once for each event, in order.
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
     if (ticket == lasting_) return true;
     if (std::holds_alternative<StepComputed>(event)) return calls_.erase(ticket) == 1;
@@ -65,15 +64,12 @@ class ComputeTickets {
   std::map<ComputeTicket, Step> calls_;  // current ones
 };
 
-// Takes events on computing threads.
-using ComputeSink = std::function<void(ComputeTicket ticket, ComputeEvent event)>;
-
 struct ComputeCall {
   const ComputeTicket ticket;
-  const ComputeTicket lasting_ticket;  // of events that outlive Abandon
+  const ComputeTicket lasting_ticket;  // for events that outlive Abandon
   const Step step;
   std::optional<TreeSum> sum = {};  // none: a verification (P41)
-  std::atomic<bool> abandoned = false;
+  std::atomic<bool> is_abandoned = false;
   std::atomic<size_t> unfinished_count = 0;  // micro-batches
 };
 
@@ -84,7 +80,7 @@ struct SliceEvaluation {
   std::shared_ptr<const FloatBuffer> parameters;  // null: they come layer by layer
   std::vector<ChunkScore> scores;                 // by chunk, each written by one thread
   std::atomic<size_t> unfinished_count = 0;       // chunks
-  std::atomic<bool> abandoned = false;            // its parameters are gone
+  std::atomic<bool> is_abandoned = false;         // its parameters are gone
 
   // Test samples [first, last) of a chunk.
   std::pair<uint64_t, uint64_t> SamplesOfChunk(size_t chunk) const {
@@ -119,7 +115,7 @@ class TaskQueue {
   // All chunks of the evaluation.
   void Push(const std::shared_ptr<SliceEvaluation>& evaluation);
   void DropChunks();
-  // Drops queued micro-batches of these calls, and sets `abandoned` of those that are at work.
+  // Drops queued micro-batches of these calls; sets `is_abandoned` of the calls that are computed.
   void Abandon(const std::function<bool(const ComputeCall&)>& is_abandoned);
   // From now on Take returns at once and without a task.
   void Stop();
@@ -133,7 +129,7 @@ class TaskQueue {
   void GiveBack(const MicroBatchTask& task);
   // Drops the rest of a call that has failed. False if it had been abandoned before.
   bool AbandonFailed(ComputeCall& call);
-  // Hints what the threads will take next: micro-batches, and chunks.
+  // Tell the batch source what the threads will take next: micro-batches, and chunks.
   void ReadAhead();
   void ReadChunksAhead();
   // These two never wait for a lock: threads ask them under the parameter store's.
@@ -156,7 +152,7 @@ class TaskQueue {
   std::deque<ChunkTask> chunks_;
   Step guessed_step_;                      // the next step, most likely with the same share again:
   std::vector<MicroBatch> guessed_share_;  // the micro-batches of the last call
-  std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be at work
+  std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be computed
   std::atomic<size_t> chunk_count_ = 0;              // == chunks_.size()
   std::atomic<bool> is_stopping_ = false;
 };

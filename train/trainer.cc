@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/hash.h"
 #include "common/system.h"
-#include "data/permutation.h"
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
 #include "train/gpu/device_codec.h"
 
 namespace pando {
@@ -61,7 +59,7 @@ void Trainer::Forget() {
 }
 
 void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineSpan span = PullSpan(shard, version);
+  const TimelineTrack::Span span = PullSpan(shard, version);
   state_.parameters.Put(shard, version, payload);
 }
 
@@ -73,7 +71,7 @@ void Trainer::ParametersGone(ParameterUse use, Version version) {
 void Trainer::EvaluateSlice(const Evaluate& request) { evaluations_.EvaluateSlice(request); }
 
 void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  const TimelineSpan span = PullSpan(shard, version);
+  const TimelineTrack::Span span = PullSpan(shard, version);
   evaluations_.ParametersArrived(shard, version, payload);
 }
 
@@ -98,7 +96,7 @@ uint64_t Trainer::samples_wait_ms() const {
   return static_cast<uint64_t>(state_.batches.waiting().count() / 1'000'000);
 }
 
-TimelineSpan Trainer::PullSpan(ShardId shard, Version version) const {
+TimelineTrack::Span Trainer::PullSpan(ShardId shard, Version version) const {
   const Step step = StepReading(version);
   const bool is_wanted = state_.parts.protocol != nullptr && state_.parts.timeline->Wants(step);
   return {is_wanted ? state_.parts.protocol : nullptr, pull_, step, shard.value()};
@@ -122,7 +120,7 @@ void Evaluations::ParametersGone(Version version) {
   for (const std::weak_ptr<SliceEvaluation>& entry : running_) {
     auto evaluation = entry.lock();
     if (evaluation != nullptr && evaluation->request.version <= version)
-      evaluation->abandoned = true;
+      evaluation->is_abandoned = true;
   }
   parameters_.Wake();
 }
@@ -131,7 +129,7 @@ void Evaluations::Forget() {
   unstarted_.clear();
   queue_.DropChunks();
   for (const std::weak_ptr<SliceEvaluation>& entry : std::exchange(running_, {})) {
-    if (auto evaluation = entry.lock()) evaluation->abandoned = true;
+    if (auto evaluation = entry.lock()) evaluation->is_abandoned = true;
   }
   parameters_.Clear();
 }
@@ -175,8 +173,8 @@ SampleCounts NetworkSamples(const JobPlan& plan) {
           .evaluation = kEvaluationChunkSamples};
 }
 
-// Micro-batches read ahead for each computing thread: the bound of what waits in memory. A GPU
-// takes its next one the moment it is done, so a slow read must not be the last one.
+// Micro-batches that are read ahead for each computing thread: they wait in memory. A GPU takes its
+// next one at once, so a slow read must not be the last one.
 uint32_t ReadAheadPerThread(Device device) { return device.kind == DeviceKind::kCpu ? 2 : 4; }
 constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
 
@@ -184,7 +182,7 @@ BufferPool::Make PinnedFor(Device device) {
   return [device](size_t count) { return PinnedFloats(device, count); };
 }
 
-// The same memory, which the GPU accesses directly where its driver allows that.
+// The same memory. The GPU accesses it directly if its driver allows that.
 FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   struct Kept {  // the pin goes first
     FloatBuffer buffer;
@@ -192,7 +190,7 @@ FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   };
   const size_t size = buffer.size();
   constexpr uintptr_t kPageBytes = 4096;
-  // A small one, or one for which shared memory had no room, has its pages in common with others.
+  // A small buffer, or one for which shared memory had no room, shares its pages with others.
   if (reinterpret_cast<uintptr_t>(buffer.data()) % kPageBytes != 0) return buffer;
   auto pin = PinHost(device, std::as_bytes(buffer.span()), HostPin::kReadWrite);
   if (pin == nullptr) return buffer;
@@ -201,7 +199,7 @@ FloatBuffer Pinned(Device device, FloatBuffer buffer) {
   return FloatBuffer(FloatBuffer::Memory(data, [kept](float*) mutable { kept = nullptr; }), size);
 }
 
-// Where a GPU's gradients arrive: in memory that other processes of the host read, if there is any.
+// A GPU's gradients arrive in memory that other processes of the host read, if there is any.
 BufferSource HostGradientsFor(const TrainerParts& parts) {
   if (!parts.buffers.renew) return {.make = PinnedFor(parts.device), .renew = {}};
   return {.make = [device = parts.device,
@@ -209,7 +207,7 @@ BufferSource HostGradientsFor(const TrainerParts& parts) {
           .renew = parts.buffers.renew};
 }
 
-// Parameters of this host's servers are uploaded from where the servers have put them.
+// Parameters of this host's servers are uploaded from the servers' shared memory.
 ParameterStore::Options TrainingParameters(const TrainerParts& parts,
                                            ParameterResidency residency) {
   ParameterStore::Options options{kTrainingVersionsKept, residency, PinnedFor(parts.device),
@@ -233,23 +231,21 @@ BatchSource::Finish FinishFor(Device device) {
   return [device](Batch* batch) { PinBatch(device, batch); };
 }
 
-// Joins one micro-batch's pass to its call: gradients go to the trainer's sink as events.
-class CallPort : public GradientSink, public PassControl {
+// Answers a micro-batch's pass for its call.
+class CallControl : public PassControl {
  public:
-  CallPort(const ComputeCall& call, bool is_hashed, const TaskQueue& queue, const ComputeSink& sink)
+  CallControl(const ComputeCall& call, bool is_hashed, const TaskQueue& queue,
+              const ComputeSink& sink)
       : call_(call), is_hashed_(is_hashed), queue_(queue), sink_(sink) {}
 
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
-    sink_(call_.ticket, GradientReady{call_.step, node, shard, std::move(sum)});
-  }
   // A wait also ends for evaluation, because the parameters may wait for a pin (P31).
   bool IsInterrupted() const override {
-    return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
+    return queue_.is_stopping() || call_.is_abandoned || queue_.has_chunks();
   }
   // Abandoned work stops. But shards of it that have left may be part of the update, so a verified
   // micro-batch is computed to its end for its hash (P41).
   bool IsAbandoned(bool is_partly_out) const override {
-    return queue_.is_stopping() || (call_.abandoned && !(is_partly_out && is_hashed_));
+    return queue_.is_stopping() || (call_.is_abandoned && !(is_partly_out && is_hashed_));
   }
   void FetchParameters(const std::vector<ShardId>& shards) override {
     sink_(call_.lasting_ticket,
@@ -315,13 +311,14 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
   timeline_.Did(What::kAwaitWork);
   const bool is_hashed = trainer_.parts.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
-  CallPort port(call, is_hashed, trainer_.queue, trainer_.sink);
+  CallControl control(call, is_hashed, trainer_.queue, trainer_.sink);
   Status status = pass_.Run({.step = call.step,
                              .micro_batch = task.micro_batch,
                              .sum = call.sum ? &*call.sum : nullptr,
                              .hash = is_hashed ? &hash : nullptr,
-                             .sink = port,
-                             .control = port});
+                             .ticket = call.ticket,
+                             .sink = trainer_.sink,
+                             .control = control});
   if (hash != 0)
     trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
   Finish(task, std::move(status));
@@ -329,7 +326,7 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
 
 void ComputeThread::Finish(MicroBatchTask& task, Status status) {
   ComputeCall& call = *task.call;
-  if (call.abandoned) return;
+  if (call.is_abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) {
     if (!trainer_.queue.AbandonFailed(call)) return;
@@ -353,7 +350,7 @@ void ComputeThread::GiveBack(const MicroBatchTask& task) {
 
 void ComputeThread::RunTask(ChunkTask& task) {
   SliceEvaluation& evaluation = *task.evaluation;
-  if (evaluation.abandoned) return;
+  if (evaluation.is_abandoned) return;
   timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
   timeline_.Did(What::kAwaitWork);
   const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
@@ -374,7 +371,7 @@ Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const
   if (evaluation.parameters != nullptr)
     return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
-  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
+  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.is_abandoned; };
   PANDO_ASSIGN_OR_RETURN(auto parameters,
                          trainer_.evaluation_parameters.HoldVersion(version, interrupted));
   const auto fetch = [&](const std::vector<ShardId>& shards) {

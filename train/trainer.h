@@ -1,5 +1,5 @@
-// Trainer is a worker's computing side: T threads that compute micro-batches side by side, and
-// slices of the test set between them. The session (or the serial trainer) drives it through
+// Trainer is a worker's computing side. Each of its T threads computes whole micro-batches, and the
+// threads share each slice of the test set. The session (or the serial trainer) drives it through
 // ComputePort. Its results go to a sink, which the worker process connects to the protocol thread's
 // mailbox.
 //
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "common/buffer_pool.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
@@ -45,7 +45,7 @@ struct TrainerParts {  // all outlive the trainer
   Timeline* timeline = nullptr;       // null: none is kept
   TimelineTrack* protocol = nullptr;  // of the protocol thread
   BufferSource buffers = {};          // of gradients that travel from this machine's memory
-  bool sums_stay = false;             // emitted ones, in the GPU's memory, if a GPU computes
+  bool sums_stay = false;             // a GPU's emitted sums stay in its memory
 };
 
 // The state that all of the trainer's threads share.
@@ -68,12 +68,12 @@ struct TrainerState {
   std::atomic<uint64_t> gpu_free_bytes = 0;
 };
 
-// One computing thread of the trainer: it takes tasks from the queue, runs them on its own network
-// and reports what comes of them.
+// One computing thread of the trainer. It takes tasks from the queue, runs them on its own network
+// and emits their results.
 // Threads: its own. Owns: a network with its activation memory.
 class ComputeThread {
  public:
-  // Both on the thread itself. `index`: of the thread.
+  // Call both on the thread itself. `index`: the thread's number.
   ComputeThread(TrainerState& trainer, uint32_t index);
   void Run();  // until the queue stops
 
@@ -96,7 +96,7 @@ class ComputeThread {
 // Threads: the protocol thread.
 class Evaluations {
  public:
-  // All references outlive it. `parameters`: those that are evaluated.
+  // All references outlive it. `parameters`: the store of those that are evaluated.
   Evaluations(ParameterStore& parameters, const ComputeTickets& tickets, TaskQueue& queue,
               const ComputeSink& sink)
       : parameters_(parameters), tickets_(tickets), queue_(queue), sink_(sink) {}
@@ -105,7 +105,7 @@ class Evaluations {
   void EvaluateSlice(const Evaluate& request);
   void ParametersArrived(ShardId shard, Version version, const Blob& payload);
   void ParametersGone(Version version);
-  // Drops everything, also what threads are at work on.
+  // Drops everything, including slices that threads compute now.
   void Forget();
 
  private:
@@ -155,16 +155,16 @@ class Trainer : public WorkerComputer {
   uint64_t parameter_bytes_peak() const override { return state_.held_bytes.peak(); }
 
   void Stop() override;
-  // The bytes that were free on the GPU when its thread stopped, its own still taken; 0 on a CPU.
+  // The GPU's free memory when its thread stopped, before the thread freed its own; 0 on a CPU.
   uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
   // For the serial trainer, which makes new parameters in place.
   ParameterStore& parameters() { return state_.parameters; }
-  // Flat vectors that gradients have needed so far: the high-water mark of section 12 (I6).
+  // The most flat vectors that gradients have needed (I6; docs/protocol.md, section 12).
   size_t gradient_buffers_made() const { return state_.gradients.made_count(); }
 
  private:
-  TimelineSpan PullSpan(ShardId shard, Version version) const;
+  TimelineTrack::Span PullSpan(ShardId shard, Version version) const;
 
   TrainerState state_;
   TimelineNameId pull_;  // of spans on the protocol thread's track

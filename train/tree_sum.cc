@@ -16,33 +16,26 @@ TreeSum::TreeSum(const MicroBatchTree& tree, const std::vector<TreeNode>& nodes,
   for (TreeNode node : nodes) is_emitted_[node.value()] = true;
 }
 
-void TreeSum::Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients,
-                  GradientSink& sink) {
-  for (uint32_t s = shards.first; s < shards.last; ++s) AddShard(m, ShardId(s), gradients, sink);
-}
-
-void TreeSum::AddShard(MicroBatch m, ShardId shard, SharedBuffer sum, GradientSink& sink) {
+std::optional<CompleteSum> TreeSum::Add(MicroBatch m, ShardId shard, SharedBuffer sum) {
   const ShardRange& range = shards_.range(shard);
   TreeNode node = tree_.Leaf(m);
   while (!is_emitted_[node.value()]) {
     const TreeNode parent = tree_.Parent(node);
-    std::optional<SharedBuffer> sibling = MeetSibling(parent, shard, sum);
-    if (!sibling.has_value()) return;
-    SharedBuffer right = std::move(*sibling);
+    SharedBuffer right = MeetSibling(parent, shard, sum);
+    if (right == nullptr) return std::nullopt;
     if (!tree_.IsLeft(node)) std::swap(sum, right);
     AddFloats(device_, range.size(), right->data() + range.first, sum->data() + range.first);
     node = parent;
   }
-  sink.OnGradient(node, shard, ToBlob(std::move(sum), range.first, range.size()));
+  return CompleteSum{node, shard, ToBlob(std::move(sum), range.first, range.size())};
 }
 
-std::optional<SharedBuffer> TreeSum::MeetSibling(TreeNode parent, ShardId shard,
-                                                 const SharedBuffer& sum) {
+SharedBuffer TreeSum::MeetSibling(TreeNode parent, ShardId shard, const SharedBuffer& sum) {
   std::lock_guard lock(mutex_);
   SharedBuffer& place = waiting_[size_t{parent.value()} * shards_.shard_count() + shard.value()];
   if (place != nullptr) return std::exchange(place, nullptr);
   place = sum;
-  return std::nullopt;
+  return nullptr;
 }
 
 }  // namespace pando

@@ -1,10 +1,10 @@
 // TreeSum adds the micro-batch gradients of one Compute call along the micro-batch tree (P2, P3),
-// shard by shard as backward makes them final, and hands over each sum as soon as it is complete.
-// So gradients leave while backward still runs. Called by MicroBatchPass.
-// Threads: any; with a GPU one, which launches the additions. Owns: partial sums until their
-// sibling arrives. If one thread computes leaf after leaf, that is at most the tree's height plus
-// one of each shard. Invariant I5: additions are left + right along the tree, in any order of
-// arrival.
+// shard by shard as soon as backward writes them no more, and returns each sum as soon as it is
+// complete. So gradients leave while backward still runs. MicroBatchPass calls it, and embed/ does
+// for a program. Threads: any; with a GPU only the one that launches the additions. Owns: partial
+// sums until their siblings arrive. If one thread computes leaf after leaf, each shard has at most
+// one sum more than the tree is high. Invariant I5: additions are left + right along the tree, in
+// any order of arrival.
 #pragma once
 
 #include <mutex>
@@ -20,15 +20,11 @@
 
 namespace pando {
 
-// Takes complete sums. TreeSum gives a sum to the launcher (which encodes a GPU's sums there and
-// copies them to the host), the launcher to MicroBatchPass (which encodes what is not encoded yet),
-// and that to CallPort (trainer.cc).
-// Threads: called on the computing thread.
-class GradientSink {
- public:
-  virtual ~GradientSink() = default;
-  // The sum over `node`'s samples of one shard is final and keeps its memory until `sum` is gone.
-  virtual void OnGradient(TreeNode node, ShardId shard, Blob sum) = 0;
+// The sum of one shard over a node's samples. Its memory is kept until `payload` is gone.
+struct CompleteSum {
+  TreeNode node;
+  ShardId shard;
+  Blob payload;
 };
 
 class TreeSum {
@@ -38,17 +34,17 @@ class TreeSum {
   TreeSum(const MicroBatchTree& tree, const std::vector<TreeNode>& nodes, const ShardPlan& shards,
           Device device = {});
 
-  // These shards of m's flat gradient vector, in the device's memory, are final. They belong to the
-  // sum from now on; the caller may write only the shards that it has not given yet. `sink` gets
-  // each sum that became complete, before this returns. On a GPU the sum's floats are final once
-  // everything launched so far is done.
+  // Takes one final shard of `sum`, m's flat gradient vector in the device's memory. The tree sum
+  // owns that shard from now on; the caller may write only the shards that it has not given yet.
+  // Returns the sum that the shard completes, if it completes one. On a GPU the sum's floats are
+  // final once everything launched so far is done.
+  //
   // REQUIRES: m is present under one of the nodes; each (m, shard) once.
-  void Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients, GradientSink& sink);
+  std::optional<CompleteSum> Add(MicroBatch m, ShardId shard, SharedBuffer sum);
 
  private:
-  void AddShard(MicroBatch m, ShardId shard, SharedBuffer sum, GradientSink& sink);
-  // The sibling's sum if it is here; otherwise keeps `sum` for the sibling to find.
-  std::optional<SharedBuffer> MeetSibling(TreeNode parent, ShardId shard, const SharedBuffer& sum);
+  // Returns the sibling's sum if it is here. Otherwise keeps `sum` for the sibling; returns null.
+  SharedBuffer MeetSibling(TreeNode parent, ShardId shard, const SharedBuffer& sum);
 
   const MicroBatchTree tree_;
   const ShardPlan& shards_;

@@ -1,5 +1,5 @@
-// ActivityStrips: each process's activity in the last minutes, from repeated looks at the run's
-// status. RunWatch uses it.
+// ActivityStrips keeps each process's activity in the last minutes, from repeated looks at the
+// run's status. RunWatch uses it.
 #pragma once
 
 #include <deque>
@@ -19,8 +19,8 @@ class ActivityStrips {
 
   void Look(double now, std::span<const RunStatus::Node> nodes);
   double last_look() const { return last_look_; }
-  // Returns the spans that end after that time: {"worker 1": [[from, to, "computing"], ...], ...}.
-  // A span that began before it has become longer, and comes without its activity.
+  // Returns the spans that end after `time`: {"worker 1": [[from, to, "computing"], ...], ...}. A
+  // span that began before it has only become longer, and comes without its activity.
   nlohmann::json Since(double time) const;
 
  private:
@@ -29,7 +29,7 @@ class ActivityStrips {
     double to = 0;
     std::string activity;
   };
-  static constexpr double kGapMax = 2;             // a longer gap between two looks stays open
+  static constexpr double kGapMax = 2;             // a longer gap between two looks remains a gap
   std::map<std::string, std::deque<Span>> spans_;  // by process
   double last_look_ = -1;
 };

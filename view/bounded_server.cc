@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMsPerSecond = 1000;
 
-// Waits for one of `events`. Returns whether one came in time.
+// Waits for one of `events`. Returns whether one happened in time.
 bool AwaitSocket(socket_t socket, short events, int timeout_ms) {
   pollfd fd{.fd = socket, .events = events, .revents = 0};
   int count = 0;
@@ -38,11 +38,11 @@ class BoundedStream : public httplib::Stream {
   };
   BoundedStream(socket_t socket, Timeouts timeouts) : socket_(socket), timeouts_(timeouts) {}
 
-  // Returns the request's line and headers with the blank line, which can still be read afterwards.
-  // None if they do not arrive in time, or are too long.
+  // Returns the request's line and headers with the blank line, which read() still returns
+  // afterwards. None if they do not arrive in time, or are too long.
   std::optional<std::string_view> ReadHead();
-  // Reads until the client has closed its side, so that it gets the answer: closing at once would
-  // discard the answer if bytes of the request were unread.
+  // Reads until the client has closed its side, so that the client gets the answer: closing at once
+  // would discard the answer if bytes of the request were unread.
   void Drain();
 
   bool is_readable() const override {
@@ -52,7 +52,7 @@ class BoundedStream : public httplib::Stream {
   // Returns -1 if a budget is spent, nothing came in time, or the connection is lost.
   ssize_t read(char* out, size_t bytes) override;
   ssize_t write(const char* data, size_t bytes) override;
-  // These addresses are never used here.
+  // The server never uses these addresses.
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return socket_; }

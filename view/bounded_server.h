@@ -1,4 +1,4 @@
-// BoundedServer: an HTTP server of httplib that reads a bounded number of bytes for each request.
+// BoundedServer is an HTTP server of httplib that reads a bounded number of bytes for each request.
 // WebServer uses it.
 #pragma once
 
@@ -10,9 +10,9 @@
 namespace pando {
 
 // httplib reads lines, headers and bodies of chunks without a bound, before it calls a handler.
-// Here a request with more bytes, or one that takes longer, ends its connection. A connection has
-// one request: a body that is not read, or whose end is uncertain, never becomes another request.
-// Threads: httplib's.
+// This server ends the connection of a request with more bytes, or of one that takes longer. A
+// connection has one request: a body that is not read, or whose end is uncertain, never becomes
+// another request. Threads: httplib's.
 class BoundedServer : public httplib::Server {
  public:
   // The bound of line, headers and body. A browser's request has about 1 kB.

@@ -6,7 +6,7 @@
 namespace pando {
 namespace {
 
-// A status may be newer than the rows that are read after it.
+// Returns how much is known of a fault. A status may be newer than the rows that are read after it.
 int CountTimes(const FaultRecord& fault) {
   return (fault.injected_ms >= 0) + (fault.detected_ms >= 0) + (fault.recovered_ms >= 0);
 }

@@ -5,7 +5,7 @@
 namespace pando {
 namespace {
 
-// File systems' times are as coarse as this, and other machines' clocks differ.
+// The age up to which a change is new: file systems' times are coarse, and other clocks differ.
 constexpr std::chrono::seconds kNewMax{2};
 
 FileWatch::WallTime ReadTime(const timespec& time) {

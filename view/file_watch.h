@@ -1,4 +1,4 @@
-// FileWatch: finds out whether a file or a folder has changed since the last look, without reading
+// FileWatch finds out whether a file or a folder has changed since the last look, without reading
 // it. RunWatch uses it.
 #pragma once
 
@@ -17,8 +17,8 @@ class FileWatch {
 
   explicit FileWatch(std::string path) : path_(std::move(path)) {}
 
-  // True at the first call, and while the last change is so new that another one may get the same
-  // time. A missing file counts as one that never changes.
+  // Returns whether the file has changed. Also true at the first call, and while the last change is
+  // so new that another one may get the same time. A missing file counts as one that never changes.
   bool HasChanged(WallTime now = std::chrono::system_clock::now());
 
  private:

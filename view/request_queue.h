@@ -1,5 +1,5 @@
-// RequestQueue: the threads that answer a WebServer's requests. When all are busy, connections wait
-// in the system's queue, so that any number of them takes bounded memory.
+// RequestQueue has the threads that answer a WebServer's requests. When all are busy, connections
+// wait in the system's queue, so that any number of connections takes bounded memory.
 #pragma once
 
 #include <httplib.h>
@@ -22,7 +22,7 @@ class RequestQueue : public httplib::TaskQueue {
 
   RequestQueue();
   void enqueue(std::function<void()> task) override;
-  // Waiting tasks are carried out: each closes its connection.
+  // Ends the threads after the waiting tasks, each of which closes its connection.
   void shutdown() override;
 
  private:

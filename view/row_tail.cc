@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 namespace {

@@ -19,7 +19,7 @@ class RowTail {
   explicit RowTail(std::string path) : path_(std::move(path)) {}
 
   // Calls `take` with each row that was completed since the last call, without its newline. If the
-  // file was replaced or emptied meanwhile, it first calls `restart` and begins at the first row. A
+  // file was replaced or emptied since then, first calls `restart` and begins at the first row. A
   // missing file has no rows.
   void Read(const std::function<void()>& restart,
             const std::function<void(std::string_view row)>& take);
@@ -28,7 +28,7 @@ class RowTail {
   const std::string path_;
   ino_t inode_ = 0;
   off_t offset_ = 0;    // after the last row that was taken
-  bool skips_ = false;  // the begin of a row that is too long is before offset_
+  bool skips_ = false;  // a row that is too long began before offset_
 };
 
 }  // namespace pando

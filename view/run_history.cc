@@ -25,7 +25,7 @@ std::vector<std::string_view> Split(std::string_view text) {
   return cells;
 }
 
-// Empty cells become NaN. Returns none if the text is not a row.
+// Parses the cells of a row; empty ones become NaN. Returns none if the text is not a row.
 std::optional<std::vector<double>> ParseCells(const std::vector<std::string_view>& texts) {
   if (texts.size() < kCells || texts.size() > kCellsMax) return std::nullopt;
   std::vector<double> cells;
@@ -38,7 +38,7 @@ std::optional<std::vector<double>> ParseCells(const std::vector<std::string_view
   return cells;
 }
 
-// The heading names the samples before each result: "test_loss".
+// Returns the means' names. The heading puts the samples before each name: "test_loss".
 std::vector<std::string> MeanNames(const std::vector<std::string_view>& heading) {
   std::vector<std::string> names;
   for (const std::string_view name : std::span(heading).subspan(kCells))
@@ -46,7 +46,7 @@ std::vector<std::string> MeanNames(const std::vector<std::string_view>& heading)
   return names;
 }
 
-// JSON has no NaN and no infinity, so such a loss becomes null.
+// Returns null for a value that is not finite, because JSON has no NaN and no infinity.
 Json CellJson(double cell) { return std::isfinite(cell) ? Json(cell) : Json(); }
 
 Json RowJson(const StepRow& row) {

@@ -1,5 +1,5 @@
-// RunHistory: a run's past for the page, from the rows of metrics.csv and events.jsonl. It is
-// bounded for a run of any length. RunWatch uses it.
+// RunHistory keeps a run's past for the page, from the rows of metrics.csv and events.jsonl. Its
+// memory is bounded for a run of any length. RunWatch uses it.
 #pragma once
 
 #include <array>
@@ -50,11 +50,11 @@ inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
 inline constexpr std::array kPageCells{kCellStep, kCellEpoch, kCellLoss,    kCellAccuracy,
                                        kCellLr,   kCellSpeed, kCellElapsed, kCellStepMs};
 using StepRow = std::array<double, kStepCells>;
-// step, epoch, elapsed_seconds, accuracy, loss, and the means of a program's further sums
+// The cells: step, epoch, elapsed_seconds, accuracy, loss, and the means of further sums.
 using EvaluatedRow = std::vector<double>;
 
 struct CsvRow {
-  std::optional<StepRow> step;  // one of the three; or none, if the text is not a row
+  std::optional<StepRow> step;  // one of the three is set; none, if the text is not a row
   std::optional<EvaluatedRow> evaluation;
   std::optional<std::vector<std::string>> means;  // the heading: the names of the means above
 };
@@ -64,7 +64,7 @@ CsvRow ParseCsvRow(std::string_view text);
 class RunHistory {
  public:
   static constexpr size_t kRowsMax = 2'000;
-  static constexpr size_t kNewRowsMax = 5;  // of an update after the first
+  static constexpr size_t kNewRowsMax = 5;  // of each update after the first
   static constexpr size_t kEvaluationsMax = 1'000;
   static constexpr size_t kEventsMax = 1'000;  // the newest
 
@@ -78,7 +78,7 @@ class RunHistory {
     uint64_t events = 0;
   };
   // Adds the "rows", "evaluations" and "events" after the mark to `update`, if there are any, and
-  // moves the mark. With evaluations come the names of their "means".
+  // moves the mark. With evaluations it adds the names of their "means".
   void Tell(Mark* mark, nlohmann::json* update) const;
 
  private:
@@ -86,7 +86,7 @@ class RunHistory {
   Thinned<EvaluatedRow> evaluations_{kEvaluationsMax};
   std::vector<std::string> means_;
   std::deque<nlohmann::json> events_;
-  uint64_t event_count_ = 0;  // with the dropped ones
+  uint64_t event_count_ = 0;  // includes the dropped ones
 };
 
 }  // namespace pando

@@ -11,12 +11,12 @@ namespace {
 
 using prometheus::Histogram;
 
-// Seconds. Those of a recovery begin at a heartbeat.
+// In seconds. The buckets of a recovery begin at the interval of heartbeats.
 const Histogram::BucketBoundaries kStepBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                0.25,  0.5,    1,     2.5,  5,     10,   30};
 const Histogram::BucketBoundaries kRecoveryBuckets{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 constexpr double kMs = 1e-3;
-// The most steps that are examined per row: rows are run.log_every steps apart.
+// The most steps that are examined for a row. Rows are run.log_every steps apart.
 constexpr double kStepsOfRowMax = 10'000;
 
 prometheus::Counter& MakeCounter(prometheus::Registry& registry, const char* name, const char* help,
@@ -35,7 +35,7 @@ Histogram& MakeHistogram(prometheus::Registry& registry, const char* name, const
                                                                                    buckets);
 }
 
-// An epoch's last steps may have fewer samples.
+// Counts the samples of steps from `first` on. An epoch's last steps may have fewer samples.
 double CountSamples(const StepPlan& plan, double first, double steps) {
   const double counted = std::min(steps, kStepsOfRowMax);
   uint64_t samples = 0;
@@ -97,7 +97,7 @@ void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
   const double steps = cells[kCellStep] - last_step_;
   const double seconds = cells[kCellElapsed] - last_elapsed_;
   const double first = last_step_;
-  const bool is_first = first == 0;  // its time includes the start
+  const bool is_first = first == 0;  // the time of the first row includes the start
   last_step_ = std::max(last_step_, cells[kCellStep]);
   last_elapsed_ = cells[kCellElapsed];
   Show("pando_train_loss", "Mean loss of the newest step.", cells[kCellLoss], &learning_.loss);

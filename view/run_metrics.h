@@ -1,4 +1,4 @@
-// RunMetrics: a run's figures for Prometheus. RunWatch uses it; docs/run-folder.md lists them.
+// RunMetrics has a run's figures for Prometheus. RunWatch uses it; docs/run-folder.md lists them.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -20,18 +20,18 @@
 namespace pando {
 
 // Counters count the entries of the run's files, from their first row. So a viewer that starts
-// later, or again, has the same values, and the scheduler's restart resets none.
-// Threads: one; the registry may be read by others.
+// later, or again, shows the same values, and the scheduler's restart resets none. Threads: one;
+// other threads may read the registry.
 class RunMetrics {
  public:
-  // `run` is the value of each metric's label "run". The registry outlives this.
+  // `run` is the value of each metric's label "run". The registry outlives this object.
   RunMetrics(prometheus::Registry& registry, const std::string& run);
 
-  // `plan` says how many samples a step has.
+  // Takes a row of metrics.csv. `plan` says how many samples a step has.
   void OnRow(const CsvRow& row, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
   void OnFault(const FaultList::News& news);
-  // The run's files begin again (`--force`).
+  // Takes notice that the run's files begin again (`--force`).
   void OnRestart() { last_step_ = last_elapsed_ = 0; }
   void OnStatus(const RunStatus& status);
   void OnNoStatus();
@@ -56,13 +56,13 @@ class RunMetrics {
   struct Learning {
     prometheus::Registry& registry;
     std::string run;
-    // Null until there is a value: a program may give none.
+    // These are null until there is a value: a program may give none.
     prometheus::Gauge* loss = nullptr;
     prometheus::Gauge* accuracy = nullptr;
   };
   Learning learning_;
   prometheus::Gauge& versions_behind_;
-  struct Answer {  // the scheduler's
+  struct Answer {  // the gauges about the scheduler's answer
     prometheus::Gauge& waiting;
     prometheus::Gauge& stalled_seconds;
     prometheus::Gauge& up;

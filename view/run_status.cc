@@ -13,7 +13,7 @@ constexpr uint64_t kShownMs = 100;  // shorter times are not shown
 
 void RoundDown(uint64_t unit, uint64_t* value) { *value -= *value % unit; }
 
-// Leaves out the parts that the page does not show, which may change with each status.
+// Makes a process's part. Leaves out what the page does not show and may change with each status.
 Json PageNode(RunStatus::Node node) {
   RoundDown(kShownMs, &node.silent_ms);
   if (node.waiting_ms) RoundDown(kShownMs, &*node.waiting_ms);

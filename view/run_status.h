@@ -1,4 +1,4 @@
-// A run's status in the form for the page. RunWatch uses it.
+// Converts a run's status to the form for the page. RunWatch uses it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,8 +11,8 @@ namespace pando {
 // object, by name, and times are rounded, so that successive statuses differ little.
 nlohmann::json PageStatus(RunStatus status);
 
-// Returns the members of `to` that differ, as an RFC 7396 "merge patch": a null removes one.
-// REQUIRES: both are objects.
+// Returns the members of `to` that differ from `from`, as an RFC 7396 "merge patch": a null removes
+// a member. REQUIRES: both are objects.
 nlohmann::json MergePatch(const nlohmann::json& from, const nlohmann::json& to);
 
 }  // namespace pando

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::chrono::seconds kSilenceMax{2};  // after it the page says that nothing answers
+constexpr std::chrono::seconds kSilenceMax{2};  // then the page says that no scheduler answers
 constexpr std::chrono::seconds kOrderMax{60};
 constexpr std::chrono::seconds kFirstWordsMax{10};
 constexpr uint64_t kUnknownSamples = uint64_t{1} << 40;  // each step then has the global batch
@@ -46,7 +46,7 @@ std::vector<std::string> FindLogs(const RunFolder& folder) {
   return names;
 }
 
-// Text of other processes may not be UTF-8.
+// Replaces bytes that are not UTF-8, since other processes wrote the text.
 std::string Printable(const std::string& text) {
   const std::string dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   return Json::parse(dumped).get<std::string>();
@@ -165,7 +165,7 @@ void RunWatch::Run() {
 
 void RunWatch::ReadFiles() {
   if (source_.run_dir.empty()) return;
-  const bool has_new_identity = identity_.HasChanged();  // it has the number of samples
+  const bool has_new_identity = identity_.HasChanged();  // identity.toml has the number of samples
   if (job_.HasChanged() || has_new_identity) ReadJob();
   const auto restart = [&] {
     shown_.history = {};
@@ -237,9 +237,7 @@ void RunWatch::AddEvent(Json event) {
 
 void RunWatch::ReadFault(const Json& fault) {
   FaultRecord record;
-  JsonReader reader(Missing::kKept);
-  reader.Read(fault, record);
-  if (reader.status().ok()) AddFault(record);
+  if (FromJson(fault, &record, Missing::kKept).ok()) AddFault(record);
 }
 
 void RunWatch::AddFault(const FaultRecord& fault) { metrics_.OnFault(shown_.faults.Add(fault)); }
@@ -259,7 +257,7 @@ void RunWatch::AskStatus(Micros deadline) {
     line_.reset();
     endpoint_ = endpoint;
   }
-  // A run makes its keys before its endpoint is known.
+  // Keys are found once the endpoint is known: a run makes its keys before.
   if (!line_ && !endpoint_.empty()) {
     if (const Result<Keys> keys = source_.find_keys(KeyRole::kReader); keys.ok())
       line_.emplace(*keys, endpoint_);

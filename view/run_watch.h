@@ -1,5 +1,5 @@
 // RunWatch follows one run for `pando view`: its folder's rows, and its scheduler's status. It
-// costs the scheduler no more than `pando status` does, and the scheduler may restart meanwhile.
+// costs the scheduler no more than `pando status` does. The scheduler may restart meanwhile.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 #include "net/zmq/keys.h"
 #include "proto/messages.h"
 #include "run/run_folder.h"
@@ -37,7 +37,7 @@ struct RunSource {
   std::function<Result<Keys>(KeyRole)> find_keys;
 };
 
-// Threads: Start makes one; any thread may call the public functions.
+// Threads: Start makes one. Any thread may call the public functions.
 class RunWatch {
  public:
   static constexpr std::chrono::milliseconds kLookInterval{500};
@@ -48,7 +48,7 @@ class RunWatch {
   ~RunWatch();
   void Start();
 
-  // Facts that do not change: an entry of "runs" in the stream's first event.
+  // Returns the facts that do not change: an entry of "runs" in the stream's first event.
   nlohmann::json Hello() const;
 
   // The place up to which a reader of the stream has read.
@@ -64,7 +64,7 @@ class RunWatch {
     std::string status_error;
   };
   // Returns the changes after the mark, and moves it; none if nothing changed. The first update is
-  // the whole state. Later ones have "status" as a merge patch; null: nothing answers.
+  // the whole state. Later ones have "status" as a merge patch; null: no scheduler answers.
   std::optional<nlohmann::json> Update(Mark* mark) const;
 
   // Carries out drain, snapshot or stop. kInvalidArgument: the viewer does not have the key.
@@ -75,17 +75,17 @@ class RunWatch {
  private:
   // All values that a page shows.
   struct Shown {
-    uint64_t changes = 1;       // of any member here
-    uint64_t file_changes = 1;  // of summary and logs
-    uint64_t restarts = 0;      // of the run's files
+    uint64_t changes = 1;       // changes of any member here
+    uint64_t file_changes = 1;  // changes of summary and logs
+    uint64_t restarts = 0;      // restarts of the run's files
     RunHistory history;
     FaultList faults;
     ActivityStrips strips;
     std::shared_ptr<const nlohmann::json> status;  // PageStatus; null: nothing answers
-    std::string status_error;                      // set then
+    std::string status_error;                      // set if status is null
     nlohmann::json summary;                        // null: the run has not ended
     std::vector<std::string> logs;
-    nlohmann::json job = nlohmann::json::object();  // Hello's facts
+    nlohmann::json job = nlohmann::json::object();  // the facts for Hello
   };
   void TellFiles(Mark* mark, nlohmann::json* update) const;   // REQUIRES: mutex_ is locked
   void TellStatus(Mark* mark, nlohmann::json* update) const;  // REQUIRES: mutex_ is locked
@@ -105,12 +105,12 @@ class RunWatch {
   const RunFolder folder_;
   const Micros start_ = SteadyNow();
   StopFlag stop_;
-  // Used only by the thread:
+  // Only the thread uses these:
   RowTail rows_, events_;
   FileWatch job_, identity_, summary_, logs_;
   RunMetrics metrics_;
   std::string endpoint_;
-  std::optional<StatusLine> line_;  // none: there is no endpoint yet, or no key
+  std::optional<StatusLine> line_;  // none: no endpoint is known yet, or no key
   StepPlan steps_{{}};
 
   mutable std::mutex mutex_;

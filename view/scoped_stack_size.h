@@ -1,4 +1,4 @@
-// ScopedStackSize: sets the stack size of threads that start while it lives. `pando view` and
+// ScopedStackSize sets the stack size of threads that start while it lives. `pando view` and
 // RequestQueue use it.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace pando {
 
-// Sets the process's default for threads that start while it lives. Threads: one at a time.
+// It changes the process's default, and restores it at its end. Threads: one at a time.
 class ScopedStackSize {
  public:
   explicit ScopedStackSize(size_t bytes) {

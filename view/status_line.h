@@ -1,4 +1,4 @@
-// StatusLine asks a run's scheduler for the status repeatedly, as `pando status` does once. It
+// StatusLine requests a run's status from its scheduler repeatedly, as `pando status` does once. It
 // survives the scheduler's restart. RunWatch uses it.
 #pragma once
 
@@ -16,17 +16,17 @@ class StatusLine {
  public:
   StatusLine(const Keys& keys, const std::string& endpoint);
 
-  // Returns at `deadline`, or earlier once `stop_fd` is readable: the newest status that arrived
-  // meanwhile, as JSON text; none if nothing answered. It sends at most one request per call.
+  // Waits until `deadline`, or until `stop_fd` is readable. Returns the newest status that arrived,
+  // as JSON text; none if no answer came. Sends at most one request per call.
   std::optional<std::string> Ask(Micros deadline, int stop_fd);
 
-  // The time since the last answer.
+  // Returns the time since the last answer.
   Micros silence() const { return SteadyNow() - answered_at_; }
 
  private:
   ZmqContext context_;
   SchedulerClient client_;
-  bool is_asking_ = false;  // an earlier call asked, and no answer has come yet
+  bool is_asking_ = false;  // a request has no answer yet
   Micros answered_at_;
 };
 

@@ -1,4 +1,4 @@
-// Thinned: a bounded history of any number of rows. The curves of a page use it.
+// Thinned is a bounded history of any number of rows. The curves of a page use it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace pando {
 
-// Keeps the first of each `stride` rows, and the newest one. The stride doubles when there are too
-// many. Threads: none.
+// Keeps the first of each `stride` rows, and the newest one. If there are too many, it doubles the
+// stride. Threads: none.
 template <class Row>
 class Thinned {
  public:
@@ -28,7 +28,7 @@ class Thinned {
   // Returns how many rows were added, for a later call of Since.
   uint64_t count() const { return count_; }
 
-  // Returns the kept rows behind the first `count` ones, in their order.
+  // Returns the kept rows after the first `count` ones, in their order.
   std::vector<Row> Since(uint64_t count) const {
     std::vector<Row> rows;
     if (count >= count_) return rows;

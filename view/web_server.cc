@@ -35,7 +35,7 @@ constexpr size_t kBodyBytesMax = 4096;
 constexpr size_t kHeadersMax = 100;  // browsers send about 20
 constexpr const char* kText = "text/plain; charset=utf-8";
 constexpr const char* kJson = "application/json";
-// A comment now and then finds readers that have gone.
+// A comment of the stream, sent when there is nothing new, to find readers that have gone.
 constexpr std::string_view kNothingNew = ": \n\n";
 
 std::string DumpText(const Json& json) {
@@ -56,8 +56,8 @@ void AnswerError(httplib::Response& response, int status, const std::string& err
   response.set_content(DumpText({{"error", error}}), kJson);
 }
 
-// Our page sends this header: another site's page cannot set it without our consent (CORS), and
-// browsers name the page and the site from which a request comes.
+// Returns whether our page sent the request. Another site's page cannot set X-Pando without our
+// consent (CORS), and browsers name the page and the site from which a request comes.
 bool IsFromOurPage(const httplib::Request& request) {
   const std::string origin = request.get_header_value("Origin");
   const std::string host = request.get_header_value("Host");
@@ -79,7 +79,7 @@ class WebServer::Impl {
   Result<std::string> Start(const WebOptions& options);
 
  private:
-  // The state of a stream's reader.
+  // The state of one reader of the stream.
   struct Reader {
     bool is_first = true;
     std::vector<RunWatch::Mark> marks;  // by run
@@ -89,14 +89,14 @@ class WebServer::Impl {
   void Get(const std::string& path, const httplib::Server::Handler& handler);
   void AddPages();
   void AddCommand(const char* path, CommandKind kind);
-  // Returns whether a request is for a page's file or shows the token. Otherwise answers it.
+  // Returns whether the request is for a page's file or has the token. Otherwise answers it.
   bool Admit(const httplib::Request& request, httplib::Response& response);
   bool IsPageFile(std::string_view path) const;
   RunWatch* FindRun(const std::string& number);
   void OnCommand(CommandKind kind, const httplib::Request& request, httplib::Response& response);
   void OnLog(const httplib::Request& request, httplib::Response& response);
   void OnStream(httplib::Response& response);
-  // Returns false if the reader has gone.
+  // Writes the events since the last call. Returns false if the reader has gone.
   bool WriteEvents(Reader* reader, httplib::DataSink& sink);
   void WaitForNext();
 
@@ -155,7 +155,7 @@ void WebServer::Impl::SetLimits() {
   server_.set_payload_max_length(kBodyBytesMax);
   server_.set_read_timeout(2, 0);
   server_.set_write_timeout(5, 0);
-  // The default would let another process listen at the same port.
+  // httplib's default would let another process listen at the same port.
   server_.set_socket_options([](socket_t socket) {
     const int on = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -182,17 +182,17 @@ bool WebServer::Impl::Admit(const httplib::Request& request, httplib::Response& 
     AnswerText(response, 431, "too many headers");
     return false;
   }
-  // A body may be small, but endless once it is unpacked.
+  // A packed body may be small, but endless once it is unpacked.
   if (request.has_header("Content-Encoding")) {
     AnswerText(response, 415, "no packed bodies");
     return false;
   }
-  // The library would repeat a file for each of many ranges.
+  // httplib would repeat a file for each of many ranges.
   if (!request.ranges.empty()) {
     AnswerText(response, 416, "no ranges");
     return false;
   }
-  if (IsPageFile(request.path)) return true;  // they have nothing about a run
+  if (IsPageFile(request.path)) return true;  // these files have nothing about a run
   if (AreEqualSecrets(request.get_header_value("Authorization"), "Bearer " + token_)) return true;
   response.set_header("WWW-Authenticate", "Bearer");
   AnswerText(response, 401,

@@ -1,13 +1,13 @@
 // WebServer serves the page of `pando view`, its stream of events, and Prometheus' text, over HTTP.
-// It answers only requests with the token, except those for the page's files, which have nothing
-// about a run. It takes commands only by POST, and only from the page itself (docs/viewing.md).
+// Requests must have the token, except those for the page's files, which show no run's data.
+// It takes commands only by POST, and only from the page itself (docs/viewing.md).
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 
 namespace prometheus {
 class Registry;
@@ -21,18 +21,18 @@ struct WebOptions {
   std::string host;
   int port = 0;       // 0: a free one
   std::string token;  // the token that requests must show
-  // "/runs/x": where a proxy shows the page, whether or not it keeps that in its requests.
+  // The path of the page at a proxy, such as "/runs/x". The proxy's requests may lack it.
   std::string base_path = "";
 };
 
 // Threads: Start starts some; the destructor ends them.
 class WebServer {
  public:
-  // Both outlive the server.
+  // Both arguments outlive the server.
   WebServer(std::vector<std::unique_ptr<RunWatch>>& runs, const prometheus::Registry& registry);
   ~WebServer();
 
-  // Returns the page's address, with its token. kUnavailable: it cannot listen there.
+  // Listens. Returns the page's address, with its token. kUnavailable: it cannot listen there.
   Result<std::string> Start(const WebOptions& options);
 
  private:

@@ -28,7 +28,7 @@ void WireMetrics::OnNodes(std::span<const RunStatus::Node> nodes) {
       if (!kinds[kind]) continue;
       for (size_t way = 0; way < kDirections.size(); ++way) {
         const auto bytes = static_cast<double>((*kinds[kind])[way]);
-        // A restarted scheduler has no counts before the next heartbeat.
+        // A restarted scheduler has no counts before a process's next heartbeat.
         if (bytes <= 0) continue;
         double& before = life.bytes[kind][way];
         // Fewer bytes mean that another process got the same id, as in a container.

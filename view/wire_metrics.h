@@ -1,5 +1,5 @@
-// WireMetrics: the bytes that a run's processes have sent and received, for Prometheus. RunMetrics
-// uses it.
+// WireMetrics counts, for Prometheus, the bytes that a run's processes have sent and received.
+// RunMetrics uses it.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -21,9 +21,9 @@ namespace pando {
 // increases of all lives, so they never fall. Threads: none.
 class WireMetrics {
  public:
-  static constexpr size_t kLivesMax = 4'096;  // ended lives that may come again
+  static constexpr size_t kLivesMax = 4'096;  // lives that may have ended, or may be reported again
 
-  // The registry outlives this.
+  // The registry outlives this object.
   WireMetrics(prometheus::Registry& registry, const std::string& run);
 
   void OnNodes(std::span<const RunStatus::Node> nodes);
@@ -35,7 +35,7 @@ class WireMetrics {
   using ByKind = std::array<std::array<T, kDirections.size()>, kTransports.size()>;
   struct Life {
     ByKind<double> bytes{};  // as last reported
-    uint64_t told_at = 0;    // the number of the status
+    uint64_t told_at = 0;    // the number of the last status that had it
   };
   void ForgetOldest();
 

@@ -2,18 +2,17 @@
 
 #include <utility>
 
-#include "common/mutation.h"
 #include "proto/assignment.h"
 
 namespace pando {
 
-// A member, with no step in the works, while there are some to come.
+// Whether this is a member without a step in the works, and the run has further steps.
 bool Helping::IsIdle() const {
   if (!steps_.has_started() || !lifecycle_.is_member() || !steps_.works().empty()) return false;
   return versions_.everywhere().value() < plan_.steps.step_count();
 }
 
-// Our part of the lowest incomplete step is done, and it is incomplete because of others alone.
+// Whether our part of the lowest incomplete step is done, so that only others' parts are missing.
 bool Helping::IsWaiting() const {
   if (IsIdle()) return true;
   const auto& works = steps_.works();
@@ -21,15 +20,8 @@ bool Helping::IsWaiting() const {
   return works.front().step == versions_.lowest_incomplete();
 }
 
-bool Helping::MayHelp() const {
-  // Help would heal what these leave out, only later.
-  if (Mutated(Mutation::kNoQuestion)) return false;
-  if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return false;
-  return !plan_.pushes.has_feedback();  // another's gradient has lost other bits (P34)
-}
-
 void Helping::Tick(Micros now) {
-  if (!MayHelp()) return;
+  if (plan_.pushes.has_feedback()) return;  // another worker's gradient would have other bits (P34)
   std::optional<Micros> patience = clock_.patience();
   if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
   if (!IsWaiting() || !patience) {
@@ -42,10 +34,10 @@ void Helping::Tick(Micros now) {
   questions_.Ask(now);
 }
 
-// One micro-batch for each computing thread at a time, asked for again each time: what the
-// straggler sends meanwhile, or another helper, is not computed here.
+// Computes one micro-batch for each computing thread at a time, and asks again each time. So
+// micro-batches that the straggler or another helper sends meanwhile are not computed here.
 void Helping::OnAnswered(Micros now) {
-  if (!is_helping_ || !IsWaiting()) return;  // else a part of our share was missing
+  if (!is_helping_ || !IsWaiting()) return;  // our share lacked a part
   const Step step = versions_.lowest_incomplete();
   std::vector<MicroBatch> missing = Missing(step);
   if (missing.empty() || !clock_.patience()) {
@@ -70,7 +62,7 @@ std::vector<MicroBatch> Helping::Missing(Step step) const {
   return missing;
 }
 
-// P46: of a verified micro-batch only two workers' gradients are compared, so no third one's may
+// P46: only two workers' gradients of a verified micro-batch are compared, so no third one may
 // count.
 bool Helping::IsForItsVerifier(Step step, MicroBatch m) const {
   if (!plan_.IsVerified(step, m) || m.value() >= member_.view().owners.size()) return false;
@@ -78,7 +70,8 @@ bool Helping::IsForItsVerifier(Step step, MicroBatch m) const {
   return verifier != kUnknownNode && verifier != member_.self().node;
 }
 
-// Where this worker begins among `count` missing micro-batches: apart from other helpers.
+// Where this worker begins among `count` missing micro-batches: at another place than other
+// helpers.
 size_t Helping::Offset(size_t count) const {
   const auto& nodes = member_.view().nodes;
   const auto self = std::ranges::find(nodes, member_.self().node, &NodeInfo::node);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -12,7 +11,7 @@ constexpr Version kNoVersion(UINT64_MAX);
 
 }  // namespace
 
-// A lane that has the version already sends it only on request, and the last question about another
+// A lane that has the version already sends it only on request. So an earlier request for another
 // version is no reason to wait.
 void LaneRequests::OnStepBegun(Step step) {
   if (parameters_.is_layered()) return;
@@ -46,7 +45,8 @@ bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
   return true;
 }
 
-// Asks once more about contributions that are held: our pull may have been lost.
+// If the lane holds gradients, their version is asked for again, because our pull may have been
+// lost.
 void LaneRequests::FindLost(const AnswerItem& item) {
   versions_.Learn(item.shard, item.version);
   if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
@@ -54,7 +54,6 @@ void LaneRequests::FindLost(const AnswerItem& item) {
 }
 
 void LaneRequests::QuestionSilentLanes(Micros now) {
-  if (Mutated(Mutation::kNoRetransmission)) return;
   for (auto& [lane, debt] : debts_) {
     if (now < debt.question_at) continue;
     debt.question_at = kNever;
@@ -74,7 +73,8 @@ bool LaneRequests::Owes(const PeerId& lane) const {
   return false;
 }
 
-// The lane answers as soon as it has read the question: behind what is under way (P23).
+// The lane answers as soon as it has read the question, after the bytes that are on their way
+// (P23).
 void LaneRequests::SendQuestion(Micros now, const PeerId& lane) {
   Debt& debt = debts_[lane];
   if (debt.asked_from == kNever) debt.asked_from = now;
@@ -93,7 +93,7 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
   return bytes;
 }
 
-// Parameters that we compute with come before those that a relay waits for (P6a).
+// Versions that we compute with are asked for before those that a relay waits for (P6a).
 void LaneRequests::AskWhatIsDue(Micros now) {
   Pushes pushes;
   std::vector<PullItem> pulls;
@@ -119,7 +119,7 @@ void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector
   const PeerId& lane = lanes_.primary(shard);
   bool has_repeated = false;
   for (const UnrepliedGradient& gradient : gradients_.shard(shard)) {
-    if (!gradient.is_pushed() || Mutated(Mutation::kNoRetransmission)) continue;
+    if (!gradient.is_pushed()) continue;
     if (gradient.is_held) {
       wanted = std::min(wanted.value_or(kNoVersion), VersionMadeBy(gradient.step));
       continue;

@@ -1,63 +1,19 @@
-// Lanes: the servers' lanes as the session speaks to them. LaneRequests: what is asked of them
-// beside fresh pushes: versions that no push of ours asks for, and in a new view, or after a loss,
-// everything again (P10).
+// LaneRequests asks the servers' lanes for everything that fresh pushes do not ask for: versions
+// that no push of ours helps to make, and in a new view, or after a loss, everything again (P10).
 //
-// Over a slow link a step's gradients take seconds, and their replies as long: repeated on a timer,
-// they would be all that it carries. So a silent lane is asked what it holds (P17's question). Its
-// answer comes behind all that it was sent before, and behind all that it replied: what is lacking
-// then was lost.
-// Used by the session. Threads: none.
+// Over a slow link a step's gradients take seconds, and so do their replies. If a timer repeated
+// them, the link would carry nothing else. So a silent lane is asked what it holds (P17's
+// question). Its answer comes after everything that it was sent before, and after all its replies:
+// all that is missing then was lost. Used by the session. Threads: none.
 #pragma once
 
 #include <map>
-#include <utility>
 #include <vector>
 
-#include "proto/silence.h"
+#include "worker/lanes.h"
 #include "worker/parameters.h"
 
 namespace pando {
-
-// Which lane is a shard's primary, and which ones owe an answer for so long that the scheduler has
-// to know (P23).
-class Lanes {
- public:
-  // A lane that owes an answer for `patience` is reported. `member` outlives it.
-  Lanes(Micros patience, ViewMember& member) : member_(member), silence_(patience) {}
-
-  // A shard may have no primary for a while; its node is then kUnknownNode. A new view names one.
-  const PeerId& primary(ShardId shard) const {
-    return member_.view().shards[shard.value()].primary;
-  }
-  // Sends nothing where there is no primary.
-  void Send(const PeerId& lane, Message message) {
-    if (lane.node != kUnknownNode) member_.Send(lane, std::move(message));
-  }
-  // The same for what a lane answers at once, if only with Pending, from `expected_from` on. A
-  // fresh push is not answered at once: its answer is a version.
-  void Ask(Micros expected_from, const PeerId& lane, Message message) {
-    if (lane.node != kUnknownNode) silence_.Expect(expected_from, lane);
-    Send(lane, std::move(message));
-  }
-  // Asks the shards' primaries for these.
-  void AskFor(Micros now, const std::vector<PullItem>& items) {
-    std::map<PeerId, Pull> pulls;
-    for (const PullItem& item : items) pulls[primary(item.shard)].items.push_back(item);
-    for (auto& [lane, pull] : pulls) Ask(now, lane, std::move(pull));
-  }
-  void HintView(Micros now, const PeerId& lane) { member_.HintView(now, lane); }
-
-  void OnHeard(const PeerId& lane) { silence_.OnHeard(lane); }
-  void EnterView() { silence_.Clear(); }
-  void Tick(Micros now) {
-    while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);
-  }
-  Micros NextDeadline() const { return silence_.NextDeadline(); }
-
- private:
-  ViewMember& member_;
-  Silence silence_;
-};
 
 class LaneRequests : SessionPart {
  public:
@@ -65,7 +21,7 @@ class LaneRequests : SessionPart {
   static constexpr Micros kRetryMax = std::chrono::seconds(4);
   // A lane that was not primary yet has probably received the view by then.
   static constexpr Micros kNotPrimaryRetry = std::chrono::milliseconds(20);
-  // A lane whose link carries less than 4 MB/s of ours may be taken for one that is cut off.
+  // A lane whose link carries less than 4 MB/s from us may be reported as cut off.
   static constexpr size_t kSlowestBytesPerMicro = 4;
 
   // All outlive it.
@@ -77,14 +33,14 @@ class LaneRequests : SessionPart {
       ask.at = now;
       ask.newest = Version(0);
     }
-    debts_.clear();  // a lane that was silent may not be the one that is asked now
+    debts_.clear();  // other lanes may be asked now
   }
   void Forget() { std::ranges::fill(asks_, Ask{}); }
-  // Missing parameters of this shard are asked for at once.
+  // Asks at once for the shard's version, if compute lacks it.
   void OnCommitted(ShardId shard) { asks_[shard.value()].at = Micros(0); }
-  // The step is in the works: what compute lacks of its parameters is asked for at once.
+  // The step is handed to compute. Asks at once for the parameters of it that compute lacks.
   void OnStepBegun(Step step);
-  // The lane was sent something that asks for data, or they come.
+  // The lane was sent a request for data, or has sent data.
   void Expect(Micros now, const PeerId& lane) {
     Debt& debt = debts_[lane];
     debt.interval = kRetryFirst;
@@ -102,7 +58,7 @@ class LaneRequests : SessionPart {
     ask.at = std::min(ask.at, now + kNotPrimaryRetry);
     parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
   }
-  // True if the answer was waited for: what was lost is known.
+  // Returns whether the answer was expected: the losses are known now.
   bool OnAnswer(const PeerId& lane, const Answer& answer);
   // Asks a lane what it holds.
   void SendQuestion(Micros now, const PeerId& lane);
@@ -117,12 +73,12 @@ class LaneRequests : SessionPart {
   Micros asked_at(ShardId shard) const { return asks_[shard.value()].asked_at; }
 
  private:
-  struct Ask {           // of a shard's lane
-    Micros at{0};        // when to ask; kNever: it was asked, or sends what is needed by itself
-    Micros asked_at{0};  // the last time: by a push or a pull
-    Version newest;      // that it was asked for, in this view
+  struct Ask {           // what a shard's lane is asked for
+    Micros at{0};        // when to ask; kNever: not needed, or it comes without a request
+    Micros asked_at{0};  // when it was last asked, by a push or a pull
+    Version newest;      // the newest version that it was asked for, in this view
   };
-  // A lane that owes us data, in this view.
+  // The state of a lane that owes us data, in this view.
   struct Debt {
     Micros question_at = kNever;  // when to ask what it holds
     Micros interval{0};

@@ -1,85 +1,27 @@
-// Parameters: which versions of the shards compute has, and which it still needs. With layer
-// residency compute gets only what it wants, when it wants it: in forward, in backward and in
-// evaluation. Parameters that arrive without a request are dropped; they only show that the version
-// is committed. Servers keep a version while its step lacks this worker's part. If a lane answers
-// Behind, the step is complete without that part, and the work is dropped (P11).
+// Parameters knows which versions of the shards compute has, and which it still needs. With layer
+// residency compute gets only the shards that it asks for, when it asks: in forward, in backward
+// and in evaluation. Parameters that arrive without a request are dropped; they only show that the
+// version is committed. Servers keep a version while its step lacks this worker's part. If a lane
+// answers Behind, the step is complete without that part, and the work is dropped (P11).
 // Used by the session. Threads: none. Invariants I4.
 #pragma once
 
 #include <array>
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "worker/session_part.h"
 #include "worker/steps.h"
+#include "worker/wanted_shards.h"
 
 namespace pando {
-
-// The shards that computing threads have asked for (layer residency), until they arrive or are
-// gone, and when to ask for them again. A shard is asked for even if the work that wants it is
-// abandoned meanwhile: then it arrives and is dropped.
-class WantedShards {
- public:
-  static constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
-  static constexpr Micros kRetryMax = std::chrono::seconds(4);
-  struct Key {
-    ParameterUse use;
-    Version version;
-    ShardId shard;
-    auto operator<=>(const Key&) const = default;
-  };
-
-  // `versions` outlives it.
-  explicit WantedShards(const CommittedVersions& versions) : versions_(versions) {}
-
-  // Due at once, unless it is wanted already.
-  void Add(const Key& key) { asks_.try_emplace(key); }
-  // It has arrived.  False if it was not wanted.
-  bool Remove(const Key& key) { return asks_.erase(key) == 1; }
-  // Requests for this version and older ones will not be answered.
-  void RemoveUpTo(ParameterUse use, Version version) {
-    std::erase_if(asks_, [&](const auto& entry) {
-      return entry.first.use == use && entry.first.version <= version;
-    });
-  }
-  void Clear() { asks_.clear(); }
-  // Another lane may lead the shards now.
-  void AskAgain() {
-    for (auto& [key, ask] : asks_) ask = {};
-  }
-  void AskSoon(ShardId shard, Micros at) {
-    for (auto& [key, ask] : asks_) {
-      if (key.shard == shard) ask.at = std::min(ask.at, at);
-    }
-  }
-
-  // Returns the keys to ask for now, in this order; they are due again after a while.
-  std::vector<Key> TakeDue(Micros now);
-  Micros NextDeadline() const;
-  size_t size() const { return asks_.size(); }
-
- private:
-  struct Ask {
-    Micros at{0};
-    Micros interval{0};
-  };
-  // A version that is not known to be committed comes by our push for it, or is pulled for the
-  // barrier.
-  bool IsPulledAsWanted(const Key& key) const {
-    return key.use == ParameterUse::kEvaluation || key.version <= versions_.known(key.shard);
-  }
-
-  const CommittedVersions& versions_;
-  std::map<Key, Ask> asks_;
-};
 
 class Parameters : SessionPart {
  public:
   // `steps` outlives it.
   Parameters(const SessionPart& part, const Steps& steps);
 
-  // Whether it names a shard and has the size of its values. Others are dropped.
+  // Returns whether the item names a shard and has the size of its values. Others are dropped.
   bool IsSound(const ParamsItem& item) const;
   // Hands the values to compute if it needs them.  REQUIRES: IsSound(item).
   void OnParams(const ParamsItem& item) {
@@ -98,7 +40,7 @@ class Parameters : SessionPart {
   void Forget();
 
   bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
-  // Whether compute has this, or, with layer residency, can have it when it wants it.
+  // Returns whether compute has this version of the shard or, with layer residency, can request it.
   bool HasVersion(ShardId shard, Version version) const {
     if (is_layered()) return version <= versions_.known(shard);
     return held_[shard.value()][version.value() % 2] == version;
@@ -109,11 +51,11 @@ class Parameters : SessionPart {
     }
     return true;
   }
-  // The version that compute needs of this shard and that no push of ours asks for. A push asks for
-  // the version it helps to make, so nothing is pulled while ours are still to come.
+  // The version of this shard that compute needs and that no push of ours asks for. A push asks for
+  // the version that it helps to make, so nothing is pulled before our pushes are made.
   std::optional<Version> VersionToPull(ShardId shard) const;
 
-  // With layer residency: what compute asked for.
+  // With layer residency: the shards that compute asked for.
   WantedShards& wanted() { return wanted_; }
   const WantedShards& wanted() const { return wanted_; }
   uint64_t pulled_bytes() const { return pulled_bytes_; }
@@ -123,7 +65,8 @@ class Parameters : SessionPart {
   void HandOverWanted(const ParamsItem& item);
 
   const Steps& steps_;
-  std::vector<std::array<Version, 2>> held_;  // by compute: by shard, and by the version's parity
+  // The versions that compute has, by shard and by the version's parity.
+  std::vector<std::array<Version, 2>> held_;
   WantedShards wanted_;
   uint64_t pulled_bytes_ = 0;
 };

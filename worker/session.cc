@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/mutation.h"
 #include "proto/dispatch.h"
 #include "proto/ownership.h"
 
@@ -99,10 +98,9 @@ void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& upd
   helping_.EnterView();
   verification_.EnterView();
   questions_.EnterView(now);
-  if (steps_.has_started() && Mutated(Mutation::kNoQuestion)) questions_.Cancel();
 }
 
-// P21: nothing of before the rollback may reach the new generation.
+// P21: nothing from before the rollback may reach the new generation.
 void Session::Forget() {
   compute_.Forget();
   versions_.Forget();
@@ -134,7 +132,7 @@ void Session::OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
 
 // ---- steps -------------------------------------------------------------------------------------
 
-// Goes on after news of commits.
+// Continues after news of commits.
 void Session::Advance(Micros now) {
   if (!steps_.has_started() || finished()) return;
   helping_.OnVersions(now);
@@ -164,7 +162,7 @@ void Session::OnParams(Micros now, const Params& params) {
   Advance(now);
 }
 
-// A lane may have lost since what it held in an earlier view, or another leads the shard now.
+// A lane may have lost what it held in an earlier view, or another lane may lead the shard now.
 void Session::OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply) {
   const bool is_of_this_view = lanes_view >= member_.view().id;
   for (const PushReplyItem& item : reply.items) {
@@ -184,14 +182,14 @@ void Session::OnPushReply(Micros now, const ViewId& lanes_view, const PushReply&
   Advance(now);
 }
 
-// A shard has left the version behind that it was asked for. With layer residency the version's
-// step is then complete everywhere (P4). Compute cannot finish it, and its result is not needed.
+// The shard has a newer version than it was asked for. With layer residency the version's step is
+// then complete everywhere (P4). Compute cannot finish it, and its result is not needed.
 void Session::OnBehind(Micros now, const PushReplyItem& item) {
   versions_.Learn(item.shard, item.current);
   const bool is_evaluation = evaluation_.IsAbout(item.version);
   bool is_over = false;
   if (parameters_.is_layered()) {
-    // Abandoned parameters may be wanted still (WantedShards).
+    // Shards that abandoned work asked for are still wanted (WantedShards).
     is_over = item.version < versions_.everywhere();
     versions_.LearnAll(VersionMadeBy(StepReading(item.version)));
     parameters_.OnGone(ParameterUse::kTraining, item.version);

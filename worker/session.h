@@ -1,6 +1,6 @@
 // Session is the worker's protocol core: it follows the views, hands work and parameters to the
 // computing side, pushes what comes back, and keeps each gradient until its version is committed.
-// Run by net/event_loop, and by the simulator. The session itself only routes messages and compute
+// net/event_loop and the simulator run it. The session itself only routes messages and compute
 // events to its parts and merges their deadlines.
 //
 // clang-format off
@@ -8,14 +8,14 @@
 //   -------------------+-------------------------------------------------------------------------
 //   Lifecycle          | Ready, Failure and Leave until the scheduler reacts; Stop and Refused
 //   CommittedVersions  | the newest version of each shard that is known to be committed
-//   UnrepliedGradients | gradients that their shards have not answered for
+//   UnrepliedGradients | gradients whose versions are not known to be committed
 //   Steps              | the steps that are handed to compute
 //   Parameters         | the versions that compute has and needs
 //   LaneRequests       | what the lanes are asked for, and what was lost (P10)
 //   Questions          | what the primaries hold (P17)
 //   Helping            | help for stragglers, and how long a step takes
 //   HostGiver          | gradients that go to the host's relay (P6a)
-//   HostRelay          | the sums of the host's workers, where this one is the relay (P6a)
+//   HostRelay          | the gifts of the host's workers, where this one is the relay (P6a)
 //   PushSender         | which gradients may be pushed now (P4, P6)
 //   Verification       | micro-batches that two workers compute (P41)
 //   Evaluation         | a slice of the test set (P31)
@@ -28,7 +28,8 @@
 //   gradient from compute  | kept, and pushed when the barrier (P4) is open and the lane's
 //                          | window (P6) has room
 //   Params(t + 1)          | known committed; its pushes released; parameters to compute
-//   Pending                | the server holds the push: ask for the version, not push again
+//   Pending                | the lane holds the gradient: it is not pushed again, and at
+//                          | most its version is pulled
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
 //   Push, Question of a    | this worker is the relay: its host's sums are pushed together; the
@@ -42,91 +43,15 @@
 // Threads: none. Invariants I1, I4, I6.
 #pragma once
 
-#include <optional>
-#include <set>
-#include <utility>
-
 #include "proto/assignment.h"
+#include "worker/evaluation.h"
+#include "worker/helping.h"
 #include "worker/parameters.h"
 #include "worker/push_sender.h"
+#include "worker/verification.h"
 #include "worker/worker_core.h"
 
 namespace pando {
-
-// Verification: some micro-batches are computed by two workers, and the scheduler compares the
-// hashes of their gradients (P41). Hands out those that the view gives to this worker, and reports
-// all hashes. Used by the session. Threads: none.
-class Verification : SessionPart {
- public:
-  // All outlive it.
-  Verification(const SessionPart& part, const Steps& steps, const Parameters& parameters)
-      : SessionPart(part), steps_(steps), parameters_(parameters) {}
-
-  void EnterView() { has_new_assignment_ = true; }
-  void Forget() {
-    reports_.Clear();
-    next_.reset();
-    handed_out_.clear();
-  }
-  // Hands out what the view gives us to compute again of the lowest incomplete step: once when its
-  // parameters are here, and once more in each new view. Reports that there is no hash of steps
-  // that others took past us.
-  void Advance(Micros now) {
-    if (plan_.job.verify_every == 0) return;
-    const Step lowest = versions_.lowest_incomplete();
-    if (next_ == NextStep(lowest) && !has_new_assignment_) return;
-    ReportSkipped(now, lowest);
-    next_ = lowest;
-    // Without its parameters there might be no answer: others may go on without us.
-    const Steps::Work* work = steps_.Find(lowest);
-    if (work == nullptr || !parameters_.HasWhole(VersionReadBy(lowest))) return;
-    next_ = NextStep(lowest);
-    has_new_assignment_ = false;
-    HandOut(*work);
-  }
-  void OnGradientHashed(Micros now, const GradientHashed& hashed) {
-    reports_.Add(now, {hashed.step, hashed.micro_batch, hashed.hash});
-  }
-  void OnGradientHashesAck(const GradientHashesAck& ack) { reports_.Acknowledge(ack.below); }
-
-  void Tick(Micros now) {
-    if (auto hashes = reports_.TakeDue(now)) member_.SendToScheduler(*std::move(hashes));
-  }
-  Micros NextDeadline() const { return reports_.NextDeadline(); }
-
- private:
-  // A worker that is further behind took no part in those steps.
-  static constexpr uint64_t kSkippedStepsMax = 1024;
-
-  bool IsOurs(Step step, MicroBatch m) const {
-    return plan_.IsVerified(step, m) && m.value() < member_.view().owners.size() &&
-           FindVerifier(member_.view(), step, m) == member_.self().node;
-  }
-  void ReportSkipped(Micros now, Step lowest) {
-    Step step = next_.value_or(lowest);
-    if (step.value() + kSkippedStepsMax < lowest.value()) step = lowest;
-    for (; step < lowest; step = NextStep(step)) {
-      for (MicroBatch m : plan_.steps.Tree(step).PresentLeaves()) {
-        if (IsOurs(step, m)) reports_.Add(now, {step, m, 0});
-      }
-    }
-  }
-  void HandOut(const Steps::Work& work) {
-    if (std::exchange(step_, work.step) != work.step) handed_out_.clear();
-    for (MicroBatch m : plan_.steps.Tree(work.step).PresentLeaves()) {
-      if (!IsOurs(work.step, m) || work.issued.contains(m)) continue;
-      if (handed_out_.insert(m).second) compute_.Verify(work.step, m);
-    }
-  }
-
-  const Steps& steps_;
-  const Parameters& parameters_;
-  GradientReports reports_;
-  std::optional<Step> next_;         // the first step whose verifications are not handed out
-  bool has_new_assignment_ = false;  // since then
-  Step step_;                        // the last one of which some were handed out
-  std::set<MicroBatch> handed_out_;  // of step_
-};
 
 class Session : public WorkerCore, private SessionListener, private EvaluationPort {
  public:
@@ -134,7 +59,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
     ViewMember::Identity identity;
     Ready ready;                                       // repeated until a view has us
     size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
-    BufferSource sum_buffers = {};                     // of what is summed here for the host
+    BufferSource sum_buffers = {};                     // of sums that are made here for the host
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -144,14 +69,14 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
 
-  // Returns the content of the next heartbeat.
+  // The activity that a heartbeat reports.
   Heartbeat CurrentActivity(Micros now) const;
-  // Version that every shard is known to have committed.
+  // The version that every shard is known to have committed.
   Version known_everywhere() const { return versions_.everywhere(); }
   size_t unreplied_count() const { return gradients_.count(); }
   const PushSender::Bytes& sent_bytes() const { return sender_.bytes(); }
   const Parameters& parameters() const { return parameters_; }
-  // The host's relay does not answer; we push for ourselves meanwhile.
+  // Returns whether this worker pushes its gradients itself, as the host's relay does not answer.
   bool has_given_up_relay() const { return giver_.has_given_up(); }
 
  private:
@@ -160,7 +85,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  // A lane or the host's relay has sent data: expect the next data later.
+  // Notes data of a lane or the host's relay: the time until it counts as silent starts again.
   void OnData(Micros now, const PeerId& from) {
     giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
   }

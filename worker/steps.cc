@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 
 const Steps::Work* Steps::Find(Step step) const {
@@ -24,8 +22,8 @@ void Steps::Advance() {
   }
 }
 
-// A committed step is done, by us or by others. What compute still does of it is of no use, and its
-// parameters are about to be overwritten.
+// A committed step is done, by us or by others. If compute still works on it, the result is not
+// needed, and its parameters are about to be overwritten.
 void Steps::DropCommitted() {
   const Step lowest = versions_.lowest_incomplete();
   while (!works_.empty() && works_.front().step < lowest) {
@@ -57,7 +55,7 @@ void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
     listener_.OnStepBegun(step);
   }
   if (micro_batches.empty())
-    return;  // a short batch has none for us; the step still has to be followed
+    return;  // a short batch has none for us, but the step must be followed
   work->issued.insert(micro_batches.begin(), micro_batches.end());
   ++work->open_calls;
   compute_.Compute(step, std::move(micro_batches));
@@ -75,7 +73,7 @@ void Steps::OnAnswered(const ShardAnswers& answers) {
   }
 }
 
-// Returns our micro-batches of this step that some shard lacks and that compute does not have.
+// Our micro-batches of this step that some shard lacks and that compute does not have.
 std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) const {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   const Version version = VersionReadBy(step);
@@ -89,8 +87,7 @@ std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) c
 
 // P12: the forward of the next step is interrupted. It waits for a version that this makes.
 void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
-  const bool has_later = !works_.empty() && works_.back().step > step;
-  if (has_later && !Mutated(Mutation::kUninterruptibleWait)) {
+  if (!works_.empty() && works_.back().step > step) {
     const Step next = NextStep(step);
     compute_.Abandon(next);
     works_.pop_back();
@@ -100,7 +97,8 @@ void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
   Issue(step, std::move(missing));
 }
 
-// Adds the work that this view gives us of steps handed to compute under an older one.
+// Computes micro-batches that this view adds to steps which were handed to compute under an older
+// one.
 void Steps::ExtendLaterWork(Step lowest) {
   for (const Work& work : works_) {
     if (work.step <= lowest) continue;

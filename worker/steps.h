@@ -1,7 +1,7 @@
-// Steps: which steps are handed to compute, and with which of their micro-batches. At most two are
-// in the works: the lowest incomplete step t, and t + 1, whose forward waits layer by layer for
-// version t + 1. If something of step t is missing, it is computed even after t + 1 has begun (P12,
-// P17). Used by the session. Threads: none.
+// Steps decides which steps are handed to compute, and with which of their micro-batches. At most
+// two are in the works: the lowest incomplete step t, and t + 1, whose forward waits layer by layer
+// for version t + 1. If a part of step t is missing, it is computed even after t + 1 has begun
+// (P12, P17). Used by the session. Threads: none.
 #pragma once
 
 #include <deque>
@@ -19,24 +19,24 @@ class Steps : SessionPart {
 
   struct Work {  // a step handed to compute
     Step step;
-    std::set<MicroBatch> issued;  // to be pushed
-    uint32_t open_calls = 0;      // Compute calls whose StepComputed is not back
+    std::set<MicroBatch> issued;  // those whose gradients are to be pushed
+    uint32_t open_calls = 0;      // Compute calls whose StepComputed has not come back
   };
 
   // `listener` outlives it.
   Steps(const SessionPart& part, SessionListener& listener)
       : SessionPart(part), listener_(listener) {}
 
-  // All primaries have answered in this view: begins, or computes what is missing of our part.
+  // Is called when all primaries have answered: begins, or computes the missing part of our work.
   void OnAnswered(const ShardAnswers& answers);
-  // Steps that are committed are dropped, and the next ones are handed to compute.
+  // Drops the steps that are committed, and hands the next ones to compute.
   void Advance();
   void OnStepComputed(Micros now, const StepComputed& done) {
     if (Work* work = Find(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
     waiting_since_ = now;
   }
   void OnParams(Micros now) { waiting_since_ = now; }
-  // Computes these micro-batches of another worker, of the lowest incomplete step.
+  // Computes these micro-batches of another worker, in the lowest incomplete step.
   void Help(Step step, std::vector<MicroBatch> micro_batches) {
     ComputeMissing(step, std::move(micro_batches));
     next_ = std::max(next_, NextStep(step));
@@ -51,7 +51,7 @@ class Steps : SessionPart {
   bool has_started() const { return has_started_; }
   const std::deque<Work>& works() const { return works_; }  // ascending
   const Work* Find(Step step) const;                        // null: it is not in the works
-  // Whether nothing more is to come of this step from compute.
+  // Returns whether compute has finished its part of this step.
   bool IsComputed(Step step) const {
     const Work* work = Find(step);
     return work == nullptr || work->open_calls == 0;
@@ -60,13 +60,13 @@ class Steps : SessionPart {
     const Work* work = Find(step);
     return work != nullptr && work->issued.contains(m);
   }
-  // How many sums of each shard compute has been asked for.
+  // How many sums of each shard compute makes in this step.
   size_t GradientsOfEachShard(Step step) const {
     const Work* work = Find(step);
     if (work == nullptr) return 0;
     return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
   }
-  // Since when this worker has had nothing to do but wait, where it waits.
+  // Since when this worker has only been waiting, if it waits.
   Micros waiting_since() const { return waiting_since_; }
 
  private:

@@ -1,5 +1,5 @@
-// pando-bench: the C++ part of `pando bench`. bench/python/pando_bench has the flags for people,
-// the turns and the tables; it starts this program for each sample.
+// pando-bench is the C++ part of `pando bench`. bench/python/pando_bench has the flags for people,
+// the turns and the tables. It starts this program for each sample.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -45,7 +45,7 @@ std::function<int()> AddTrial(CLI::App& app) {
   AddLoad(command, &options->load);
   return [options] {
     options->load.shares_memory = options->kind == "pando-shm";
-    ShutdownSignal shutdown;  // before all threads
+    ShutdownSignal shutdown;  // must exist before any thread
     const Result<std::string> figures = RunTrial(*options, shutdown);
     if (figures.ok()) fmt::print("{}\n", *figures);
     return Finish(figures.status());

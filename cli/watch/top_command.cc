@@ -1,4 +1,4 @@
-// `pando top`: a run in a terminal, with two status requests per second. top_screen draws it.
+// `pando top`: shows a run in a terminal, with two status requests per second. top_screen draws it.
 #include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "common/exit_codes.h"
 #include "net/scheduler_client.h"
 #include "node/shutdown_signal.h"
-// Included last, since its macros have short names; as functions, if it has them.
+// Included last, since ncurses' macros have short names; functions are used where it has them.
 #define NCURSES_NOMACROS
 #include <ncurses.h>
 
@@ -26,7 +26,7 @@ constexpr Micros kLookInterval = std::chrono::milliseconds(500);
 constexpr Micros kOrderLookInterval = std::chrono::milliseconds(100);  // while an order is open
 constexpr Micros kOrderMax = std::chrono::seconds(60);  // as --timeout of pando drain
 constexpr short kYellow = 1, kRed = 2;                  // pairs of colors
-// Attributes and pair of colors, by TopStyle. A terminal without colors shows the attributes.
+// The attributes and colors of each TopStyle. A terminal without colors shows the attributes.
 constexpr std::array<std::pair<attr_t, short>, 6> kPens{{{A_NORMAL, 0},
                                                          {A_BOLD, 0},
                                                          {A_UNDERLINE, 0},
@@ -34,7 +34,7 @@ constexpr std::array<std::pair<attr_t, short>, 6> kPens{{{A_NORMAL, 0},
                                                          {A_BOLD, kYellow},
                                                          {A_BOLD, kRed}}};
 
-// Owns the terminal's mode, and restores it at the end. One at a time. Threads: one.
+// Owns the terminal's mode, and restores it at the end. Only one may exist. Threads: one.
 class Terminal {
  public:
   Terminal();
@@ -52,7 +52,7 @@ class Terminal {
   SCREEN* screen_;
 };
 
-// A failed PANDO_CHECK, or the terminal's key for SIGQUIT, leaves a usable terminal.
+// These signals come from a failed PANDO_CHECK or a key. The handler leaves a usable terminal.
 constexpr std::array kFatalSignals{SIGABRT, SIGQUIT};
 
 void RestoreAndDie(int signal) {
@@ -105,7 +105,7 @@ void Terminal::Draw(const std::vector<TopLine>& lines) {
   refresh();
 }
 
-// A snapshot's replies have the same words before and after it is done.
+// Adds the outcome: a snapshot's replies have the same words before and after it is done.
 std::string TextFor(const CommandReply& reply) {
   switch (reply.outcome) {
     case CommandOutcome::kAccepted:
@@ -118,7 +118,7 @@ std::string TextFor(const CommandReply& reply) {
   return reply.text;
 }
 
-// Threads: one.
+// Top is the program: it requests the status, sends orders and takes keys. Threads: one.
 class Top {
  public:
   Top(const RunAddress& run, Keys keys)
@@ -127,7 +127,7 @@ class Top {
         context_(std::move(keys)),
         screen_(name_) {}
 
-  // `endpoint` is the scheduler's. Never blocks.
+  // Connects to the scheduler's endpoint. Never blocks.
   Status Join(std::string endpoint);
   // Runs until the user or a signal ends it, or the terminal is gone.
   void Show(Terminal& terminal, ShutdownSignal& signals);
@@ -143,7 +143,7 @@ class Top {
   const std::string name_;  // as commands take it
   ZmqContext context_;
   std::string endpoint_;
-  std::unique_ptr<SchedulerClient> client_;  // asks for the status
+  std::unique_ptr<SchedulerClient> client_;  // requests the status
   std::unique_ptr<SchedulerClient> order_;   // null: no order is open
   std::string order_label_;                  // printed before its replies
   std::string order_notice_;                 // its last reply, which is repeated
@@ -191,7 +191,7 @@ void Top::Look(Micros now) {
   screen_.TakeSilence(silent_seconds, silence_reason_);
 }
 
-// The run may have ended, or its scheduler may listen elsewhere after `pando resume`.
+// Finds the scheduler again: the run may have ended, or after `pando resume` listens elsewhere.
 void Top::Rejoin() {
   silence_reason_ = fmt::format("pando status {} says why", name_);
   if (!run_.run_dir.empty()) {
@@ -204,7 +204,7 @@ void Top::Rejoin() {
   if (!joined.ok()) silence_reason_ = joined.message();
 }
 
-// Sends an order to the scheduler. The reply comes later.
+// Sends an order to the scheduler. FollowOrder takes the reply later.
 void Top::Order(Command command, const std::string& label) {
   if (order_) return screen_.TakeNotice("the last order is not carried out yet");
   Status status = FindRunKeys(run_, KeyRole::kAdmin).status();

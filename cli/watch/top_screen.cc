@@ -46,7 +46,7 @@ bool TopScreen::TakeStatus(const std::string& answer) {
   return true;
 }
 
-// After a rollback, or on another machine's clock, the rate starts again.
+// Adds a look. After a rollback, or on another machine's clock, the rate starts again.
 void TopScreen::TakeLook(Look look) {
   if (!looks_.empty()) {
     if (look.clock_us == looks_.back().clock_us) return;

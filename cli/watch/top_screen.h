@@ -1,5 +1,5 @@
-// The screen of `pando top`: the state of a run as lines of a terminal. top_command uses it, and
-// requests the status, draws and reads keys.
+// TopScreen: the screen of `pando top`, which shows the state of a run as lines of a terminal.
+// top_command uses it; it requests the status, draws the lines and reads keys.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct TopSize {
 class TopScreen {
  public:
   static constexpr double kSilenceShownSeconds = 2;
-  static constexpr TopSize kSizeMin{.rows = 8, .columns = 48};  // one process, and the keys
+  static constexpr TopSize kSizeMin{.rows = 8, .columns = 48};  // fits one process, and the keys
   static bool IsEnough(TopSize size) {
     return size.rows >= kSizeMin.rows && size.columns >= kSizeMin.columns;
   }
@@ -46,16 +46,16 @@ class TopScreen {
   bool TakeStatus(const std::string& answer);
   // Takes the newest row of metrics.csv.
   void TakeRow(const std::optional<MetricsRow>& row) { row_ = row; }
-  // Takes how long the scheduler has not answered, and why or what to do.
+  // Takes the time for which the scheduler has not answered, and the reason or what to do.
   void TakeSilence(double seconds, const std::string& reason);
-  // The run has ended, until the next answer, since `pando resume` continues it.
+  // Shows that the run has ended, until the next answer, since `pando resume` continues the run.
   void TakeEnd(const Summary& summary);
   // Takes a question to the user, or the scheduler's reply to an order.
   void TakeNotice(const std::string& notice) { notice_ = notice; }
 
   // Moves the choice down by `rows`, or up if they are negative.
   void MoveChoice(int rows);
-  // The chosen process's name; empty if there is none.
+  // Returns the chosen process's name; empty if there is none.
   std::string chosen() const;
 
   // Returns as many lines as the screen has rows, none of them wider than it. A screen that is too
@@ -76,14 +76,14 @@ class TopScreen {
   void AddNodes(size_t rows, std::vector<TopLine>* lines) const;
 
   const std::string run_;
-  std::optional<RunStatus> status_;  // the last one
+  std::optional<RunStatus> status_;  // the last answer
   std::optional<MetricsRow> row_;
-  std::deque<Look> looks_;  // the newest, from which the rate of steps is computed
+  std::deque<Look> looks_;  // the newest answers, for the rate of steps
   std::string silence_;     // empty: the scheduler answers
   std::string end_;         // empty: the run has not ended
   size_t doing_width_ = 0;  // the widest text so far, so that columns right of it stay in place
   std::string notice_;
-  size_t chosen_ = 0;  // its row; in range if there are processes
+  size_t chosen_ = 0;  // the row of the chosen process; in range if there are processes
 };
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// `pando view`: a page that shows runs, and their metrics for Prometheus.
+// `pando view`: serves a page that shows runs, and their metrics for Prometheus.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -22,12 +22,12 @@
 #include "cli/commands.h"
 #include "cli/watch/viewer.h"
 #include "common/atomic_file.h"
-#include "common/descriptor.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "common/unique_fd.h"
 #include "node/log.h"
 #include "node/shutdown_signal.h"
 #include "view/run_names.h"
@@ -46,10 +46,10 @@ struct ViewOptions {
   std::string base_path;
   std::string token_file;
   bool is_insecure = false;
-  int report_fd = -1;  // a pipe of `pando train`, which started it
+  int report_fd = -1;  // a pipe of the `pando train` that started this process
 };
 
-constexpr size_t kRunsMax = 1'000;  // each takes a thread and a few MB
+constexpr size_t kRunsMax = 1'000;  // each run takes a thread and a few MB
 constexpr const char* kNotes =
     "Prints the page's address. Other users of this machine lack its token, and cannot read the "
     "run.\n"
@@ -92,7 +92,7 @@ Result<std::string> FindToken(const std::string& path) {
       path, kTokenMin));
 }
 
-// Returns "/runs/x", or "" for "/".
+// Returns the path without a slash at its end: "/runs/x", or "" for "/".
 Result<std::string> ParseBasePath(const std::string& text) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
@@ -153,7 +153,7 @@ Result<std::vector<RunSource>> MakeSources(const ViewOptions& options) {
 // Each run has a thread, and its whole stack counts in the limit below.
 constexpr size_t kStackBytes = 512 << 10;
 
-// Keeps the viewer from using the run's memory, even if it has a fault.
+// Limits the viewer's memory, so that even a fault cannot take the memory that the run needs.
 void LimitMemory(size_t run_count) {
   constexpr rlim_t kBytesMax = rlim_t{1} << 30;
   constexpr rlim_t kRunBytes = 4 << 20;

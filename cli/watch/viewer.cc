@@ -41,7 +41,7 @@ std::string ReadReport(int fd) {
   return report;
 }
 
-// Returns the page's address.
+// Starts the viewer, and returns its page's address.
 Result<std::string> StartPage(ProcessSpec spec, ProcessGroup& viewer) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)

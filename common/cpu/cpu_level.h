@@ -1,9 +1,8 @@
-// CpuLevel: the levels of x86-64 that one program supports (the psABI's x86-64-v2, v3 and v4).
+// CpuLevel names the levels of x86-64 that one program supports (the psABI's x86-64-v2, v3 and v4).
 // Loops that wider registers make faster are compiled once per level. The processor decides at the
 // start which copy runs. Programs that are built for one instruction set (-Dcpu_arch) have one
-// copy.
-// A source with such loops offers them as a table: a struct whose members have the functions as
-// their default values.
+// copy. A source with such loops offers them as a table: a struct whose members have the functions
+// as their default values.
 //
 //   struct Loops { void (*add)(float* out, ...) = Add; };
 //   PANDO_AT_EACH_CPU_LEVEL(Loops, AddLoops)       // AddLoops().add(...)
@@ -30,7 +29,7 @@ inline constexpr auto kEnumNames<CpuLevel> = std::to_array({"v2", "v3", "v4"});
 CpuLevel BestCpuLevel();
 // Returns the level that runs: the chosen one, or the best one if none was chosen.
 CpuLevel ChosenCpuLevel();
-// kInvalidArgument: the name is unknown, or this processor or program lacks the level.
+// Chooses a level. kInvalidArgument: it is unknown, or this processor or program lacks it.
 Status ChooseCpuLevel(const std::string& name);
 
 // The level that this source file is compiled for.

@@ -1,5 +1,5 @@
-// Views of float spans as Eigen arrays, with element-wise expressions. Servers and workers update
-// and add with them (P36). Never sum elements with them, since Eigen chooses the order (P35).
+// Functions that view float spans as Eigen arrays. Servers and workers update and add with them
+// (P36). Never sum elements with them, since Eigen chooses the order (P35).
 #pragma once
 
 #include <Eigen/Core>
@@ -20,7 +20,7 @@ inline ConstFloats ToArray(std::span<const float> floats) {
 }
 
 // Adds gradient sums on servers and relays (P2): out = left + right. All spans have the same size;
-// `out` may be one of the others. Computing has its own version (kernels/ops.h).
+// `out` may be one of the others. Workers' computing threads have another version (kernels/ops.h).
 void AddSpans(float* out, std::span<const float> left, std::span<const float> right);
 
 }  // namespace pando

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/system.h"
 #include "common/text.h"
@@ -19,7 +20,7 @@
 namespace pando {
 namespace {
 
-// Writes the count last, so that everything that a later reader finds below it is complete.
+// Writes the count after the entries that it counts, so that a reader finds only complete entries.
 void Publish(uint64_t& count, uint64_t value) {
   std::atomic_ref(count).store(value, std::memory_order_release);
 }
@@ -55,8 +56,8 @@ std::string FilePath(const Timeline::Options& options) {
   return fmt::format("{}/{}-{:016x}.bin", options.folder, name, options.incarnation);
 }
 
-// Returns 0 or an error number. Allocates the blocks, so that a full disk shows here and not as
-// SIGBUS.
+// Allocates blocks of the file, so that a full disk is an error here and not a SIGBUS later.
+// Returns 0 or an error number.
 int Allocate(int fd, size_t offset, size_t size) {
   if (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) return 0;
   if (errno != EOPNOTSUPP) return errno;
@@ -174,23 +175,6 @@ void TimelineTrack::Add(const TimelineRecord& record) {
   if (chunk_ == nullptr) return timeline_.CountLost();
   reinterpret_cast<TimelineRecord*>(chunk_ + 1)[count_++] = record;
   Publish(chunk_->record_count, count_);
-}
-
-GaplessTrack::GaplessTrack(Timeline* timeline, const std::string& track)
-    : timeline_(timeline), track_(timeline == nullptr ? nullptr : &timeline->OpenTrack(track)) {}
-
-void GaplessTrack::BeginNow(Step step) {
-  const bool was_wanted = is_wanted_;
-  is_wanted_ = timeline_->Wants(step);
-  step_ = step;
-  if (is_wanted_ && !was_wanted) since_ns_ = TimelineNow();
-}
-
-void GaplessTrack::End(TimelineNameId name, uint32_t number) {
-  const int64_t now = TimelineNow();
-  if (now - since_ns_ < kSpanMinNs) return;
-  track_->AddSpan(name, since_ns_, now, step_, number);
-  since_ns_ = now;
 }
 
 }  // namespace pando

@@ -5,7 +5,6 @@
 //   Timeline::Create once per process -> OpenTrack once per thread -> Add for each span
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,10 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/ids.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "common/timeline/timeline_file.h"
+#include "common/timeline/timeline_track.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 
@@ -30,34 +30,6 @@ struct StepRange {
 };
 // Reads "100:110", "100:", ":10" or "" (all). Returns none for other texts and for an empty range.
 std::optional<StepRange> ParseStepRange(std::string_view text);
-
-using TimelineNameId = StrongId<struct TimelineNameTag, uint32_t>;
-
-inline int64_t TimelineNow() {  // the clock of all records; one per machine
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-class Timeline;
-
-// TimelineTrack takes the spans of one thread. Threads: one at a time. It takes a lock once per
-// kRecordsPerChunk spans.
-class TimelineTrack {
- public:
-  // If the timeline is full, drops the record and counts it.
-  void Add(const TimelineRecord& record);
-  void AddSpan(TimelineNameId name, int64_t begin_ns, int64_t end_ns, Step step, uint32_t number) {
-    Add({begin_ns, end_ns - begin_ns, step.value(), name.value(), number});
-  }
-
- private:
-  friend class Timeline;
-  TimelineTrack(Timeline& timeline, uint32_t name) : timeline_(timeline), name_(name) {}
-
-  Timeline& timeline_;
-  const uint32_t name_;
-  TimelineChunkHead* chunk_ = nullptr;
-  size_t count_ = 0;  // records in the chunk
-};
 
 // Threads: any. Owns: the file's mapping and the tracks.
 class Timeline {
@@ -102,56 +74,6 @@ class Timeline {
   std::vector<std::unique_ptr<TimelineTrack>> tracks_;
   uint64_t chunks_taken_ = 0;
   bool is_full_ = false;
-};
-
-// GaplessTrack is the track of a thread that reports what it has done since its last report, so its
-// spans leave no gap. Threads: one at a time. Without a timeline each call costs one branch.
-class GaplessTrack {
- public:
-  // `timeline` may be null; otherwise it must outlive this object.
-  GaplessTrack(Timeline* timeline, const std::string& track);
-
-  // The following spans belong to this step. The first one starts where the last step's work ended,
-  // if that step was recorded.
-  void Begin(Step step) {
-    if (track_ != nullptr) BeginNow(step);
-  }
-  bool is_wanted() const { return is_wanted_; }  // whether the spans that follow are recorded
-  void Did(TimelineNameId name, uint32_t number) {
-    if (is_wanted_) End(name, number);
-  }
-
- private:
-  // A shorter span, such as a wait that ended at once, is added to the next one.
-  static constexpr int64_t kSpanMinNs = 1000;
-  void BeginNow(Step step);
-  void End(TimelineNameId name, uint32_t number);
-
-  Timeline* const timeline_;
-  TimelineTrack* const track_;
-  bool is_wanted_ = false;
-  Step step_;
-  int64_t since_ns_ = 0;
-};
-
-// TimelineSpan records a span from its creation to the end of the block. `track` may be null.
-class TimelineSpan {
- public:
-  TimelineSpan(TimelineTrack* track, TimelineNameId name, Step step, uint32_t number)
-      : track_(track), name_(name), step_(step), number_(number) {
-    if (track_ != nullptr) begin_ns_ = TimelineNow();
-  }
-  ~TimelineSpan() {
-    if (track_ != nullptr) track_->AddSpan(name_, begin_ns_, TimelineNow(), step_, number_);
-  }
-  TimelineSpan(const TimelineSpan&) = delete;
-
- private:
-  TimelineTrack* const track_;
-  const TimelineNameId name_;
-  const Step step_;
-  const uint32_t number_;
-  int64_t begin_ns_ = 0;
 };
 
 }  // namespace pando

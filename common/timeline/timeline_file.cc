@@ -51,8 +51,8 @@ std::optional<std::vector<TimelineName>> ReadNames(const std::string& bytes, siz
   return names;
 }
 
-// Needed if the process is still running: records may use names that are newer than the names that
-// were read before them.
+// Reads the names again, after the records. If the process is still running, records may use names
+// that are newer than those read first.
 void ReadNamesAgain(std::ifstream& stream, std::string* bytes) {
   TimelineHead head;
   stream.seekg(0);

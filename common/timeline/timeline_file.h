@@ -2,7 +2,7 @@
 // which `pando timeline` merges such files.
 //
 //   0               TimelineHead
-//   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its place.
+//   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its index.
 //   kChunksOffset   chunks of kChunkBytes, each of one track: TimelineChunkHead, then its records
 //
 // Numbers are in the machine's byte order. The process writes through a shared mapping, so the file
@@ -10,12 +10,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
+#include "common/strong_id.h"
 
 namespace pando {
 
@@ -51,6 +53,10 @@ enum class TimelineKind : uint32_t {
   kClock,  // duration_ns: the scheduler's clock minus ours; number: the round trip in us
 };
 
+inline int64_t TimelineNow() {  // the clock of all records; one per machine
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 struct TimelineRecord {
   int64_t begin_ns = 0;  // on the steady clock
   int64_t duration_ns = 0;
@@ -76,6 +82,7 @@ struct TimelineName {
   std::string category;  // "compute"
   std::string number;    // the meaning of TimelineRecord::number: "micro_batch"
 };
+using TimelineNameId = StrongId<struct TimelineNameTag, uint32_t>;  // its place in the table
 std::string PackName(const TimelineName& name);
 TimelineName UnpackName(const std::string& packed);
 
@@ -91,7 +98,7 @@ struct TimelineFile {
   std::vector<TimelineTrackRecords> tracks;  // in the order of their first chunks
 };
 
-// kCorrupt if it is not a whole timeline; the error names the file and the place.
+// Reads a timeline. kCorrupt: the file is not a whole one; the error names the file and the place.
 Result<TimelineFile> ReadTimelineFile(const std::string& path);
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// Activations in other operations, chosen outside their loops.
+// The activations that other operations apply. WithActivation chooses one outside their loops.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace pando::cpu {
 
-// Calls f.template operator()<kActivation>().
+// Calls f.template operator()<kActivation>() for the given activation.
 template <class F>
 void WithActivation(Activation activation, F&& f) {
   switch (activation) {
@@ -21,7 +21,7 @@ void WithActivation(Activation activation, F&& f) {
   }
 }
 
-// Applies it to a float, or to each lane of a vector. NaN stays NaN.
+// Applies the activation to a float, or to each lane of a vector. NaN stays NaN.
 template <Activation kActivation, class T>
 inline T Activate(T x) {
   if constexpr (kActivation != Activation::kNone) x = x < 0.0f ? T{} : x;
@@ -29,7 +29,7 @@ inline T Activate(T x) {
   return x;
 }
 
-// Whether the gradient of y[i] passes. Without an activation y is not read and may be null.
+// Returns whether y[i]'s gradient passes. Without an activation y is not read and may be null.
 template <Activation kActivation>
 inline bool Passes(const float* y, size_t i) {
   if constexpr (kActivation == Activation::kNone) return true;
@@ -37,7 +37,8 @@ inline bool Passes(const float* y, size_t i) {
   return y[i] > 0.0f && y[i] < 6.0f;
 }
 
-// Returns the gradient from y[at] on if it passes, else 0. Without an activation y is not read.
+// Returns the gradient, 0 in lanes that do not pass y from y[at] on. Without an activation y is
+// unread.
 template <Activation kActivation>
 inline Vec Pass(const float* y, size_t at, Vec gradient) {
   if constexpr (kActivation != Activation::kNone) {

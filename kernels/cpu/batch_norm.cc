@@ -16,11 +16,10 @@ namespace {
 
 constexpr size_t kBlockPixels = 64;
 
-// Independent sums that get terms in turn, because an addition takes four cycles.
+// The number of independent sums that get terms in turn, because an addition takes four cycles.
 constexpr size_t kChains = 4;
 
-// A sum over the pixels of a block: kVecs vectors of channels, with several chains if these are
-// few.
+// A sum over a block's pixels, for kVecs vectors of channels. Few vectors have several chains each.
 template <size_t kVecs>
 struct Sum {
   static constexpr size_t kPerVec = kChains / kVecs;
@@ -38,10 +37,10 @@ struct Scratch {
   size_t channels;
   ScratchCarver carver = {};
   size_t padded = RoundUpToLanes(channels);
-  float* centers = carver.Take<float>(padded);  // for the current block: near its mean
-  float* sums = carver.Take<float>(padded);     // sums of deviations from there, or of gradients
+  float* centers = carver.Take<float>(padded);  // values near the means of the current block
+  float* sums = carver.Take<float>(padded);     // of deviations from the centers, or of gradients
   float* squares = carver.Take<float>(padded);  // of squared deviations, or gradients · deviations
-  double* means = carver.Take<double>(padded);  // means of all blocks so far, or their sums
+  double* means = carver.Take<double>(padded);  // means of all blocks so far, or sums of gradients
   double* deviations = carver.Take<double>(padded);
   float* factor = carver.Take<float>(padded);
   float* offset = carver.Take<float>(padded);
@@ -116,7 +115,7 @@ void ForEachBlock(const Scratch& s, const Pixels& all, F&& f, Join&& join) {
   }
 }
 
-// Joins the block with the `before` pixels before it.
+// Joins the block's statistics with those of the `before` pixels before it.
 void JoinBlock(const Scratch& s, const Pixels& block, size_t before) {
   const auto count = static_cast<double>(block.count);
   const double share = count / (static_cast<double>(before) + count);
@@ -167,7 +166,7 @@ void Normalise(const Scratch& s, const BatchNormSpec& spec, const Pixels& all, c
   });
 }
 
-// The sums of a block's gradients and of their products with the deviations of x.
+// Sums a block's gradients, and their products with the deviations of x.
 template <Activation kActivation, size_t kVecs>
 void SumGradients(const Scratch& s, const Pixels& block, size_t channel,
                   const BatchNormBackwardArgs& args, size_t first) {

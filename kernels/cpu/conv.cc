@@ -10,8 +10,8 @@
 namespace pando::cpu {
 namespace {
 
-// The floats of [samples, conv_output()]: the convolution's output or its gradient, if the caller's
-// arrays do not have it.
+// Returns the floats of [samples, conv_output()]: the scratch for the convolution's output or its
+// gradient, if the caller's arrays do not have it.
 size_t SumFloats(const Conv2dSpec& spec, size_t sample_count) {
   return sample_count * spec.conv_output().size() + kSlackElements;
 }
@@ -61,7 +61,7 @@ const float* SampleScale(const float* channel_scale, size_t sample, size_t chann
   return channel_scale == nullptr ? nullptr : channel_scale + sample * channels;
 }
 
-// Makes y from the convolution's output; in place if there is no pool.
+// Makes y from the convolution's output `sums`; in place if there is no pool.
 void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const float* sums) {
   const size_t channels = spec.out_channels, row = spec.conv_output().width * channels;
   const size_t window[4] = {0, channels, row, row + channels};
@@ -88,7 +88,7 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
   });
 }
 
-// Makes the gradient of the convolution's output, through pool, relu and dropout2d.
+// Makes the gradient of the convolution's output from y's, back through pool, relu and dropout2d.
 void BeginBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args, float* gradients) {
   const SampleShape conv = spec.conv_output();
   const size_t channels = spec.out_channels, row = conv.width * channels;

@@ -1,7 +1,7 @@
 // Convolution backward on the CPU, using only the non-zero gradients.
 //
 // After a 2x2 max pool three of four gradients of the convolution's output are zero; after relu and
-// dropout2d even more (MNIST CNN, conv2: at most one in eight is not). So each sample's non-zero
+// dropout2d even more (MNIST CNN, conv2: at least seven in eight are). So each sample's non-zero
 // gradients are first gathered into lists, and both products then walk lists:
 //   weights: per output channel, sum over its list of  g · (the pixels under the kernel)
 //   data:    per output pixel (cell), sum over its list of  g · (the channel's kernel)
@@ -21,14 +21,14 @@ struct Entry {
   int32_t offset;  // floats from the start of the images (weights) or of the kernels (data)
 };
 
-// x != 0 without the floating-point unit and its NaN rules (NaN counts as not zero).
+// Returns x != 0 without the floating-point unit and its NaN rules (NaN counts as not zero).
 bool IsNonZero(float x) { return std::bit_cast<uint32_t>(x) << 1 != 0; }
 
 constexpr size_t kSumsMax = kRegisters - 2;  // vectors of sums; one broadcast and one load remain
 constexpr size_t kWeightVecsMax = 7;         // of one kernel row, so that two rows fit in registers
 constexpr size_t kDataVecsMax = 8;
 constexpr size_t kBlockGradients =
-    1536;  // per block of samples: 12 KB of entries, in the first cache
+    1536;  // per block of samples, so that its 12 KB of entries stay in the L1 cache
 
 struct BackwardGeometry : ConvGeometry {
   // Floats from the first to the last pixel of a pool window's row.
@@ -36,11 +36,11 @@ struct BackwardGeometry : ConvGeometry {
   // Rows of pixels that one cell's gradient reaches, and vectors of such a row.
   size_t region_rows = (pool - 1) * stride + kernel;
   size_t region_vecs = RoundUpToLanes(reach + run) / kLanes;
-  // [reach zeros][run][zeros]: read at reach − (shift within the window)
+  // A kernel row: [reach zeros][run][zeros]. Reads begin at reach − (shift within the window).
   size_t kernel_row = reach + region_vecs * kLanes;
   size_t dkernel_row = RoundUpToLanes(run);
   size_t block_samples = std::max<size_t>(1, kBlockGradients / (cells * out_channels));
-  // One more than the maximum, because the writer writes before it decides.
+  // One more than the maximum, because ListNonZero writes each entry before it decides to keep it.
   size_t list_capacity = block_samples * cells + 1;
 };
 
@@ -61,14 +61,15 @@ struct Scratch {
   Entry* list = carver.Take<Entry>(g.list_capacity);  // the non-zero entries of one channel
   // First float of a kernel's run.
   int32_t* kernel_starts = carver.Take<int32_t>(g.out_channels_padded);
-  // For the current cell: 1 if the gradient is not zero and is in the window's row, else 0.
+  // The current cell's entries. is_upper and is_lower are 1 if the entry's gradient is not zero and
+  // is in this row of the pool's window, else 0.
   Entry* data_entries = carver.Take<Entry>(g.out_channels_padded);
   int32_t* is_upper = carver.Take<int32_t>(g.out_channels_padded);
   int32_t* is_lower = carver.Take<int32_t>(g.out_channels_padded);
   Entry* upper_list = carver.Take<Entry>(2 * (g.out_channels + 1));  // then those of the lower row
 };
 
-// Not inlined: g++ 12 would then make slower loops over the entries (MNIST's conv2: 5 %).
+// Not inlined, because g++ 12 would make slower loops over the entries (MNIST's conv2: 5 %).
 [[gnu::noinline]] Scratch MakeScratch(const BackwardGeometry& g, std::span<std::byte> memory) {
   return Scratch{g, ScratchCarver(memory)};
 }
@@ -137,7 +138,7 @@ constexpr auto kAddWeightRows = MakeTable<kWeightVecsMax>([]<size_t kVec>() {
   });
 });
 
-// Adds all rows of one channel's kernel.
+// Adds the gradients of all rows of one channel's kernel.
 void AddKernelGradient(const BackwardGeometry& g, WeightTask task) {
   const float* images = task.images;
   float* sums = task.sums;
@@ -222,7 +223,7 @@ class BackwardPass {
   }
 
  private:
-  // Returns the list's end.
+  // Lists the channel's non-zero entries in the block's first `cell_count` cells; returns the end.
   const Entry* ListNonZero(size_t channel, size_t cell_count) {
     const Entry* entry = s_.entries + channel;
     const size_t step = g_.out_channels_padded;

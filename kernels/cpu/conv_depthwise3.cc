@@ -56,14 +56,14 @@ inline Vec Products(const Column& column, const Taps& taps, size_t kx) {
   return column[0] * taps.v[0][kx] + column[1] * taps.v[1][kx] + column[2] * taps.v[2][kx];
 }
 
-// The rows above, at and below row y of an image.
+// Returns the rows above, at and below row y of an image. Rows outside of the image are `zeros`.
 Rows RowsAround(const SampleShape& shape, const float* image, size_t y, const float* zeros) {
   const size_t row = size_t{shape.width} * shape.channels;
   return {y > 0 ? image + (y - 1) * row : zeros, image + y * row,
           y + 1 < shape.height ? image + (y + 1) * row : zeros};
 }
 
-// One row and one vector of channels: `step` floats between pixels; the first `lanes` are stored.
+// A walk along a row: pixels are `step` floats apart; the first `lanes` channels are stored.
 struct Walk {
   size_t width, out_width;
   size_t step, lanes;
@@ -110,7 +110,7 @@ inline void PrefetchPart(const float* next, size_t channel, size_t pixels) {
   for (size_t i = 0; i < pixels; ++i) __builtin_prefetch(part + i * kLanes);
 }
 
-// y = x convolved with s.weight.
+// Computes y = x convolved with s.weight.
 void ConvolveRows(const Scratch& s, size_t sample_count, const float* x, float* y) {
   const Conv2dSpec& spec = s.spec;
   const SampleShape in = spec.input, out = spec.conv_output();
@@ -132,7 +132,7 @@ void ConvolveRows(const Scratch& s, size_t sample_count, const float* x, float* 
 
 // ------------------------------------------------------------------------------- data gradients
 
-// A row of dx with stride 2. One row of dy reaches an even row, and two reach an odd one.
+// A row of dy that reaches a row of dx, with stride 2. One row reaches an even one, two an odd one.
 struct Reaching {
   const float* dy;
   size_t ky;
@@ -178,7 +178,7 @@ void SpreadRows(const Scratch& s, size_t sample_count, const float* dy, float* d
 
 // ----------------------------------------------------------------------------- weight gradients
 
-// Adds the products of one row of dy and the rows under it to taps.
+// Adds the products of one row of dy and the rows under it to `sums`.
 void AddRow1(const Walk& w, const Rows& rows, const float* dy, Taps& sums) {
   Vec left{}, here = Load(dy);
   for (size_t x = 0; x < w.width; ++x) {

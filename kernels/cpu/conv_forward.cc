@@ -9,7 +9,7 @@
 namespace pando::cpu {
 namespace {
 
-// At least eight sums, since two multiply-adds start per cycle and each takes four.
+// A tile has at least eight sums: two multiply-adds start per cycle, and each takes four cycles.
 constexpr size_t TilePixels(size_t vecs) { return vecs == 1 ? 8 : 4; }
 constexpr size_t kTilePixelsMax = 8;
 // 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.

@@ -81,10 +81,10 @@ void DepthwiseBackward(const Conv2dSpec& spec, const PlainBackward& args,
   TransposeMatrix(s.taps, g.channels, s.dweight, args.dweight);
 }
 
-// ---- other groups, by definition; no network of the zoo has them, so this is simple, not fast
+// ---- other groups: simple, not fast, because no network of the zoo has them
 
-// Calls f(place in y, in x, in the weights) for each multiplication y += x · weight of an output
-// pixel of the samples. Omits those in the padding.
+// Calls f(place in y, in x, in the weights) for each multiplication y += x · weight of one output
+// pixel of the samples. Omits multiplications with the padding.
 template <class F>
 void ForEachProductAt(const Conv2dSpec& spec, size_t pixel, F&& f) {
   const SampleShape in = spec.input, out = spec.conv_output();
@@ -93,7 +93,7 @@ void ForEachProductAt(const Conv2dSpec& spec, size_t pixel, F&& f) {
   const size_t group_outputs = spec.out_channels / spec.groups;
   const size_t sample = pixel / (out.height * out.width);
   for (size_t tap = 0; tap < taps; ++tap) {
-    // They wrap around if they are outside.
+    // y and x wrap around if they are outside of the image.
     const size_t y =
         pixel / out.width % out.height * spec.stride + tap / spec.kernel - spec.padding;
     const size_t x = pixel % out.width * spec.stride + tap % spec.kernel - spec.padding;

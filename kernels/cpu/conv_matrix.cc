@@ -14,9 +14,9 @@
 namespace pando::cpu {
 namespace {
 
-// With few weights, a block's rows and outputs stay in the second cache from one product to the
-// next. Otherwise blocks are larger, so that weights are read less often, and products run one
-// after another.
+// With few weights, a block's rows and outputs stay in the L2 cache from one product to the next.
+// Otherwise blocks are larger, so that weights are read less often, and products run one after
+// another.
 constexpr size_t kFewWeights = 128 << 10;
 constexpr size_t kFewWeightsBlockFloats = 96 << 10;
 constexpr size_t kBlockFloats = 256 << 10;
@@ -25,7 +25,7 @@ constexpr size_t kDepthBlock = 512;  // 128 KB of a panel of weights
 // Many weights are processed in pieces: a number of channels along a product's depth, and a number
 // of rows of gradients. If the pixels are so few that they are one block, moving weights to and
 // from memory takes most of the time. Then a piece is packed, or its gradients are unpacked, when
-// it is needed, and it stays in the second cache meanwhile: 295 KB for a 3x3 kernel.
+// it is needed, and it stays in the L2 cache meanwhile: 295 KB for a 3x3 kernel.
 constexpr size_t kPieceChannels = 128;
 constexpr size_t kPieceRows = 4 * kTileRows;
 
@@ -35,7 +35,7 @@ struct Geometry {
   size_t channels = spec.input.channels, out = spec.out_channels;
   size_t taps = size_t{spec.kernel} * spec.kernel, depth = taps * channels;
   bool is_pixels = spec.kernel == 1 && spec.stride == 1 && spec.padding == 0;
-  // From one pixel's row to the next. For copies it is never a power of two.
+  // The floats from one pixel's row to the next. In copies this is never a power of two.
   size_t row = is_pixels ? channels : RoundUpToLanes(depth) + kLanes;
   size_t gradient_row = RoundUpToLanes(depth);
   bool has_few_weights = depth * out <= kFewWeights;
@@ -55,7 +55,7 @@ struct Scratch {
   float* weight = carver.Take<float>(std::max(
       {g.depth * RoundUpToLanes(g.out), g.out* RoundUpToLanes(g.depth),
        g.has_few_weights ? 0 : g.taps* std::min(kPieceChannels, g.out) * kTileVecs* kLanes}));
-  float* dweight = carver.Take<float>(g.out * g.gradient_row);  // or a piece's first rows
+  float* dweight = carver.Take<float>(g.out * g.gradient_row);  // of all rows, or a piece's
   float* kernels = carver.Take<float>(g.depth);                 // for one output channel
   // For a block and some output channels: [pixels of a block][kPieceRows].
   float* dy = carver.Take<float>(g.has_few_weights ? 0 : g.block_pixels * kPieceRows);
@@ -223,8 +223,8 @@ void AddGradients(const Geometry& g, const GemmPanel& all) {
   });
 }
 
-// Does the same for a piece, whose dy is first copied together: in place, the floats of one channel
-// share few lines of the first cache.
+// Does the same for a piece, after it has copied the piece's dy together. In the original array the
+// floats of one channel compete for few lines of the L1 cache.
 void AddGradientsOfPiece(const Geometry& g, const Scratch& s, GemmPanel all) {
   for (size_t i = 0; i < all.depth; ++i)
     std::copy_n(all.a.data + i * all.a.col_stride, all.rows, s.dy + i * all.rows);
@@ -250,8 +250,8 @@ void ForEachPiece(size_t lane_count, size_t depth_count, F&& f) {
   });
 }
 
-// Uses one order for one block or many, so that a sample's output does not depend on the other
-// samples.
+// Adds in the same order for one block or many, so that a sample's output does not depend on the
+// other samples.
 void ForwardInPieces(const Geometry& g, const Scratch& s, const PlainForward& args) {
   const bool is_one_block = g.IsOneBlock(args.sample_count);
   const auto packed = [&](const Piece& piece) {

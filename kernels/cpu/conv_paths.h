@@ -33,14 +33,14 @@ struct ConvGeometry {
   size_t out_height = out.height, out_width = out.width;
   size_t cells = out_height * out_width;  // output pixels
 
-  // First float of the pixels under the kernel for output pixel (y, x), in the upper left of its
-  // pool window.
+  // Returns the first float under the kernel for output pixel (y, x). With a pool, the kernel is at
+  // the upper left of the pixel's pool window.
   size_t CellOffset(size_t y, size_t x) const {
     return y * pool * stride * row + x * pool * stride * channels;
   }
 };
 
-// Copies one image into the middle of a padded one; writes the whole border.
+// Copies one image into the middle of a padded image, and writes zeros to its whole border.
 inline void PadImage(const ConvGeometry& g, const float* x, float* padded) {
   const size_t border = g.padding * g.channels;
   const size_t inner = g.width * g.channels;
@@ -54,7 +54,7 @@ inline void PadImage(const ConvGeometry& g, const float* x, float* padded) {
   }
 }
 
-// The inverse: copies the middle out.
+// Copies the middle of a padded image to an image without a border.
 inline void UnpadImage(const ConvGeometry& g, const float* padded, float* x) {
   const size_t inner = g.width * g.channels;
   for (size_t y = 0; y < g.height; ++y) {
@@ -69,7 +69,7 @@ void SmallConvBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
 size_t SmallConvForwardScratchBytes(const Conv2dSpec& spec);
 size_t SmallConvBackwardScratchBytes(const Conv2dSpec& spec);
 
-// Arrays as in ops.h, but y and dy are [samples, conv_output()], those of the convolution alone.
+// Arrays as in ops.h, but y and dy are the convolution's alone: [samples, conv_output()].
 struct PlainForward {
   size_t sample_count = 0;
   const float* x = nullptr;

@@ -1,5 +1,5 @@
-// 3x3 convolutions of stride 1 with Winograd's F(4x4, 3x3): a quarter of the
-// multiplications, as 36 matrix products, one for each point of the transforms:
+// 3x3 convolutions of stride 1 with Winograd's F(4x4, 3x3): a quarter of the multiplications, as 36
+// matrix products, one for each point of the transforms:
 //   forward:          outputs[tiles, out] = inputs[tiles, in] · kernels[in, out]
 //   data gradient:    the same, with the output's gradient and the kernels rotated by 180 degrees
 //   weight gradient:  kernels[out, in] = output gradientsᵀ[out, tiles] · inputs[tiles, in]
@@ -18,7 +18,7 @@ namespace {
 // ---- the transforms ----------------------------------------------------------------------------
 // The transforms of Winograd's F(4x4, 3x3): 4x4 outputs of a 3x3 convolution from 6x6 inputs with
 // 36 multiplications instead of 144. With input tile d, kernel g and output tile y:
-//   y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A      and, the adjoint of it in g:
+//   y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A      and, as its adjoint in g:
 //   dg = Gᵀ [ (A dy Aᵀ) ⊙ (Bᵀ d B) ] G
 // The polynomials are evaluated at 0, ±5/8, ±3/2 and infinity. Their powers stay nearer to 1 than
 // those of the usual 0, ±1, ±2: a third of the rounding error.
@@ -101,7 +101,7 @@ constexpr size_t kPanelRow = kPanelLanes + kLanes;
 constexpr size_t kDepthBlock = 128;   // kernels that are transformed at once: 1.2 MB
 constexpr size_t kGradientRows = 64;  // kernel gradients that are made at once
 
-// The transformed tiles of a block: few enough for the second cache together with one panel of
+// The transformed tiles of a block: few enough for the L2 cache together with one panel of
 // kernels...
 constexpr size_t kBlockFloats = 48 << 10;
 constexpr size_t kBlockTilesMin = 16;
@@ -166,12 +166,12 @@ struct Scratch {
   float* products = carver.Take<float>(is_gradient ? 0 : kPoints * PanelPoint(c.block_tiles));
   // Transformed kernels or their gradients: a panel, or all.
   float* kernels = carver.Take<float>(is_gradient ? KernelGradientFloats(c) : KernelFloats(c));
-  // A pixel outside of the image.
+  // A pixel outside of the image: zeros.
   size_t zero_count = is_gradient ? std::max(c.in.row, c.out.row) : c.in.row;
   float* zeros = carver.Take<float>(zero_count);
 };
 
-// A part of an array's channels, in vectors: one panel.
+// A panel: a part of an array's channels, counted in vectors.
 struct Panel {
   size_t index, first, vecs;
 };
@@ -304,8 +304,8 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes,
   return kernel;
 }
 
-// The inverse: stores `lanes` kernels one after another. They are first put together and stored as
-// whole vectors, because many partial stores would wait for their lines.
+// Stores `lanes` kernels one after another, as the inverse of LoadKernel. They are first put
+// together and stored as whole vectors, because many partial stores would wait for the cache lines.
 void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
   constexpr size_t kParts = RoundUpToLanes(kTaps) / kLanes;
   Vec parts[kParts][kLanes] = {};
@@ -321,7 +321,7 @@ void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
   for (size_t i = 0; i < count; i += kLanes) StorePart(to + i, Load(together + i), count - i);
 }
 
-// Input channels: part of a product's depth.
+// A range of input channels: a part of a product's depth.
 struct Depth {
   size_t first, count;
 };
@@ -479,7 +479,7 @@ void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
 
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   size_t bytes = 0;
-  // Fewer samples may fit into one block if more do not.
+  // Fewer samples can need more scratch: they may fit into one block where more samples do not.
   for (size_t n = 1; n <= sample_count_max; ++n) {
     const Convolution forward = MakeForward(spec, n), data_gradient = MakeDataGradient(spec, n);
     for (const Scratch& s :

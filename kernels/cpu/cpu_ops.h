@@ -6,7 +6,7 @@
 
 namespace pando::cpu {
 
-// An operation's type without the device. Here elements are floats.
+// An operation's type on the CPU: the type in ops.h without the device, with floats as elements.
 template <class T>
 struct OnCpuArgument {
   using Type = T;
@@ -43,10 +43,10 @@ PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
 #undef PANDO_DECLARE
 void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels);
 
-// The instruction set for which these are compiled: "x86-64-v4".
+// Returns the instruction set for which these operations are compiled: "x86-64-v4".
 const char* InstructionSet();
 
-// The operations of one CPU level (common/cpu/cpu_level.h).
+// The table of the operations that are compiled for one CPU level (common/cpu/cpu_level.h).
 struct Operations {
   decltype(cpu::InstructionSet)* InstructionSet = cpu::InstructionSet;
 #define PANDO_DECLARE(Name, ...) decltype(cpu::Name)* Name = cpu::Name;

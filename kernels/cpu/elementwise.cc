@@ -162,7 +162,7 @@ void ImportOwnChannels(const DeviceBatch& batch, float* x) {
   }
 }
 
-// Works picture by picture, so that the moved bytes are in the cache.
+// Imports moved pictures one by one, so that the moved bytes stay in the cache.
 void ImportMoved(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
   const size_t size = batch.shape.size(), out_size = size / batch.shape.channels * channels;
   std::vector<uint8_t> moved(size);

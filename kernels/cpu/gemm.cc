@@ -54,8 +54,8 @@ inline void GatherRow(const float* from, size_t stride, size_t cols, size_t lane
   std::fill(to + cols, to + lanes, 0.0f);
 }
 
-// Packs into [panel][depth][columns of the panel]; columns past the last are zero. It works row by
-// row, so that a large b is read in runs as wide as the block.
+// Packs the block into [panel][depth][columns of the panel]; columns past the last are zero. It
+// works row by row, so that a large b is read in runs as wide as the block.
 void Pack(const GemmOperand& b, const Block& block, float* packed) {
   const float* row = b.data + block.first_depth * b.row_stride + block.first_col * b.col_stride;
   for (size_t k = 0; k < block.depth; ++k, row += b.row_stride) {

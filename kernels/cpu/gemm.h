@@ -16,8 +16,8 @@ struct GemmOperand {  // a matrix with any strides
   size_t col_stride = 1;
 };
 
-// Sums of a tile, in registers: 6 x 4 sums + 4 of b + 1 broadcast of a within 32 registers, 4 x 3 +
-// 3 + 1 within 16.
+// A tile's sums stay in registers. With 32 registers they are 6 x 4 sums, beside 4 vectors of b and
+// 1 broadcast of a. With 16 registers they are 4 x 3 sums, beside 3 vectors and 1 broadcast.
 inline constexpr size_t kTileRows = kRegisters == 32 ? 6 : 4;
 inline constexpr size_t kTileVecs = kRegisters == 32 ? 4 : 3;
 
@@ -51,20 +51,20 @@ struct Gemm {
   GemmOperand a;
   GemmOperand b;
   float* c = nullptr;  // [rows, cols]
-  // Depth of a block: large if a is the large matrix, so that its rows are read in long runs;
-  // smaller if b is, so that its runs are wide.
+  // The depth of a block. It is large if a is the large matrix, so that a's rows are read in long
+  // runs. It is smaller if b is the large one, so that b's runs are wide.
   size_t depth_block = 128;
 };
 
-// Blocks of b are copied here, vector by vector, so that no two rows share a line of the cache.
-inline constexpr size_t kGemmScratchFloats = 64 << 10;  // 256 KB: half of a typical second cache
+// Multiply copies blocks of b here, vector by vector, so that no two rows share a cache line.
+inline constexpr size_t kGemmScratchFloats = 64 << 10;  // 256 KB: half of a typical L2 cache
 
 // REQUIRES: scratch has kGemmScratchFloats, aligned to 64 bytes.
 void Multiply(const Gemm& gemm, float* scratch);
 
 // ---- transposes in registers, between PyTorch's layout of weights and those of the kernels here
 
-// rows[i][j] = rows[j][i]: exchanges quarters of ever smaller squares.
+// Transposes in place, rows[i][j] = rows[j][i]: exchanges quarters of ever smaller squares.
 template <size_t kHalf = kLanes / 2>
 inline void Transpose(Vec (&rows)[kLanes]) {
   IntVec upper, lower;
@@ -83,7 +83,7 @@ inline void Transpose(Vec (&rows)[kLanes]) {
 }
 
 // Loads the transpose of one vector from each of `rows` rows, which begin `stride` floats apart;
-// missing rows are zeros. `rest` floats remain from the first row's vector on.
+// missing rows are zeros. `rest` floats may be read from `from` on.
 inline void LoadTransposed(const float* from, size_t stride, size_t rows, size_t rest,
                            Vec (&block)[kLanes]) {
   for (size_t i = 0; i < kLanes; ++i) {
@@ -93,7 +93,7 @@ inline void LoadTransposed(const float* from, size_t stride, size_t rows, size_t
 }
 
 // to[cols, rows] = from[rows, cols]ᵀ for few rows. The result is put together a few columns at a
-// time and stored as whole vectors, because many partial stores would wait for its lines.
+// time and stored as whole vectors, because many partial stores would wait for the cache lines.
 // REQUIRES: rows <= kLanes.
 inline void TransposeFewRows(size_t rows, size_t cols, const float* from, float* to) {
   for (size_t c = 0; c < cols; c += kLanes) {

@@ -68,10 +68,10 @@ void SumPixels(const Sample& sample, const Scratch& s, F&& f) {
 
 struct Statistics {
   double mean = 0;
-  double squares = 0;  // of the deviations from there
+  double squares = 0;  // the sum of the squared deviations from the mean
 };
 
-// Joins a group's statistics from the sums and square sums of its channels' deviations.
+// Computes a group's statistics from the sums and square sums of its channels' deviations.
 Statistics JoinChannels(const Sample& sample, const Scratch& s, size_t group) {
   const auto pixels = static_cast<double>(sample.pixels);
   const size_t first = group * sample.group_channels(), last = first + sample.group_channels();

@@ -7,7 +7,7 @@
 namespace pando::cpu {
 namespace {
 
-// Depth blocks: the weights are the large matrix. As a and as b they are read in runs of 2 KB.
+// The depths of blocks. The weights are the large matrix: as a and as b they are read in 2 KB runs.
 constexpr size_t kForwardDepth = 512, kBackwardDepth = 128;
 
 struct Scratch {
@@ -17,7 +17,7 @@ struct Scratch {
   float* y = carver.Take<float>(out * samples);  // forward's [out, samples]
 };
 
-// Transposes back to [samples, features], and adds bias and relu.
+// Transposes the sums back to [samples, features], and adds bias and relu.
 void TransposeOut(const LinearSpec& spec, size_t samples, const float* sums, const float* bias,
                   float* y) {
   for (size_t s = 0; s < samples; ++s, y += spec.out_features) {
@@ -46,8 +46,8 @@ void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
                    std::span<std::byte> scratch) {
   const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
   const Scratch s{out, n, ScratchCarver(scratch)};
-  // Transposed, yᵀ = weight · xᵀ: samples are in vector lanes, and weights are read once, without a
-  // copy.
+  // The product is transposed, yᵀ = weight · xᵀ: samples are in vector lanes, and weights are read
+  // once, without a copy.
   Multiply({.rows = out,
             .cols = n,
             .depth = in,

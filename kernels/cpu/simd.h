@@ -35,8 +35,8 @@ inline IntVec Load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// For a loaded value that is used several times: GCC would otherwise fold the load into each use,
-// and loads limit these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
+// Keeps a loaded value that is used several times in a register. GCC would fold the load into each
+// use, and loads limit these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
 inline Vec InRegister(Vec v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
@@ -47,7 +47,7 @@ inline void Store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void Store(int32_t* p, IntVec v) { std::memcpy(p, &v, sizeof v); }
 inline Vec Broadcast(float x) { return x - Vec{}; }  // x − 0 is x, −0 included; x + 0 is not
 
-// Stores lane i of both as pair i: a0 b0 a1 b1 ...  `to` has room for kLanes pairs of 8 bytes.
+// Stores lane i of a and b as pair i: a0 b0 a1 b1 ...  `to` has room for kLanes pairs of 8 bytes.
 inline void StorePairs(void* to, IntVec a, IntVec b) {
   IntVec lower, upper;
   for (int i = 0; i < kLanes; ++i) {
@@ -59,7 +59,7 @@ inline void StorePairs(void* to, IntVec a, IntVec b) {
   std::memcpy(static_cast<char*>(to) + sizeof first, &last, sizeof last);
 }
 
-// Stores the first `count` lanes, all of them if there are more.
+// Stores the first `count` lanes, or all lanes if `count` is larger.
 template <class V, class T>
 inline void StorePart(T* p, V v, size_t count) {
   if (count >= kLanes) return Store(p, v);
@@ -75,7 +75,7 @@ inline void StorePart(T* p, V v, size_t count) {
 
 inline constexpr size_t RoundUpToLanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Loads the first `count` lanes, all of them if there are more; zeros in the others.
+// Loads the first `count` lanes, or all lanes if `count` is larger. The other lanes are 0.
 inline Vec LoadPart(const float* p, size_t count) {
   if (count >= kLanes) return Load(p);
   float lanes[kLanes] = {};
@@ -95,7 +95,7 @@ inline void ForEvenPieces(size_t n, size_t max, F&& f) {
   }
 }
 
-// The array of f<0>(), f<1>(), ... f<kCount − 1>(): one function for each number of registers.
+// Returns the array of f<0>() to f<kCount − 1>(): a function for each number of registers.
 template <size_t kCount, class F>
 constexpr auto MakeTable(F f) {
   return [f]<size_t... kIndex>(std::index_sequence<kIndex...>) {

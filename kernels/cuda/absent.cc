@@ -1,6 +1,8 @@
-// A build without CUDA: no GPU can be opened.
+// The functions of kernels/device.h in a build without CUDA: no GPU can be opened.
 #include "common/check.h"
-#include "kernels/device.h"
+#include "kernels/copy_queue.h"
+#include "kernels/launch_graph.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando {
 

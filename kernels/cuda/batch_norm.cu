@@ -83,8 +83,8 @@ __device__ void ForPixels(const ColumnShape& shape, uint32_t channel, F f) {
   }
 }
 
-// The factors of a thread's channels. Backward repeats what forward computed, so no compiler may
-// choose where to round.
+// The factors of a thread's channels. Backward computes forward's results again with the same bits,
+// so fmaf decides where to round, not the compiler.
 template <int kWidth>
 struct Normaliser {
   float mean[kWidth], factor[kWidth], offset[kWidth];
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
 
 }  // namespace
 
-// The width is 1 if a pack does not divide the channels; there are then fewer runs.
+// If a pack does not divide the channels, the width is 1, and fewer runs need less scratch.
 size_t BatchNormScratchBytes(CudaDevice&, const BatchNormSpec& spec) {
   const uint32_t channels = spec.shape.channels;
   const size_t rows = 2 * ((size_t{channels} + 15) / 16 * 16) * sizeof(float);

@@ -16,7 +16,7 @@ void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arr
   if (!gpu.convolutions().Run(problem, arrays)) DirectConvolve(gpu, problem, arrays);
 }
 
-// Whether backward begins with the operations after the convolution.
+// Returns whether backward begins with the operations after the convolution.
 bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
   return spec.max_pool || spec.relu || has_scale;
 }
@@ -33,7 +33,7 @@ struct Scratch {
   uint32_t sample_count;
   ScratchCarver carver = {};
   size_t element = ElementBytes(gpu.element());
-  uint32_t x_channels =  // the most with which x may be stored
+  uint32_t x_channels =  // the largest number with which x may be stored
       spec.groups > 1 ? 0 : StoredChannels({DeviceKind::kCuda, gpu.element()}, spec.input.channels);
   size_t weight_bytes = WithChannels(spec, x_channels).weight_size() * element;
   size_t depthwise_bytes = DepthwiseScratchBytes(gpu, spec);
@@ -49,10 +49,10 @@ struct Scratch {
   std::span<std::byte> depthwise = {carver.Take<std::byte>(depthwise_bytes), depthwise_bytes};
 };
 
-// ------------------------------------------------------------------------ what follows
+// ------------------------------------------------------------------------ the operations after it
 
-// One block row per sample; one thread has kWidth channels of a pixel of the result. sums may be y
-// if there is no pool.
+// Each block row has one sample; each thread has kWidth channels of a pixel of the result. `sums`
+// may be y if there is no pool.
 template <class T, int kWidth>
 __global__ void FinishForward(ConvGeometry g, const T* sums, Conv2dForwardArgsOf<T> args) {
   const uint32_t channels = g.result.channels, size = g.result.height * g.result.width * channels;

@@ -1,4 +1,4 @@
-// ConvLibrary: cuDNN's convolutions, with the planner's plan for each problem, made once and kept.
+// ConvLibrary runs cuDNN's convolutions. It makes the plan for each problem once and keeps it.
 // conv.cu calls it. Threads: one at a time. The planner owns cuDNN's handle and a workspace.
 #pragma once
 
@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/ops.h"
 
 namespace pando::cuda {
@@ -57,7 +57,7 @@ class ConvPlan {
   virtual void Run(const ConvArrays& arrays) = 0;
 };
 
-// The plans of a library of convolutions, cuDNN. Outlives its plans. ConvLibrary uses it.
+// Makes the plans of a convolution library, cuDNN, and outlives them. ConvLibrary uses it.
 class ConvPlanner {
  public:
   virtual ~ConvPlanner() = default;
@@ -77,18 +77,18 @@ struct ConvSetting {
 Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
                                                      const ConvSetting& setting,
                                                      cudaStream_t stream);
-bool HasConvPlanner();  // whether it can be loaded
+bool HasConvPlanner();  // whether cuDNN can be loaded
 
 // Returns the workspace of a GPU's convolutions: an eighth of its memory, rounded down to a power
 // of two, at least 256 MiB and at most 1 GiB. At batch 256 cuDNN's fastest engines for ResNet-50
-// need up to that. It follows from the kind of GPU (P39), not from the free memory.
+// need up to that much. The size follows from the kind of GPU (P39), not from the free memory.
 size_t ConvWorkspaceBytes(size_t total_bytes);
 
 class ConvLibrary {
  public:
   ConvLibrary(std::unique_ptr<ConvPlanner> planner, OnEngineNote on_note)
       : planner_(std::move(planner)), on_note_(std::move(on_note)) {}
-  // Opens it with OpenConvPlanner, whose errors it returns.
+  // Opens the planner with OpenConvPlanner, and returns its errors.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options,
                                                    const ConvSetting& setting, cudaStream_t stream);
 

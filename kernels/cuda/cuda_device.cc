@@ -11,7 +11,10 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/copy_queue.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/event.h"
+#include "kernels/launch_graph.h"
 #include "kernels/runtime_library.h"
 
 #ifndef PANDO_GPU_ARCH_MIN  // the oldest compute capability that kernels were compiled for: 75
@@ -30,7 +33,7 @@ void CudaFailed(const char* call, const char* what, const char* file, int line) 
 
 namespace {
 
-// There was room when the job was checked, but another process has taken it since.
+// Ends the process: there was room when the job was checked, but another process has taken it.
 [[noreturn]] void NoRoom(CudaDevice& gpu, size_t size_bytes) {
   const DeviceRoom room = ReadRoom(gpu);
   const std::string text = fmt::format(
@@ -102,7 +105,7 @@ FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   return {static_cast<float*>(floats), MakeDeleter(gpu, cudaFreeHost)};
 }
 
-// A refusal must not become an error of later calls.
+// Clears the error of a refusal, so that later calls do not return it.
 std::shared_ptr<const void> PinHost(CudaDevice& gpu, std::span<const std::byte> memory,
                                     HostPin how) {
   UseOnThisThread(gpu);

@@ -12,11 +12,12 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/status.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/matrix_library.h"
 #include "kernels/cuda/runtime.h"
-#include "kernels/device.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando {
 
@@ -60,7 +61,7 @@ To ToParameter(const From& argument) {
   return static_cast<To>(argument);
 }
 
-// Launches on the device's stream. The arguments become the kernel's parameters; elements may be
+// Launches a kernel on the device's stream. The arguments become its parameters; elements may be
 // given as `void`.
 template <class... Parameters, class... Arguments>
 void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),

@@ -15,8 +15,8 @@ namespace pando {
 
 inline constexpr bool kHasCuda = PANDO_CUDA;  // whether this build has CUDA
 
-// The only switch on the device. In a build without CUDA `on_cuda` is never instantiated, so that
-// nothing of kernels/cuda is linked.
+// Calls the function for the device's kind: this is the only switch on it. In a build without CUDA
+// `on_cuda` is never instantiated, so that nothing of kernels/cuda is linked.
 template <class OnCpu, class OnCuda>
 auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
   if constexpr (kHasCuda) {
@@ -62,7 +62,7 @@ PANDO_OTHER_OPERATIONS(PANDO_DECLARE)
   OnGpu<decltype(pando::Operation##ScratchBytes)> Operation##ScratchBytes;
 PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 #undef PANDO_DECLARE
-// Copies from the host's memory, in the order of launches. Valid until the next upload's launches.
+// Copies a batch from the host, in launch order. It is valid until the next upload's launches.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
 void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
                  uint32_t stored_channels, void* x, int32_t* labels);

@@ -236,12 +236,12 @@ std::optional<std::set<Note>> ReadNotes(const Descriptor& engine, cudnnBackendAt
   std::array<Note, kCount> notes{};
   const std::optional<int64_t> count = engine.TryGet(name, type, kCount, notes.data());
   if (!count) return std::nullopt;
-  // A later version may have more notes.
+  // A later version of cuDNN may have more notes.
   return std::set<Note>(notes.begin(), notes.begin() + std::min<int64_t>(*count, kCount));
 }
 
-// Whether the engine's bits are always the same (P35), its precision is as requested, and all
-// workers of this kind have it (P39).
+// Returns whether the engine's bits are always the same (P35), its precision is as requested, and
+// all workers of this kind have it (P39).
 bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -252,14 +252,14 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   const auto notes = ReadNotes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
       engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
   if (!behavior || !notes) return false;
-  // It needs libnvrtc, which the kind does not name: workers without it would have other engines.
+  // Such an engine needs libnvrtc, which the kind does not name: other workers may not have it.
   if (behavior->contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
-  // It sums in half precision, while fp16 and bf16 promise sums of floats.
+  // Such an engine sums in half precision, while fp16 and bf16 promise sums of floats.
   if (notes->contains(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (!options.allow_nondeterministic && notes->contains(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
     return false;
   if (options.element != ElementType::kFloat32) return true;
-  // It converts inputs to half, which can give infinities.
+  // Such an engine converts inputs to half, which can give infinities.
   if (notes->contains(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
   if (options.allow_tf32) return true;
   return !notes->contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&

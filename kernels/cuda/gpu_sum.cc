@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/event.h"
+#include "kernels/device_memory.h"
 #include "kernels/runtime_library.h"
 
 namespace pando {
@@ -27,7 +29,7 @@ struct NcclApi : RuntimeLibrary {
 
 Result<NcclApi> LoadNccl() { return LoadFunctions<NcclApi>({"libnccl.so.2"}); }
 
-// NCCL cannot wake a waiting thread; a bucket takes milliseconds.
+// The interval of polling: NCCL cannot wake a waiting thread, and a bucket takes milliseconds.
 constexpr std::chrono::microseconds kPoll{50};
 using Clock = std::chrono::steady_clock;
 
@@ -40,7 +42,7 @@ struct GpuSum::Impl {
   ~Impl() { Abort(); }
 
   // Ends NCCL's work on the GPU, even if peers are gone. Freeing any of the GPU's memory would wait
-  // for it.
+  // for that work.
   void Abort() {
     if (group != nullptr) nccl.CommAbort(std::exchange(group, nullptr));
   }

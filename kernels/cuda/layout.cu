@@ -75,7 +75,7 @@ __global__ void TapsOutside(uint32_t channels, uint32_t taps, const float* x, T*
   }
 }
 
-// The inverse.
+// Converts [out, taps, channels] to [out, channels, taps].
 template <class T>
 __global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* y) {
   __shared__ float filter[kFilterChannels * kFilterTaps];  // [channels, taps]
@@ -102,7 +102,7 @@ __global__ void PadFilter(uint32_t count, uint32_t channels, uint32_t stored, ui
   y[i] = FromFloat<T>(c < channels ? x[(out * channels + c) * taps + tap] : 0.0f);
 }
 
-// The inverse, without the zeros.
+// Converts [out, taps, stored] to [out, channels, taps], without the zeros.
 template <class T>
 __global__ void TrimFilter(uint32_t count, uint32_t channels, uint32_t stored, uint32_t taps,
                            const T* x, float* y) {
@@ -112,8 +112,7 @@ __global__ void TrimFilter(uint32_t count, uint32_t channels, uint32_t stored, u
   y[i] = ToFloat(x[(out * taps + tap) * stored + c]);
 }
 
-// ------------------------------------------------------------------------------------ the
-// network's input
+// ----------------------------------------------------------------------------- the network's input
 
 constexpr uint32_t kSharedChannels = 4;
 constexpr uint32_t kByteValues = 256;  // per channel
@@ -130,8 +129,8 @@ __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t
   for (int k = 0; k < kWidth; ++k) to[k] = i + k < count ? bytes[(i + k) / copies] : uint8_t{0};
 }
 
-// Looks up each byte's value in shared memory, if the channels' values fit there, because two
-// divisions per element take longer than loading its bytes. All threads of a block call it.
+// Returns the table of byte values, in shared memory if it fits there: two divisions per element
+// would take longer than loading its bytes. All threads of a block call this function.
 __device__ const float* SharedByteValues(uint32_t channels, const float* byte_values,
                                          float* shared) {
   if (channels > kSharedChannels) return byte_values;
@@ -141,7 +140,8 @@ __device__ const float* SharedByteValues(uint32_t channels, const float* byte_va
   return shared;
 }
 
-// One channel may be repeated `copies` times. `count` is the result's size.
+// Imports pictures that are not moved. One channel may be repeated `copies` times. `count` is the
+// result's size.
 template <class T>
 __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
                                const uint8_t* bytes, const float* byte_values, T* y) {
@@ -162,8 +162,7 @@ __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
   }
 }
 
-// Visits the elements of moved pictures, [sample, y, x, channel], each channel `copies`
-// times.
+// Visits the elements of moved pictures, [sample, y, x, channel], each channel `copies` times.
 class MovedPictures {
  public:
   __device__ MovedPictures(const DeviceBatch& batch, uint32_t copies, size_t element)
@@ -224,7 +223,7 @@ __global__ void ImportMovedPictures(DeviceBatch batch, uint32_t copies, T* y) {
   }
 }
 
-// One thread has a pixel's channels: `channels` as above, and zeros.
+// Imports with zeros in the last stored channels. One thread has all channels of a pixel.
 template <class T>
 __global__ void ImportPadded(DeviceBatch batch, uint32_t channels, T* y) {
   constexpr int kWidth = kPackWidth<T>;

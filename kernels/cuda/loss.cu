@@ -12,11 +12,11 @@ constexpr uint32_t kAllLanes = 0xffffffff;
 
 struct SampleScore {
   float loss;
-  uint32_t classes_ahead;  // of the label; kNever: its logit is NaN
+  uint32_t classes_ahead;  // of the label; kNever: the label's logit is NaN
 };
 constexpr uint32_t kNever = 0xffffffff;
 
-// Uses the same tree for all values.
+// Reduces the values of a warp's lanes, always along the same tree.
 template <class T, class F>
 __device__ T Reduce(T value, F add) {
   for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {

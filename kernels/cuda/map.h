@@ -1,6 +1,6 @@
 // Elements of activations on the GPU, and how kernels load, store and compute with them: always in
-// fp32, 16 bytes at a time. Also the launch of kernels over arrays; and Map, for kernels that
-// compute each element separately.
+// fp32, 16 bytes at a time. The header also has the launch of kernels over arrays, and Map, for
+// kernels that compute each element separately.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -44,7 +44,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
 template <class T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
-// A GPU faults if an address is not a multiple of the access's size; on the host this checks it.
+// Checks on the host that an address is a multiple of the access's size; otherwise a GPU faults.
 __device__ inline void CheckAligned([[maybe_unused]] const void* address,
                                     [[maybe_unused]] size_t bytes) {
 #ifndef __CUDACC__
@@ -73,7 +73,7 @@ __device__ void StoreFloats(const float (&from)[kWidth], T* to) {
   for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
   StorePack(pack, to);
 }
-// Does the same for `rest` elements, if these are fewer.
+// These two load and store `rest` elements, if these are fewer than kWidth.
 template <int kWidth, class T>
 __device__ void LoadSome(const T* from, size_t rest, float (&to)[kWidth]) {
   if (rest >= kWidth) return LoadFloats<kWidth>(from, to);
@@ -98,7 +98,7 @@ __device__ inline float PassGradient(Activation activation, float y, float dy) {
 }
 
 // Calls f.template operator()<kWidth>() with as many channels as one load takes, or with one if
-// that does not divide the channels.
+// that number does not divide the channels.
 template <class T, class F>
 void WithWidth(uint32_t channels, F&& f) {
   constexpr int kWide = kPackWidth<T>;
@@ -123,13 +123,13 @@ void WithElement(ElementType type, F&& f) {
   WithSmallElement(type, f);
 }
 
-// An operation's arguments, whose elements have this type.
+// Returns an operation's arguments with elements of type T.
 template <class T, template <class> class ArgsOf>
 ArgsOf<T> Typed(const ArgsOf<void>& args) {
   return std::bit_cast<ArgsOf<T>>(args);
 }
 
-// Calls f.template operator()<T, kWidth>() with both.
+// Calls f.template operator()<T, kWidth>() with the elements' type and WithWidth's width.
 template <class F>
 void WithPacks(ElementType type, uint32_t channels, F&& f) {
   WithElement(type, [&]<class T>() {
@@ -157,8 +157,8 @@ inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
       (count + kMapThreads * per_thread - 1) / (kMapThreads * per_thread), 1, most)));
 }
 
-// One block row per sample; one thread has `width` of its elements: the IndexInSample-th ones, if
-// they exist.
+// Returns a grid with one block row per sample. One thread has `width` of the sample's elements:
+// the IndexInSample-th ones, if they exist.
 inline dim3 SampleGrid(size_t sample_size, size_t width, uint32_t sample_count) {
   PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
   return dim3(DivideUp(sample_size / width, kMapThreads), sample_count);
@@ -195,7 +195,7 @@ void LaunchMap(CudaDevice& gpu, size_t head, size_t count, F f, U* y, const T*..
   Launch(gpu, GridSize(gpu, count, kWidth), dim3(kMapThreads), kernel, head, count, f, y, x...);
 }
 
-// For arrays aligned to kWidth elements. Here and below, y may be one of the inputs.
+// Maps arrays that are aligned to kWidth elements. Here and below, y may be one of the inputs.
 template <int kWidth, class F, class U, class... T>
 void Map(CudaDevice& gpu, size_t count, F f, U* y, const T*... x) {
   LaunchMap<kWidth>(gpu, 0, count, f, y, x...);
@@ -212,7 +212,7 @@ void MapPackedFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*
   LaunchMap<4>(gpu, std::min(FloatsToAlignment(y), count), count, f, y, x...);
 }
 
-// For floats at any address.
+// Maps floats at any address.
 template <class F, class... Floats>
 void MapFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*... x) {
   const bool can_pack = ((FloatsToAlignment(x) == FloatsToAlignment(y)) && ...);

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/status.h"
-#include "kernels/device.h"
+#include "common/result.h"
+#include "kernels/opened_gpu.h"
 
 namespace pando::cuda {
 
@@ -40,10 +40,10 @@ class MatrixLibrary {
  public:
   struct Impl;
   explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // made by Open
-  // kNotFound: cuBLASLt is missing, or has another version.  `stream` outlives it.
+  // kNotFound: cuBLASLt is missing, or has another version. `stream` outlives the library.
   static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
                                                      cudaStream_t stream);
-  static bool IsThere();  // whether it can be loaded
+  static bool IsThere();  // whether cuBLASLt can be loaded
   ~MatrixLibrary();
   MatrixLibrary(const MatrixLibrary&) = delete;
   MatrixLibrary& operator=(const MatrixLibrary&) = delete;

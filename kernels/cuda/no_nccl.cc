@@ -1,4 +1,4 @@
-// A build without CUDA, or without NCCL.
+// GpuSum in a build without CUDA or without NCCL: every call returns the same error.
 #include "kernels/gpu_sum.h"
 
 namespace pando {

@@ -20,8 +20,8 @@ struct Scratch {
 
 // ------------------------------------------------------------------------------- forward, and to x
 
-// One thread: kWidth channels of one pixel of the result, y or backward dx, which gathers from the
-// other side. Blocks: the rows of all samples along x, the pixels and channels of a row along y.
+// Each thread gathers kWidth channels of one pixel of the result: y, or dx in backward. Blocks have
+// the rows of all samples along x, and the pixels and channels of a row along y.
 template <class T, int kWidth, bool kBackward>
 __global__ void Gather(ConvGeometry g, const T* from, const float* weight, bool adds, T* to) {
   const SampleShape source = kBackward ? g.out : g.in, result = kBackward ? g.in : g.out;
@@ -154,7 +154,7 @@ void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBack
 
 namespace {
 
-// One thread per element of the result.
+// Computes the result with one thread per element.
 template <class T, bool kBackward>
 __global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const T* w, bool adds,
                              T* to) {
@@ -190,8 +190,8 @@ __global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const 
   }
 }
 
-// The threads of one weight, a power of two; more than one if there are few weights. They follow
-// from the shape alone, and so does the order of the additions.
+// Returns the number of threads per weight: a power of two, above 1 if there are few weights. It
+// follows from the shape alone, and so does the order of the additions.
 uint32_t WeightLanes(const Conv2dSpec& spec) {
   constexpr uint32_t kThreadsWanted = 1 << 12;
   uint32_t lanes = 1;

@@ -12,7 +12,7 @@
 
 namespace pando::cuda {
 
-// Has as many groups as input channels and as output channels.
+// Returns whether there are as many groups as input channels and as output channels.
 inline bool IsDepthwise(const Conv2dSpec& spec) {
   return spec.groups > 1 && spec.groups == spec.input.channels && spec.groups == spec.out_channels;
 }

@@ -12,7 +12,7 @@
 namespace pando::cuda {
 namespace {
 
-constexpr uint32_t kBlockFloats = 256;  // that share a scale: a block of as many threads has them
+constexpr uint32_t kBlockFloats = 256;  // they share a scale, and have a block of as many threads
 constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr uint32_t kNanBits = 0x7fc00000;
 
@@ -53,7 +53,7 @@ __global__ void DecodeHalves(size_t count, const uint16_t* codes, float* floats)
   for (size_t i = ThreadIndex(); i < count; i += stride) floats[i] = Code::Decode(codes[i]);
 }
 
-// One block of threads for each block of floats.
+// Each block of threads encodes one block of floats.
 __global__ void EncodeInt8(size_t count, const float* floats, float* scales, int8_t* codes) {
   constexpr float kCodeMax = 127.0f;
   constexpr float kSmallestScaled = 1e-35f;  // below it a quotient is not a normal float

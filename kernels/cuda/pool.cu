@@ -13,7 +13,7 @@ struct Range {
   uint32_t last = 0;
 };
 
-// Along one axis: the input's pixels, and the `count` windows of the output.
+// One axis of a pool: the input's `size` pixels, and the `count` windows of the output.
 struct FixedWindows {
   uint32_t size, count, window, stride, padding;
 
@@ -21,7 +21,7 @@ struct FixedWindows {
     const uint32_t from = i * stride;
     return {from > padding ? from - padding : 0, min(from + window - padding, size)};
   }
-  // The windows that contain a pixel.
+  // Returns the windows that contain a pixel.
   __device__ Range Windows(uint32_t pixel) const {
     const uint32_t at = pixel + padding;
     return {at + 1 > window ? (at + 1 - window + stride - 1) / stride : 0,
@@ -44,7 +44,7 @@ struct Windows {
   Axis rows;
   Axis columns;
   uint32_t channels;
-  float fixed_scale;  // 1 / pixels of a window; 0: the actual number
+  float fixed_scale;  // 1 / pixels of a window; 0: 1 / their actual number
 
   __device__ uint32_t in_size() const { return rows.size * columns.size * channels; }
   __device__ uint32_t out_size() const { return rows.count * columns.count * channels; }

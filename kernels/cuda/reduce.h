@@ -50,7 +50,7 @@ inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
   return shape;
 }
 
-// Room for the blocks' sums, [run, sum, channel], for any number of pixels.
+// Returns the bytes of the blocks' sums, [run, sum, channel], for any number of pixels.
 inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
   const size_t columns = (channels + static_cast<size_t>(width) - 1) / static_cast<size_t>(width);
   const size_t column_blocks = (columns + 31) / 32;
@@ -58,7 +58,7 @@ inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
   return runs * static_cast<size_t>(sum_count) * channels * sizeof(float);
 }
 
-// The first of the thread's channels.
+// Returns the first of the thread's channels.
 template <int kWidth>
 __device__ uint32_t ThreadChannel() {
   return (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
@@ -148,7 +148,7 @@ struct StoreTotals {
 };
 
 // Computes sums[c] of elements [pixels, channels], as for a bias's gradient. run_sums has
-// RunSumsBytes() for one sum. It is in linear.cu.
+// RunSumsBytes() for one sum. linear.cu defines this function.
 void SumElements(CudaDevice& gpu, size_t pixels, uint32_t channels, const void* x, float* sums,
                  void* run_sums);
 

@@ -14,7 +14,7 @@ void AppendScaleAndShift(const LayerSpec& spec, const SampleShape& in,
   tensors->push_back({.name = spec.name + ".bias", .shape = {in.channels}});
 }
 
-// One factor and one summand, once the statistics are known.
+// Counts a product and a sum for each output, and nothing for the statistics.
 uint64_t CountFlops(const Layer& layer) { return 2 * layer.out.size(); }
 
 // ------------------------------------------------------------------------------------- batch norm
@@ -35,7 +35,7 @@ void AppendBatchNorm(const LayerSpec& spec, const SampleShape& in,
   tensors->push_back(statistic);
 }
 
-// has_residual: the second input is added before the activation.
+// BatchNormStage adds its second input before the activation, if spec.has_residual.
 class BatchNormStage : public Stage {
  public:
   BatchNormStage(const BatchNormSpec& spec, const TensorPlaces& at) : spec_(spec), at_(at) {}

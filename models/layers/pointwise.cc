@@ -2,7 +2,7 @@
 // and of whole channels); and flattening, which moves them.
 #include <fmt/core.h>
 
-#include "models/stage_builder.h"
+#include "models/layers/dropout_mask.h"
 
 namespace pando {
 namespace {

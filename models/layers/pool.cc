@@ -74,7 +74,7 @@ class MaxPoolStage : public Stage {
   Pool2dSpec spec_;
 };
 
-// Its backward reads nothing of its forward.
+// An average pool. Its backward needs nothing from its forward.
 template <class Spec, auto kForward, auto kBackward>
 class AveragePoolStage : public Stage {
  public:
@@ -100,7 +100,7 @@ std::unique_ptr<Stage> MakeAveragePool(StageBuilder&, const Layer& layer) {
   return std::make_unique<Made>(PoolSpec(layer));
 }
 
-// Also makes the global pool: to 1 x 1.
+// Makes the global pool too, whose output is 1 x 1.
 std::unique_ptr<Stage> MakeAdaptiveAveragePool(StageBuilder&, const Layer& layer) {
   using Made =
       AveragePoolStage<AdaptivePool2dSpec, AdaptiveAveragePoolForward, AdaptiveAveragePoolBackward>;

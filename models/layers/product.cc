@@ -4,13 +4,13 @@
 #include <cmath>
 #include <optional>
 
-#include "models/stage_builder.h"
+#include "models/layers/dropout_mask.h"
 
 namespace pando {
 namespace {
 
-// Counts the elements of a weight that contribute to one output or, for fan-out as PyTorch counts
-// it, to which one input contributes; groups do not divide the latter.
+// Count the elements of a weight. FanIn: those that contribute to one output. FanOut, as PyTorch
+// counts: those to which one input contributes, not divided by the groups.
 double FanIn(const std::vector<uint64_t>& weight) {
   double count = 1;
   for (size_t d = 1; d < weight.size(); ++d) count *= static_cast<double>(weight[d]);
@@ -82,7 +82,7 @@ uint64_t ConvFlops(const Layer& layer) {
   return 2 * weights_per_output * outputs + (spec.bias ? outputs : 0);
 }
 
-// It includes the dropout2d (null: none), 2x2 max pool and relu after it.
+// A convolution with the dropout2d (null: none), the 2x2 max pool and the relu after it.
 class ConvStage : public Stage {
  public:
   ConvStage(const Conv2dSpec& spec, const TensorPlaces& at, const LayerSpec* dropout2d,
@@ -137,7 +137,7 @@ class ConvStage : public Stage {
   }
 
  private:
-  // 0 means as many as the layer has.
+  // Returns the stored channels of the input; 0 means as many as the layer has.
   uint32_t InputChannels(const Pass& pass) const {
     return reads_network_input_ && spec_.groups == 1 ? pass.input_channels : 0;
   }
@@ -163,7 +163,7 @@ bool IsPairPool(const LayerSpec& spec) {
          spec.padding == 0;
 }
 
-// Includes following layers that the operation can also do, each at most once.
+// Takes in the following layers that the operation can do too, each at most once.
 std::unique_ptr<Stage> MakeConv(StageBuilder& builder, const Layer& layer) {
   Conv2dSpec spec{.input = layer.in,
                   .out_channels = layer.spec.out_units,

@@ -1,8 +1,8 @@
-// LinkProof: proves to each end of a shared-memory link which process the other end is (P44). Only
+// LinkProof proves to each end of a shared-memory link which process the other end is (P44). Only
 // net/shm/shared_link uses it.
 //
 // The accepting end proves itself first, and a token depends on both random numbers. So a process
-// that listens under a false name learns no token to use elsewhere. Threads: the link's.
+// that listens under a false name learns no token to use elsewhere. Threads: its link's thread.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace pando {
 class LinkProof {
  public:
   using Bytes = std::array<char, 16>;
-  // Returns the token of a text, which only this process and the peer can make. Empty: there are no
-  // keys. nullopt: the peer's key is not known yet. A null function counts as "empty".
+  // Returns the token of a text, which only the two processes can make: "" without keys, nullopt if
+  // the peer's key is not known yet. A null function means that there are no keys.
   using Sign = std::function<std::optional<std::string>(Incarnation peer, const std::string& text)>;
 
   // `peer` is the process to which this end connects; nullopt if this end accepts.
@@ -26,7 +26,7 @@ class LinkProof {
 
   // This end's random number, for its hello or proof.
   const Bytes& number() const { return is_connecting_ ? connecting_ : accepting_; }
-  // The accepting end calls it with the hello that it got.
+  // Takes the peer's hello. Only the accepting end calls it.
   void OnHello(Incarnation peer, const Bytes& number);
   // Returns this end's token, once, when it is due and the peer's key is known.
   std::optional<Bytes> TakeToken();

@@ -1,5 +1,5 @@
-// Packets: one packet of a Unix connection holds all frames of a message (net/shm/shared_link.h).
-// Sizes are in the host's byte order.
+// A packet of a Unix connection holds all frames of a message (net/shm/shared_link.h). Sizes are in
+// the host's byte order.
 //
 //   bytes 0-3  "Pmsg"
 //   bytes 4-7  the number of frames
@@ -17,11 +17,11 @@ namespace pando {
 inline constexpr size_t kPacketBytesMax = 128 << 10;
 inline constexpr size_t kPacketFramesMax = 64;
 
-// Never blocks. Returns false and sends nothing if the message is too long, has unaligned frames,
-// or cannot be sent now.
+// Sends the frames as one packet. Never blocks. Returns false and sends nothing if the message is
+// too long, has unaligned frames, or cannot be sent now.
 bool SendPacket(int fd, const Frames& frames);
 
-// Returns nullopt if it is not a packet or its sizes do not match. REQUIRES: aligned to 8.
+// Returns nullopt if it is no packet or its sizes do not match. REQUIRES: it is aligned to 8 bytes.
 std::optional<Frames> ParsePacket(const Blob& packet);
 
 }  // namespace pando

@@ -56,7 +56,7 @@ UniqueFd UnixSocket() {
   return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Any process may bind the name, so check the user.
+// Any process may bind the name, so the user must be checked.
 bool IsOfOurUser(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -371,7 +371,7 @@ SharedLink::Restored SharedLink::Restore(Frames* frames) {
   size_t next = 1;  // index into the received frames
   for (size_t word = 1; word < words; word += kReferenceWords) {
     const uint64_t at = WordAt(table, word);
-    // Frame 0 is read repeatedly while the message is decoded, and its sender could change it.
+    // Frame 0 must not be shared: decoding reads it repeatedly, and its sender could change it.
     if (at == 0 || at < whole.size() || at >= frame_count) return Restored::kCorrupt;
     while (whole.size() < at && next < frames->size()) whole.push_back((*frames)[next++]);
     if (whole.size() < at) return Restored::kCorrupt;

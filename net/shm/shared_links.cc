@@ -120,8 +120,8 @@ void SharedLinks::NoteRefusal(const Line& line, const SharedLink& link) {
 void SharedLinks::Admit() {
   while (true) {
     Result<std::unique_ptr<SharedLink>> link = SharedLink::Accept(listener_.get(), end_);
-    // There is no free descriptor. A waiting connection would keep this loop awake, so we stop. A
-    // refused peer's payloads travel as bytes.
+    // There is no free descriptor. A waiting connection would keep this loop awake, so we stop
+    // listening. A refused peer's payloads travel as bytes.
     if (!link.ok()) return StopListening();
     if (*link == nullptr) return;
     if (link_count() < kLinksMax) unnamed_.push_back(*std::move(link));

@@ -1,4 +1,4 @@
-// SharedLinks: the links of a transport that shares memory (P42). Only net/transport uses it.
+// SharedLinks keeps the links of a transport that shares memory (P42). Only net/transport uses it.
 //
 // A party that is dialed listens on a Unix socket named after its incarnation and lane. A
 // party that dials connects to it. If this fails, payloads travel as bytes. A link that this
@@ -35,7 +35,7 @@ class SharedLinks {
   void HangUpAccepted();  // the links that peers have dialed
   void HangUpAll();
 
-  // A line is a peer, and whether this end dialed it, since two lanes may dial each other.
+  // A line names a peer and whether this end dialed it, since two lanes may dial each other.
   struct Line {
     LinkPeer peer;
     bool is_dialed = false;

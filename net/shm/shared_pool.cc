@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "common/check.h"
+#include "net/shm/shared_reader.h"
 #include "proto/codec.h"
 
 namespace pando {
@@ -25,7 +26,7 @@ Status NoSegment(const char* what) {
   return Unavailable(fmt::format("no shared memory: {}: {}", what, std::strerror(errno)));
 }
 
-// A slot begins at a page, so that no two slots share one. It has room for a buffer's padding.
+// A slot begins at a page, so that no two slots share a page, and has room for a buffer's padding.
 constexpr size_t kPageBytes = 4096;
 
 size_t CapacityFor(size_t float_count) {
@@ -53,7 +54,7 @@ Result<SharedSegment> SharedSegment::Map(UniqueFd fd, uint64_t size_bytes) {
   if (seals < 0 || (seals & kSeals) != kSeals) return Corrupt("a segment that is not sealed");
   struct statfs system {};
   if (fstat(fd.get(), &facts) != 0 || fstatfs(fd.get(), &system) != 0) return NoSegment("fstat");
-  // A read of huge pages can fault.
+  // Huge pages are refused, because reading them can fault.
   if (system.f_type != TMPFS_MAGIC) return Corrupt("a segment that is not ordinary memory");
   const bool is_size = size_bytes > kSharedWordsBytes && size_bytes <= kSharedSegmentBytesMax &&
                        static_cast<uint64_t>(facts.st_size) == size_bytes;
@@ -122,7 +123,7 @@ SharedPool::Slots::iterator SharedPool::TakeSlot(size_t capacity_bytes) {
     const auto slot = slots_.find(free->second);
     if (!RenewSlot(slot->second)) continue;
     free_slots_.erase(free);
-    // The gaps between tensors are never written, but they travel.
+    // The gaps between tensors are sent but never written, so they must be zero.
     std::memset(SlotAddress(slot->second), 0, capacity_bytes);
     return slot;
   }
@@ -153,7 +154,7 @@ SharedPool::Segment* SharedPool::SegmentWithRoom(size_t capacity_bytes) {
   return &segments_.emplace_back(Segment{*std::move(memory)});
 }
 
-// Returns true if the pool still has the buffer and no reader holds it.
+// Returns whether the buffer may be written again: no reader holds it, or it is heap memory.
 bool SharedPool::Renew(const FloatBuffer& buffer) {
   std::lock_guard lock(mutex_);
   const auto slot = slots_.find(reinterpret_cast<const std::byte*>(buffer.data()));
@@ -239,7 +240,7 @@ bool SharedPool::Offer(const SharedReference& reference, uint32_t reader) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// One mapped segment. Two blobs of one slot share its word; the last one gives it back.
+// Mapping is one mapped segment. Two blobs of one slot share its word; the last one gives it back.
 class SharedReader::Mapping {
  public:
   Mapping(SharedSegment memory, uint32_t reader, std::shared_ptr<const void> while_reading,

@@ -16,7 +16,7 @@ std::atomic<bool> has_refused = false;  // static, because C functions get no ob
 // The addresses of the keys of this thread's connections, from WELCOME to READY. A connection stays
 // on the I/O thread where it began.
 thread_local std::set<const uint8_t*> set_keys;
-constexpr size_t kSetKeysMax = 1 << 16;  // further keys clear the set; servers keep theirs
+constexpr size_t kSetKeysMax = 1 << 16;  // a full set is cleared; servers' keys stay until then
 // The most bytes between a connection's key and the short-term key behind it.
 constexpr size_t kConnectionBytes = 512;
 
@@ -29,7 +29,7 @@ bool BeginsWith(const uint8_t* nonce, std::string_view prefix) {
   return std::memcmp(nonce, prefix.data(), prefix.size()) == 0;
 }
 
-// All would know a shared secret with such a key; libsodium then returns none.
+// Any process could compute a secret shared with such a key, so libsodium returns none.
 bool IsOfLowOrder(const uint8_t* public_key) {
   uint8_t shared[crypto_scalarmult_BYTES];
   constexpr uint8_t kAnySecret[crypto_scalarmult_SCALARBYTES] = {1};
@@ -46,7 +46,7 @@ bool TakeForgedHandshake() {
 
 extern "C" {
 
-// Begins a connection: keys that an earlier one left in its memory do not count.
+// Begins a connection. Forgets the keys that an earlier connection left in the same memory.
 int crypto_box_keypair(unsigned char* public_key, unsigned char* secret_key) {
   using namespace pando;
   set_keys.erase(set_keys.lower_bound(public_key - kConnectionBytes),
@@ -54,7 +54,7 @@ int crypto_box_keypair(unsigned char* public_key, unsigned char* secret_key) {
   return crypto_box_curve25519xsalsa20poly1305_keypair(public_key, secret_key);
 }
 
-// Opens a WELCOME, among others: zeros, then the server's short-term key.
+// Opens a WELCOME, among other commands: zeros, then the server's short-term key.
 int crypto_box_open(unsigned char* text, const unsigned char* box, unsigned long long box_bytes,
                     const unsigned char* nonce, const unsigned char* public_key,
                     const unsigned char* secret_key) {
@@ -75,7 +75,7 @@ int crypto_box_beforenm(unsigned char* key, const unsigned char* public_key,
   return crypto_box_curve25519xsalsa20poly1305_beforenm(key, public_key, secret_key);
 }
 
-// Opens a READY, among others, with a connection's key.
+// Opens a READY, among other commands, with a connection's key.
 int crypto_box_open_afternm(unsigned char* text, const unsigned char* box,
                             unsigned long long box_bytes, const unsigned char* nonce,
                             const unsigned char* key) {

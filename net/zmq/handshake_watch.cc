@@ -22,12 +22,12 @@ namespace {
 
 constexpr Micros kInterval = std::chrono::milliseconds(5);
 constexpr uint64_t kHandshakeBytesMax = 64 << 10;
-// If there are more, those older than kCrowdedFor end. A whole job may dial at once.
+// If more are unfinished, those older than kCrowdedFor end. A whole job may dial at once.
 constexpr size_t kHandshakesMax = 64;
 constexpr Micros kCrowdedFor = std::chrono::milliseconds(500);
 // After this time ZeroMQ has ended a connection without a handshake.
 constexpr Micros kWatchedFor = std::chrono::milliseconds(2 * kHandshakeMs);
-// Kept free for files and for connections that we dial. A new descriptor is the lowest free one.
+// The descriptors kept for files and connections that we dial. A new one is the lowest free one.
 constexpr uint64_t kDescriptorsKept = 16;
 
 uint64_t DescriptorsMax() {
@@ -48,12 +48,12 @@ struct Traffic {
   uint64_t acknowledged_bytes = 0;
 };
 
-// Returns none if it is not a TCP connection.
+// Returns nullopt if it is not a TCP connection.
 std::optional<Traffic> FindTraffic(int fd) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-  int waiting_bytes = 0;  // asked later, so it is at most too high
+  int waiting_bytes = 0;  // read later, so it can only be too high
   if (ioctl(fd, FIONREAD, &waiting_bytes) != 0) return std::nullopt;
   const uint64_t waiting = static_cast<uint64_t>(std::max(waiting_bytes, 0));
   return Traffic{info.tcpi_bytes_received - std::min<uint64_t>(waiting, info.tcpi_bytes_received),
@@ -153,7 +153,7 @@ void HandshakeWatch::EndExcessive() {
   }
 }
 
-// Also forgets connections that have finished their handshake.
+// Returns the connections to end, and forgets those that have finished their handshake.
 std::vector<int> HandshakeWatch::FindExcessive(Micros now) {
   const uint64_t sent_first = BytesSentFirst(security_);
   std::vector<int> excessive;

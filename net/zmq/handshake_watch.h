@@ -11,8 +11,8 @@
 // kernel counts the bytes that the peer has acknowledged. Without keys the event clears all watched
 // connections, since a stranger may then finish its handshake anyway.
 //
-// Threads: one at a time calls it, which may be busy for long. A separate thread looks every 5 ms,
-// in which a loopback brings some megabytes.
+// Threads: one at a time calls it, and may be busy for long. So a separate thread checks the
+// connections every 5 ms. In that time a loopback connection brings some megabytes.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,10 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/descriptor.h"
+#include "common/event_fd.h"
 #include "common/mailbox.h"
-#include "net/zmq/zmq_socket.h"
+#include "common/unique_fd.h"
+#include "net/zmq/zmq_monitor.h"
 
 namespace pando {
 
@@ -44,10 +45,10 @@ class HandshakeWatch {
     int ended_fd = -1;  // the descriptor of a connection that has ended
     std::string warning = {};
   };
-  // Reports the end of a connection before the first message of another one with the same
-  // descriptor.
+  // Takes the news. The end of a connection is reported before the first message of another one
+  // with the same descriptor.
   std::deque<News> TakeNews();
-  // Readable when there is news.
+  // The descriptor is readable when there is news.
   int fd() const { return news_.fd(); }
 
   uint64_t turned_away() const { return turned_away_; }  // connections that were ended so far

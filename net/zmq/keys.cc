@@ -17,7 +17,7 @@
 #include <fmt/core.h>
 
 #include "common/atomic_file.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 namespace {
@@ -71,7 +71,7 @@ Status WriteNew(const std::string& path, const std::string& letters) {
   return fsync(fd.get()) == 0 ? Status() : FileError("write", path, errno);
 }
 
-// Other users could change the files that belong to them.
+// Returns an error if the file belongs to another user, which could change it.
 Status CheckOwner(const std::string& path, const struct stat& info) {
   if (info.st_uid == geteuid() || info.st_uid == 0) return Status();
   return InvalidArgument(fmt::format(
@@ -198,7 +198,7 @@ Result<Keys> ReadKeys(const std::string& folder, KeyRole purpose) {
         fmt::format("{} is no folder of keys: pando keys new {} makes one", folder, folder));
   }
   PANDO_RETURN_IF_ERROR(CheckFolder(folder));
-  // This covers the whole process, as libzmq copies secrets too. A debugger may still read memory.
+  // The whole process writes no core file, as libzmq copies secrets too. Debuggers can read memory.
   rlimit core{};
   getrlimit(RLIMIT_CORE, &core);
   core.rlim_cur = 0;
@@ -310,7 +310,7 @@ bool AreEqualSecrets(const std::string& a, const std::string& b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-// Returns the secret that the members' pair shares with itself.
+// The password is a token under the secret that the members' pair shares with itself.
 std::string MemberPassword(const Keys& keys, const std::string& lane_public_key) {
   const KeyPair& member = keys.Of(KeyRole::kMember);
   const std::string token = LineToken(member, member.public_key, "pando member " + lane_public_key);

@@ -68,7 +68,7 @@ ZapHandler::ZapHandler(zmq::context_t& context, const Keys& keys, const KeyPair&
       socket_(context, zmq::socket_type::rep) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.bind(kEndpoint);
-  // Blocks all signals, which are for the threads that wait for them.
+  // Blocks all signals in the thread, because other threads wait for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -114,7 +114,7 @@ bool ZapHandler::ReadRequest(Request* request) {
   return true;
 }
 
-// Returns "" if the connection is refused.
+// Returns the role's name, or "" if the connection is refused.
 std::string ZapHandler::RoleFor(const Request& request) const {
   const bool is_lane = request.domain() == kLaneDomain;
   if (request.mechanism() == "PLAIN") {

@@ -22,7 +22,7 @@ inline constexpr const char* kLaneDomain = "lane";
 
 class ZapHandler {
  public:
-  // Returns when it listens. Its thread ends when `context` is closed, before the destructor.
+  // Listens before it returns. Its thread ends when `context` is closed, before the destructor.
   ZapHandler(zmq::context_t& context, const Keys& keys, const KeyPair& own,
              std::function<void(const std::string& text)> on_warning);
   ~ZapHandler();

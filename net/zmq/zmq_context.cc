@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <csignal>
 #include <exception>
 #include <utility>
 
@@ -15,19 +13,6 @@ namespace {
 
 constexpr int kSocketsMax = 16384;  // a worker has one per server lane
 
-// A signal handler gets only the signal, so its target must be static.
-std::atomic<ZmqContext*> isolated_context = nullptr;
-static_assert(std::atomic<ZmqContext*>::is_always_lock_free);
-static_assert(std::atomic<Micros>::is_always_lock_free);
-
-// Async-signal-safe: it uses atomics and clock_gettime.
-void Isolate(int, siginfo_t* info, void*) {
-  ZmqContext* context = isolated_context;
-  if (context == nullptr || info->si_code != SI_QUEUE) return;
-  const int duration_ms = std::max(info->si_value.sival_int, 0);
-  context->IsolateUntil(SteadyNow() + std::chrono::milliseconds(duration_ms));
-}
-
 }  // namespace
 
 // noexcept: an error here is a bug, whose exception ends the process.
@@ -38,7 +23,7 @@ ZmqContext::ZmqContext(Keys keys, std::function<void(const std::string& text)> o
   context_.set(zmq::ctxopt::max_sockets, kSocketsMax);
 }
 
-// The handler's socket closes when the context does, which waits for it.
+// close() makes the handler's thread close its socket, and waits until it has.
 ZmqContext::~ZmqContext() { context_.close(); }
 
 Status ZmqContext::StartLettingIn() {
@@ -57,19 +42,6 @@ Status ZmqContext::StartLettingIn() {
 bool ZmqContext::is_isolated() const {
   const Micros until = isolated_until_.load(std::memory_order_relaxed);
   return until != Micros(0) && SteadyNow() < until;
-}
-
-IsolationSignal::IsolationSignal(ZmqContext& context) {
-  PANDO_CHECK(isolated_context.exchange(&context) == nullptr);
-  struct sigaction action {};
-  action.sa_sigaction = Isolate;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
-  PANDO_CHECK(sigaction(SIGUSR2, &action, nullptr) == 0);
-}
-
-IsolationSignal::~IsolationSignal() {
-  PANDO_CHECK(signal(SIGUSR2, SIG_IGN) != SIG_ERR);
-  isolated_context = nullptr;
 }
 
 std::string ZmqVersion() {

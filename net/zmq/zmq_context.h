@@ -1,5 +1,5 @@
-// ZmqContext: owns ZeroMQ's I/O threads and the keys of this process, and knows whether it is
-// isolated. IsolationSignal isolates it for fault injection.
+// ZmqContext owns ZeroMQ's I/O threads and the keys of this process, and knows whether it is
+// isolated.
 #pragma once
 
 #include <atomic>
@@ -54,17 +54,6 @@ class ZmqContext {
   std::unique_ptr<ZapHandler> zap_handler_;
   std::atomic<Micros> isolated_until_{Micros(0)};
   TrafficMeter traffic_;
-};
-
-// SIGUSR2, sent by sigqueue(2) with a number of milliseconds (0 ends it), isolates the context for
-// that time. The scheduler, server and worker processes make one. There is at most one per process,
-// because signal handlers belong to the process.
-class IsolationSignal {
- public:
-  explicit IsolationSignal(ZmqContext& context);  // outlives the signal
-  ~IsolationSignal();                             // after it SIGUSR2 is ignored
-  IsolationSignal(const IsolationSignal&) = delete;
-  IsolationSignal& operator=(const IsolationSignal&) = delete;
 };
 
 // The version of the ZeroMQ library: "4.3.4".

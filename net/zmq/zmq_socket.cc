@@ -9,8 +9,10 @@
 #include <cstring>
 #include <span>
 #include <tuple>
+
 #include "common/hash.h"
 #include "common/system.h"
+#include "net/zmq/zmq_monitor.h"
 
 namespace pando {
 namespace {
@@ -273,7 +275,7 @@ bool ZmqSocket::has_message() const {
   return (Get(socket_, zmq::sockopt::events) & ZMQ_POLLIN) != 0;
 }
 
-// Also removes entries of peers that have read everything, once they may be half of all.
+// Also removes the counters of peers that have read everything, once they may be half of all.
 const QueuedBytes& ZmqSocket::QueuedTo(const std::string& routing_id) {
   constexpr size_t kSweptMin = 64;
   if (queued_.size() > 2 * std::max(swept_count_, kSweptMin)) {

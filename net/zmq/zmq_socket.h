@@ -1,6 +1,5 @@
-// ZmqSocket: one ROUTER or DEALER with the options that the protocol needs. It moves frames without
-// copying them. ZmqMonitor reports when its connections begin, finish their handshake and end. Only
-// net/transport and net/zmq/handshake_watch use them.
+// ZmqSocket is one ROUTER or DEALER with the options that the protocol needs. It moves frames
+// without copying them. Only net/transport and net/zmq/handshake_watch use it.
 //
 // On the wire a message is its frames, frame 0 first. A ROUTER adds the peer's routing id in front
 // of received messages, and removes it from sent ones. Threads: one at a time.
@@ -15,7 +14,7 @@
 #include <utility>
 #include <zmq.hpp>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
 
@@ -138,38 +137,5 @@ class ZmqSocket {
 // Returns whether a scheduler at this tcp address accepts a process with these keys; none if it has
 // not answered within two seconds. Threads: any.
 std::optional<bool> AreKeysAccepted(const std::string& endpoint, const Keys& keys);
-
-// Reports a socket's events; uses ZeroMQ's C functions. cppzmq's monitor_t hides the socket that
-// receives them: it has no descriptor to wait for, its queue stays bounded, and a signal ends the
-// process. Threads: made and destroyed on the socket's; one at a time receives.
-class ZmqMonitor {
- public:
-  // `socket` outlives the monitor.
-  static Result<std::unique_ptr<ZmqMonitor>> Create(ZmqContext& context, ZmqSocket& socket);
-  ~ZmqMonitor();
-  ZmqMonitor(const ZmqMonitor&) = delete;
-  ZmqMonitor& operator=(const ZmqMonitor&) = delete;
-
-  struct Event {
-    enum class Kind : uint8_t { kAccepted, kFinishedHandshake, kEnded };
-    Kind kind = Kind::kEnded;
-    int connection_fd = -1;  // not set for kFinishedHandshake
-  };
-  // Returns the next event, or nullopt if there is none now. The end of a connection is reported
-  // before the first message of another one with the same descriptor. Never blocks.
-  std::optional<Event> Receive();
-
-  // Becomes readable when an event has come since Receive last returned none. REQUIRES: it has
-  // returned none once.
-  int fd() const { return fd_; }
-
- private:
-  ZmqMonitor(zmq::socket_ref monitored, zmq::socket_t events, int fd)
-      : monitored_(monitored), events_(std::move(events)), fd_(fd) {}
-
-  zmq::socket_ref monitored_;
-  zmq::socket_t events_;
-  int fd_;
-};
 
 }  // namespace pando

@@ -1,5 +1,5 @@
-// The table of what follows the exit of a process: how it ended × its role. Supervisor acts on it;
-// node/fleet/fleet names the role and the phase of the run.
+// The table that says what follows the exit of a process, by its role and how it ended. Supervisor
+// acts on it; node/fleet/fleet names the role and the phase of the run.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ enum class ExitKind : uint8_t {
   kOther,       // any other code: a decision, which would be the same again
 };
 
-// Roles with one row each.
+// The roles of processes, each with a row of the table.
 enum class ExitRole : uint8_t {
   kNewScheduler,  // does not listen yet, so its endpoint is unknown
   kScheduler,
   kMember,       // a server, or one of Pando's own workers
   kScript,       // a worker that is a user's program: only its code 1 has Pando's meaning
   kGroupMember,  // a worker of an allreduce group: the whole group restarts, or no process
-  kNodeMember,   // kMember and kScript of `pando node`
-  kNodeScript,
+  kNodeMember,   // a server or Pando's own worker, started by `pando node`
+  kNodeScript,   // a worker that is a user's program, started by `pando node`
 };
 
 enum class FleetPhase : uint8_t {

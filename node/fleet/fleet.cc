@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a node starts processes again that do not reach the scheduler.
+// How long a node restarts processes that do not reach the scheduler.
 constexpr std::chrono::minutes kSchedulerPatience(10);
 
 }  // namespace
@@ -113,14 +113,14 @@ ExitRole Fleet::FindRole(const std::string& process) const {
   return is_script ? ExitRole::kScript : ExitRole::kMember;
 }
 
-// Where the table says to restart.
+// Returns whether a restart, which the table allows, would not help.
 bool Fleet::IsInVain(const ProcessExit& exit) {
   if (exit.is_injected) return false;
   if (deaths_.AreHopeless(exit.spec.name)) return true;
   return kind_ == Kind::kNode && exit.kind() == ExitKind::kUnreached && !MayComeBack(Clock::now());
 }
 
-// Processes that wait for an absent scheduler end one soon after another.
+// Returns whether the scheduler may come back. Processes that wait for it end one after another.
 bool Fleet::MayComeBack(TimePoint now) {
   const Clock::duration wait =
       std::chrono::milliseconds(args_.start_timeout_ms) + RestartPolicy::kPauseMax;

@@ -1,4 +1,4 @@
-// Fleet: the processes of a run on this machine, kept running. It does what `pando train`
+// Fleet keeps the processes of a run on this machine running. It does what `pando train`
 // (node/fleet/local_run) and `pando node` (node/fleet/node_run) have in common.
 #pragma once
 
@@ -27,15 +27,15 @@ class Fleet {
     kGroup,  // the same for run.strategy "allreduce"
     kNode,   // the scheduler and other members may be elsewhere
   };
-  // Sees every exit, and what follows it.
+  // Gets every exit, and what follows it.
   using OnExit = std::function<void(const ProcessExit&, AfterExit)>;
   Fleet(const FleetArgs& args, Kind kind, OnExit on_exit);  // `args` outlives the fleet
 
-  // Names the scheduler that members join, and follows it. SchedulerLink says what an interval is.
+  // Names the scheduler that members join, and follows it. `poll_interval` is SchedulerLink's.
   Status Link(const std::string& endpoint, Micros poll_interval, const Keys& keys);
   // Starts the process that workers are forked from.
   Status StartPreloaded();
-  // A server or worker of the linked scheduler. `args`: what only this caller gives it.
+  // Returns a server or worker of the linked scheduler, with further `args` of the caller.
   ProcessSpec MemberSpec(Role role, uint32_t index, const std::vector<std::string>& args) const;
   Status Start(Role role, uint32_t index, const std::vector<std::string>& args) {
     return supervisor_.Start(MemberSpec(role, index, args), role);
@@ -44,7 +44,7 @@ class Fleet {
   // Waits for an exit, a signal, progress of the run, or the deadline. Returns the signal's number,
   // or 0.
   int Wait(TimePoint deadline);
-  // The table's word on this exit in the run's present phase.
+  // Returns what the table says about this exit in the run's present phase.
   AfterExit Judge(const ProcessExit& exit) const;
   ExitRole FindRole(const std::string& process) const;
   ReportedProgress progress() const { return link_ ? link_->progress() : ReportedProgress(); }

@@ -1,4 +1,4 @@
-// `pando train` and `pando resume`: the processes of a run on one machine.
+// Runs `pando train` and `pando resume`: the processes of a run on one machine.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/atomic_file.h"
 #include "common/clock.h"
 #include "common/endpoint.h"
 #include "common/exit_codes.h"
@@ -25,6 +26,7 @@
 #include "common/system.h"
 #include "files/temporary_folder.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "node/fleet/fleet.h"
 #include "node/processes.h"
@@ -41,7 +43,7 @@ using Clock = std::chrono::steady_clock;
 
 // The time from the request to stop until the remaining processes are killed: about a second.
 constexpr std::chrono::milliseconds kStopGrace{800};
-// A scheduler whose run has begun first stores a snapshot: LastSnapshot::kPatience, and more.
+// A scheduler whose run has begun stores a snapshot first: LastSnapshot::kPatience, and some more.
 constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
 // The time for the scheduler to end a run that all programs have left.
 constexpr std::chrono::seconds kEndPatience{10};
@@ -56,8 +58,8 @@ Status CheckSocketPath(const std::string& endpoint) {
                   endpoint));
 }
 
-// Keys keep other users of this machine out. Unix sockets need none, since they accept only this
-// user's processes.
+// Returns keys that keep other users of this machine out. Unix sockets need none, since they accept
+// only this user's processes.
 Result<Keys> KeysOfRun(const LocalRunArgs& args, const RunFolder& run_folder) {
   const Job& job = args.job;
   const bool are_given = !args.keys_folder.empty();
@@ -87,7 +89,7 @@ struct RunChaos {
   Micros past{0};  // the time of earlier lives
 };
 
-// Owns: every process of the run. Threads: its own and the link's.
+// LocalRun runs and owns the processes of one life. Threads: its own and the link's.
 class LocalRun {
  public:
   LocalRun(const LocalRunArgs& args, RunChaos& chaos)
@@ -96,7 +98,7 @@ class LocalRun {
         fleet_(args, IsGroup() ? Fleet::Kind::kGroup : Fleet::Kind::kRun,
                [this](const ProcessExit& exit, AfterExit next) { OnExit(exit, next); }) {}
   int Run();
-  // Whether a group that had begun ended because a member died, and not on request.
+  // Returns whether a group that had begun ended because a member died, and not on request.
   bool has_lost_member() const;
 
  private:
@@ -130,8 +132,8 @@ class LocalRun {
   const LocalRunArgs& args_;
   const RunFolder folder_{RunFolder::Open(args_.job.run_dir)};
   RunChaos& chaos_;
-  std::optional<Micros> chaos_since_;  // the start of its time
-  // With ipc. A socket path may have 107 bytes, and paths in run folders may be longer.
+  std::optional<Micros> chaos_since_;  // when its time began
+  // The folder of ipc sockets, whose paths have 107 bytes at most; a run folder's may be longer.
   std::optional<TemporaryFolder> sockets_;
   Keys keys_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline

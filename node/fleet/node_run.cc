@@ -1,4 +1,4 @@
-// `pando node`: the processes of one machine of a cluster.
+// Runs `pando node`: the processes of one machine of a cluster.
 
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kCoresPerWorker = 8;
 
-// Owns: every process of this machine. Threads: its own and the link's.
+// NodeRun runs and owns the processes of this machine. Threads: its own and the link's.
 class NodeRun {
  public:
   explicit NodeRun(const NodeArgs& args)
@@ -43,8 +44,8 @@ class NodeRun {
 
   const NodeArgs& args_;
   ServiceNotice service_;
-  std::string failure_;                      // the run's, as a process has reported it
-  std::optional<ProcessExit> late_failure_;  // the first of a script's own work after the run
+  std::string failure_;                      // the run's failure, as a process has reported it
+  std::optional<ProcessExit> late_failure_;  // the first script that failed after the run
   Fleet fleet_;
   ShutdownSignal& shutdown_ = fleet_.shutdown();
   Supervisor& supervisor_ = fleet_.supervisor();

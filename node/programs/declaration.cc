@@ -93,9 +93,8 @@ Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_RETURN_IF_ERROR(TellEndpoint(args, *endpoint).status());
   service.SendReady("waiting for a program's model at " + *endpoint);
-  TransportOutbox outbox(transport);
   DeclarationIntake intake(
-      self, [&](const std::string& toml) { return BytesOfVersionZero(toml, args.job); }, outbox);
+      self, [&](const std::string& toml) { return BytesOfVersionZero(toml, args.job); }, transport);
   const Micros start = SteadyNow();
   const Micros patience = std::chrono::milliseconds(args.job.start_timeout_ms);
   Micros note_at = start + kNoteInterval;

@@ -1,8 +1,8 @@
-// The scheduler of a program's run gets the program's declaration (P43) here, before there is a
-// plan. The scheduler process uses it.
+// Functions with which the scheduler of a program's run gets the program's declaration (P43),
+// before there is a plan. The scheduler process uses them.
 #pragma once
 
-#include "common/status.h"
+#include "common/result.h"
 #include "node/processes.h"
 #include "node/shutdown_signal.h"
 
@@ -15,7 +15,7 @@ Result<std::string> TellEndpoint(const SchedulerArgs& args, const std::string& e
 // Waits until a worker has declared the model and version 0, and writes both into the run folder:
 // version 0 first, then job.toml, so that a restarted scheduler has both or waits again. Returns
 // args with the declared job, and the bound endpoint. kUnavailable: run.start_timeout_ms has
-// passed. kInterrupted.
+// passed. kInterrupted: the wait was ended on request.
 Result<SchedulerArgs> AwaitDeclaration(const SchedulerArgs& args, ShutdownSignal& shutdown,
                                        ServiceNotice& service);
 

@@ -34,7 +34,7 @@ bool IsNote(std::string_view line) {
   }
   const std::string_view rest = line.substr(kForm.size());
   const bool is_cause =
-      rest.find("the run has failed") != std::string_view::npos;  // is shown in any case
+      rest.find("the run has failed") != std::string_view::npos;  // pando shows it anyway
   return rest.starts_with("info [") || rest.starts_with("debug [") || is_cause;
 }
 

@@ -7,9 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/descriptor.h"
 #include "common/text.h"
-#include "net/event_loop.h"
+#include "net/stop_flag.h"
 
 namespace pando {
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "common/atomic_file.h"
 #include "common/hash.h"
 #include "common/output.h"
 #include "common/system.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/descriptor.h"
 #include "common/status.h"
+#include "common/unique_fd.h"
 #include "node/supervisor.h"
 
 namespace pando {
@@ -28,8 +28,8 @@ inline constexpr const char* kPreloadedName = "preloaded";  // also names its lo
 // Returns the process from which workers are forked; its log goes where `spec` says.
 ProcessSpec PreloadedSpec(const WorkerProgram& program, ProcessSpec spec);
 
-// Preload: one process of a program that has run its script up to the run, and then forks a worker
-// for each request (python/pando_train/_preload.py). So a worker that died is back without
+// Preload is one process of a program that has run its script up to the run, and then forks a
+// worker for each request (python/pando_train/_preload.py). So a worker that died is back without
 // importing anything again. If it cannot fork, workers are started like other processes.
 //
 // They talk over a socket whose number is in PANDO_PRELOAD. A request is a packet: the path of the

@@ -1,4 +1,4 @@
-// Scripts: the users' programs of a local run. After their training loop they test, save and plot.
+// Scripts runs the users' programs of a local run, which test and save after their training loop.
 // node/fleet/local_run uses it.
 #pragma once
 
@@ -13,26 +13,26 @@
 
 namespace pando {
 
-// Threads: its supervisor's.
+// Threads: its supervisor's thread.
 class Scripts {
  public:
   // `supervisor` outlives the scripts. `run_dir` is the run's folder.
   Scripts(Supervisor& supervisor, std::string run_dir)
       : supervisor_(supervisor), run_dir_(std::move(run_dir)) {}
 
-  // Call it before the first script is started.
+  // Shows the scripts' output. Call it before the first script is started.
   void Show(ShownLogs shown, uint32_t count);
   Status Start(const ProcessSpec& spec);
 
-  // Whether there are scripts, and all have ended by themselves.
+  // Returns whether there are scripts, and all have ended by themselves.
   bool HaveAllEnded() const;
-  // Call it for the exit of any process. `is_completed` means that the run is over and its weights
-  // are complete.
+  // Notes the exit of any process. `is_completed` means that the run is over and its weights are
+  // complete.
   void OnExit(const ProcessExit& exit, bool is_completed);
 
-  // Call it after a completed run: waits until all scripts have ended. A script that was killed, or
-  // that did not see the end of the run, is restarted with the final weights, for the part after
-  // its loop. A signal or `pando stop` ends the wait and the scripts.
+  // Waits, after a completed run, until all scripts have ended. A script that was killed, or that
+  // did not see the end of the run, is restarted with the final weights, for the part after its
+  // loop. A signal or `pando stop` ends the wait and the scripts.
   void AwaitEnds(ShutdownSignal& shutdown);
   // Shows the rest of their output. REQUIRES: no script is running.
   void Close() { logs_.reset(); }

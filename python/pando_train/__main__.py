@@ -1,4 +1,4 @@
-"""The command pando, and `python -m pando_train`: becomes the program pando of this package."""
+"""The command pando, and `python -m pando_train`. It becomes the program pando of this package."""
 import os
 import shutil
 import signal
@@ -9,7 +9,7 @@ from .errors import PandoError
 
 
 def main() -> None:
-    """Does not return: the program takes over this process and its arguments."""
+    """Replaces this process by the program, with the same arguments. Does not return."""
     try:
         program, places = find_file("PANDO_PROGRAM", "pando", "cli")
     except PandoError as error:
@@ -19,7 +19,7 @@ def main() -> None:
     folder = os.path.dirname(sys.executable)
     if os.path.dirname(shutil.which("python3") or "") != folder:  # `pando run train.py` starts this Python
         os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the program would inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would the program
         signal.signal(number, signal.SIG_DFL)
     os.execv(program, ["pando", *sys.argv[1:]])
 

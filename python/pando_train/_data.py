@@ -1,7 +1,7 @@
 """Reads the samples of this process's current work, and those of the next work ahead.
 
 torch's DataLoader reads with other processes. Its batch sampler, Reader, asks the library which work
-will come. A new view of the run may change that; samples that were read for nothing are dropped.
+will come. A new view of the run may change the answer: samples that nothing needs any more are dropped.
 """
 import multiprocessing
 import signal
@@ -26,9 +26,9 @@ Keep what trains away from the import:
         ...  # from pando.join to the script's end
     if __name__ == "__main__":
         main()"""
-TRIES = 3  # to read a batch, if processes die
+TRIES = 3  # attempts to read a batch, if processes die
 DEATH_TIMEOUT_S = 1.0  # from the error that a dying process causes to its end
-Key = Tuple[bool, int, int]  # whether of the test set, epoch, sample
+Key = Tuple[bool, int, int]  # whether it is a test sample, epoch, sample
 
 
 class Chunk(NamedTuple):
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 class Samples(Dataset):
-    """Training and test samples by key. Each is drawn with generators seeded by (seed, epoch, sample)."""
+    """Training and test samples by key. (seed, epoch, sample) seed the generators of each sample."""
 
     def __init__(self, train_set: Any, test_set: Any, seed: int):
         self._train_set = train_set
@@ -54,7 +54,7 @@ class Samples(Dataset):
 class Reader:
     """Returns the batches of chunks. `find_ahead` yields the chunks of the current work, then likely ones.
 
-    Threads: only the main one.
+    Threads: only the main thread.
     """
 
     def __init__(self, samples: Samples, find_ahead: Callable[[], Iterator[Chunk]], collate: Optional[Callable],
@@ -64,7 +64,7 @@ class Reader:
         self._collate = collate or torch.utils.data.default_collate
         self._pins = pin_memory and torch.cuda.is_available()
         self._asked: Deque[Tuple] = deque()  # tags of chunks that the loader reads, in its order
-        self._wanted: Optional[Tuple] = None  # the tag of the last read
+        self._wanted: Optional[Tuple] = None  # the tag of the last chunk that was read
         self._batches: Optional[Iterator] = None
         self._loader: Optional[DataLoader] = None
         self._num_workers = num_workers
@@ -73,7 +73,7 @@ class Reader:
             self._make_loader()
 
     def read(self, chunk: Chunk) -> Any:
-        """Returns the batch of a chunk of the current work. If processes die, others read it."""
+        """Returns the batch of a chunk of the current work. If processes die, other ones read it."""
         if self._loader is None:
             return self._read_here(chunk)
         self._wanted = chunk.tag
@@ -103,7 +103,7 @@ class Reader:
                                   worker_init_fn=partial(prepare, flushes_denormals()))
 
     def _check_start(self, error: Exception) -> None:
-        """Raises PandoError if the error is that processes, or the server that forks them, end while they start."""
+        """Raises PandoError if the cause is that processes, or the server that forks them, end while they start."""
         if self._start_method == "fork":
             return
         is_dead = any((process.exitcode or 0) > 0 for process in self._batches._workers) \
@@ -117,7 +117,7 @@ class Reader:
 
     def _read_ahead(self, tag: Tuple) -> Any:
         if tag not in self._asked:
-            self._batches = iter(self._loader)  # drops batches in work; the processes stay
+            self._batches = iter(self._loader)  # drops the batches in work; the processes go on
             # If one of them died, torch would raise in the main thread at any place. read() checks instead.
             signal_handling._remove_worker_pids(id(self._batches))
             signal_handling._set_worker_pids(id(self._batches), ())
@@ -142,7 +142,7 @@ class Reader:
         return self
 
     def __next__(self) -> List[Key]:
-        """Returns the next chunk to read ahead. StopIteration: no guess; the DataLoader asks again after a batch."""
+        """Returns the next chunk to read ahead. StopIteration: none yet; the DataLoader asks again after a batch."""
         for chunk in dropwhile(lambda chunk: chunk.tag != self._wanted, self._find_ahead()):
             if chunk.tag not in self._asked:
                 self._asked.append(chunk.tag)
@@ -151,13 +151,13 @@ class Reader:
 
 
 def check_guard() -> None:
-    """Raises PandoError in a process of multiprocessing that imports the script."""
+    """Raises PandoError in a process that multiprocessing has started, if it imports the script."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise PandoError(NO_GUARD.format("pando.join was called in a process that reads samples"))
 
 
 def prepare(flushes: bool, _worker: int) -> None:
-    """Runs in each reading process. A terminal's Ctrl-C reaches it too, but the loop needs it until its end."""
+    """Prepares a reading process. Ctrl-C in a terminal must not end it, because the loop needs it to its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     choose_determinism(1)
     torch.set_flush_denormal(flushes)
@@ -181,7 +181,7 @@ def find_ahead(current: Optional[Work], peek: Callable[[int], Optional[Work]], b
 
 
 def count_samples(data: Any, name: str) -> int:
-    """Returns the length of a map-style data set. Raises PandoError for others."""
+    """Returns the length of a map-style data set. Raises PandoError for other data."""
     if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise PandoError(f"{name} is a {type(data).__name__}: Pando gives samples out by index, so it needs a "
                          "map-style data set with __len__ and __getitem__")

@@ -6,11 +6,11 @@ import torch
 
 from ._library import Worker
 
-FLOATS = {"dtype": torch.float32, "device": "cpu"}  # the program may have other defaults
+FLOATS = {"dtype": torch.float32, "device": "cpu"}  # the program may have set other defaults
 
 
 class HostDevice:
-    """Tensors in host memory: the library reads and writes them in place."""
+    """Handles tensors in host memory, which the library reads and writes in place."""
 
     def __init__(self, worker: Worker):
         self._worker = worker
@@ -21,7 +21,7 @@ class HostDevice:
             self._worker.load_tensor(index, tensor.data_ptr(), holds)
             return
         staging = torch.empty(tensor.shape, **FLOATS)
-        holds[0] = 0  # the staging memory is new
+        holds[0] = 0  # the staging memory is new, so it holds no version
         self._worker.load_tensor(index, staging.data_ptr(), holds)
         tensor.data.copy_(staging)
 
@@ -37,9 +37,9 @@ class HostDevice:
 
 
 class GpuDevice:
-    """Tensors on a GPU. Copies run on two side streams, through pinned memory.
+    """Handles tensors on a GPU. Copies run on two side streams, through pinned memory.
 
-    The library gets a gradient when a later call finds its copy complete, at the latest in flush().
+    The library gets a gradient when a later call finds that its copy is complete, at the latest in flush().
     """
 
     def __init__(self, worker: Worker, device: torch.device):
@@ -47,8 +47,8 @@ class GpuDevice:
         self._device = device
         self._to_host = torch.cuda.Stream(device)
         self._to_gpu = torch.cuda.Stream(device)
-        self._loads: Dict[int, Tuple[torch.Tensor, torch.cuda.Event]] = {}  # pinned memory, end of its copy
-        self._pinned: Dict[int, torch.Tensor] = {}  # for gradients
+        self._loads: Dict[int, Tuple[torch.Tensor, torch.cuda.Event]] = {}  # pinned memory, and the end of its copy
+        self._pinned: Dict[int, torch.Tensor] = {}  # memory for gradients
         self._copies: Deque[Tuple[int, torch.cuda.Event, float]] = deque()
 
     def load(self, index: int, tensor: torch.Tensor, holds) -> None:

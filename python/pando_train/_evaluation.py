@@ -13,7 +13,7 @@ Sums = Dict[str, float]
 
 @contextmanager
 def evaluating(module: nn.Module, seed: int) -> Iterator[None]:
-    """Sets eval() and no_grad, with seeded generators, and restores modes and generators afterwards."""
+    """Sets eval() and no_grad, and seeds the generators. Restores modes and generators afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     with kept_generators(), torch.no_grad():
         module.eval()
@@ -38,7 +38,7 @@ class Evaluation:
         self._function = function
 
     def find_names(self, batch: Any) -> None:
-        """Calls the function once, on a batch of a sample or two, to learn the names."""
+        """Calls the function once, with a batch of one or two samples, to learn the names."""
         with evaluating(self._module, derive("names")):
             sums = self._call(batch)
         bad = [name for name in sums if not str(name).isidentifier()]

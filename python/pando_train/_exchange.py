@@ -19,16 +19,16 @@ class Exchange:
     def __init__(self, worker: Worker, table: TensorTable, device: torch.device):
         count = len(table.entries)
         self.entries = table.entries
-        self.is_active = False  # there is current work
+        self.is_active = False  # there is a current work
         self.is_training = False  # the work is a micro-batch of training
         self.is_abandoned = False
         self._worker = worker
         self._device = open_device(worker, device)
         self._addresses = [entry.tensor.data_ptr() for entry in table.entries]
-        self.serial = 0  # the work's
-        self.version = 0  # the parameters' in this work
+        self.serial = 0  # the serial number of the work
+        self.version = 0  # the version of the parameters in this work
         self.weight = self._samples = 0.0
-        self._loaded: List[int] = [0] * count  # serial of the work that loaded the tensor
+        self._loaded: List[int] = [0] * count  # by tensor: serial number of the work that loaded it
         self._given: List[int] = [0] * count
         self._holds = (ctypes.c_uint64 * count)()
         size = ctypes.sizeof(ctypes.c_uint64)
@@ -37,14 +37,14 @@ class Exchange:
         self._hold_pointers = [ctypes.cast(base + size * index, pointer) for index in range(count)]
 
     def begin(self, is_training: bool, version: int, weight: float, samples: int) -> None:
-        """Begins a work. Gradients count with `weight`, statistics with the samples."""
+        """Begins a work. Gradients count with the weight `weight`, statistics with the number of samples."""
         self.serial += 1
         self.version = version
         self.weight, self._samples = weight, float(samples)
         self.is_active = True
         self.is_training = is_training
         self.is_abandoned = False
-        torch.clear_autocast_cache()  # it has copies of earlier versions
+        torch.clear_autocast_cache()  # the cache has copies of earlier versions
 
     def end(self) -> None:
         if self.is_abandoned:
@@ -61,7 +61,7 @@ class Exchange:
         self._loaded[index] = self.serial
 
     def check_memory(self, index: int) -> None:
-        """Raises PandoError if the tensor's memory is not that at the start of the loop."""
+        """Raises PandoError if the tensor's memory is not the one that it had at the start of the loop."""
         entry = self.entries[index]
         if entry.tensor.data_ptr() != self._addresses[index]:
             check_type(entry.label, entry.tensor)

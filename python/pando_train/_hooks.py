@@ -22,7 +22,7 @@ from .errors import Abandoned, PandoError
 
 @dataclass(eq=False)
 class Scope:
-    """A module with hooks, and the norms that they handle: itself, or the norms in a compiled module."""
+    """A module with hooks, and the norms that the hooks handle: itself, or the norms in a compiled module."""
     module: nn.Module
     norms: List[Norm] = field(default_factory=list)
     handles: List[Any] = field(default_factory=list)
@@ -31,9 +31,9 @@ class Scope:
 class Hooks:
     """All hooks of a run. `remove` restores the module.
 
-    In the first micro-batch every parameter is loaded before the forward. Uses loads the parameters that it saw
-    there when they are read. The others are always loaded before the forward. If torch.compile is in use,
-    all are.
+    In the first micro-batch every parameter is loaded before the forward, and Uses sees which ones are read.
+    Later it loads those when they are read, and the others are loaded before the forward. If torch.compile
+    is in use, all parameters are loaded before every forward.
     """
 
     def __init__(self, table: TensorTable, exchange: Exchange, is_compiling: bool):
@@ -41,7 +41,7 @@ class Hooks:
         self._exchange = exchange
         self._first_loads = [index for index, _ in table.parameters]
         self._scopes: List[Scope] = []
-        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # by index: gradient, version, address
+        self._gradients: Dict[int, Tuple[torch.Tensor, int, int]] = {}  # by index: gradient, its version, its address
         self._nodes: List[Any] = []  # keeps AccumulateGrad alive
         self._handles: List[Any] = []
         self._dynamo = sys.modules["torch._dynamo"] if is_compiling else None
@@ -51,7 +51,7 @@ class Hooks:
             self._dynamo.reset()  # code compiled before would skip the hooks
         self._add_scopes()
         self._reducers = {type(scope.module): copyreg.dispatch_table.get(type(scope.module)) for scope in self._scopes}
-        for kind in self._reducers:  # copy and pickle ask this table first
+        for kind in self._reducers:  # copy and pickle look first into this table
             copyreg.pickle(kind, self._reduce)
         self._is_watching = False  # Uses is on
         self._is_first = True  # no micro-batch has ended without an error
@@ -66,7 +66,7 @@ class Hooks:
 
     @property
     def can_finish(self) -> bool:
-        """Whether a gradient was given since begin(), or the micro-batch has weight 0 and needs none."""
+        """Returns whether a gradient was given since begin(), or the micro-batch has weight 0 and needs none."""
         return bool(self._gradients) or self._exchange.weight == 0
 
     def remove(self) -> None:
@@ -92,13 +92,13 @@ class Hooks:
         try:
             for index in self._first_loads:
                 self._exchange.load(index)
-        finally:  # if the work is abandoned, the first use raises it again
+        finally:  # if the work is abandoned, the first use raises Abandoned again
             if self._uses is not None:
                 self._uses.__enter__()
                 self._is_watching = True
 
     def leave_forward(self) -> None:
-        """Ends the program's part, in any case."""
+        """Ends the program's part, whether or not it had an error."""
         if self._is_watching:
             self._is_watching = False
             self._uses.__exit__(None, None, None)
@@ -122,7 +122,7 @@ class Hooks:
         self._is_first = False
 
     def check_parameters(self) -> None:
-        """Raises PandoError if a tensor was moved, or a parameter written to, by the program."""
+        """Raises PandoError if the program has moved a tensor, or written to a parameter."""
         for index in range(len(self._table.entries)):
             self._exchange.check_memory(index)
         for (index, entry), version in zip(self._table.parameters, self._versions):
@@ -150,7 +150,7 @@ class Hooks:
 
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
-        outer: Dict[str, Scope] = {}  # name of a compiled module -> its scope
+        outer: Dict[str, Scope] = {}  # by the name of a compiled module
         for name, module in self._table.module.named_modules():
             scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
             if scope is None:
@@ -167,7 +167,7 @@ class Hooks:
     def _hook_scope(self, scope: Scope) -> None:
         before = Hook(self._no_compile(self._enter), scope)
         handle = scope.module.register_forward_pre_hook(before)
-        # It must be the first hook: others read parameters, as weight_norm's does.
+        # It must be the first hook, because others read parameters, as that of weight_norm does.
         scope.module._forward_pre_hooks.move_to_end(handle.id, last=False)
         scope.handles.append(handle)
         if scope.norms:
@@ -176,7 +176,7 @@ class Hooks:
             scope.module._forward_hooks.move_to_end(scope.handles[-1].id, last=False)
 
     def _no_compile(self, function: Callable) -> Callable:
-        """Keeps torch.compile from looking into the function; its graph ends there."""
+        """Keeps torch.compile from looking into the function. The compiled graph ends there."""
         return function if self._dynamo is None else self._dynamo.disable(function)
 
     def _reduce(self, module: nn.Module) -> Any:
@@ -253,19 +253,19 @@ class Hook:
     def __call__(self, *_) -> None:
         self._function(self._target)
 
-    def __reduce__(self):  # torch.fx copies a module's hooks itself
+    def __reduce__(self):  # called because torch.fx copies the hooks of a module
         return Hook, (id, None)
 
 
 def uses_compile() -> bool:
-    """Whether torch.compile has been called. Other packages import torch._dynamo too, such as torchvision."""
+    """Returns whether torch.compile has been called. Others import torch._dynamo too, such as torchvision."""
     return "torch._dynamo" in sys.modules and any(
         getattr(thing, "_torchdynamo_orig_callable", None) and not getattr(thing, "_torchdynamo_disable", False)
         for thing in gc.get_objects() if type(thing) is FunctionType)
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether torch.compile has compiled this module."""
+    """Returns whether torch.compile has compiled this module."""
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 

@@ -1,4 +1,4 @@
-"""The job text: the training, as TOML with the job file's keys (docs/job-file.md)."""
+"""Describes the training as TOML, with the keys of a job file (docs/job-file.md)."""
 import json
 from dataclasses import fields
 from typing import Any, Dict, Optional, Union
@@ -10,12 +10,12 @@ from .errors import PandoError
 from .optim import Optimizer
 from .schedule import Constant, Schedule
 
-RENAMED = {"eta_min": "min_lr"}  # torch's name -> the key's
+RENAMED = {"eta_min": "min_lr"}  # torch's name: the key's name
 
 
 def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs: Optional[float],
                   steps: Optional[int], options: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """Returns section -> key -> value. `options` are keys with other names, "train.seed"; None omits a key."""
+    """Returns section -> key -> value. `options` has further keys, such as "train.seed"; None omits a key."""
     check_optimizer(optimizer)
     if schedule is not None and not isinstance(schedule, Schedule):
         raise PandoError(f"schedule is a {type(schedule).__name__}: pass one of pando.schedule, for instance "

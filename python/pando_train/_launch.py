@@ -20,12 +20,12 @@ LIBC = ctypes.CDLL(None)
 
 
 class OwnRun:
-    """A `pando run --attach` as a child of this process. It ends with the run, or with this process."""
+    """A `pando run --attach` as a child of this process. The child ends with the run, or with this process."""
 
     def __init__(self):
-        """Starts it and waits for its scheduler. Raises PandoError if it does not start."""
+        """Starts the child and waits for its scheduler. Raises PandoError if one of them does not start."""
         self.endpoint = ""
-        self._keys_before: Optional[str] = None  # PANDO_KEYS, which this run sets
+        self._keys_before: Optional[str] = None  # PANDO_KEYS before this run has set it
         self._has_set_keys = False
         self._owner = os.getpid()
         self._process: Optional[subprocess.Popen] = None
@@ -91,11 +91,11 @@ class OwnRun:
             os.environ["PANDO_KEYS"] = self._keys_before
 
     def stop(self) -> None:
-        """Ends the run in order; its worker gets the end."""
+        """Ends the run in order: its worker learns of the end."""
         self._process.terminate()
 
     def close(self, is_over: bool = False) -> None:
-        """Ends the child. If the run is over, it has 10 s to end by itself."""
+        """Ends the child. If the run is over, the child has 10 s to end by itself."""
         atexit.unregister(self.close)
         self._forget_keys()
         if self._process is None or os.getpid() != self._owner:  # a forked child must not end its parent's run
@@ -110,7 +110,7 @@ class OwnRun:
 
 
 def end_with_parent() -> None:
-    """Runs in the child before its program: the kernel kills it when its parent's thread ends."""
+    """Runs in the child before its program. The kernel will kill the child when the parent's thread ends."""
     LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 

@@ -46,7 +46,7 @@ class WorkStruct(Structure):
                 ("version", c_uint64), ("sample_count", c_uint64), ("samples", POINTER(c_uint64))]
 
 
-# Name: (type of the result, types of the arguments). The functions of pando_worker.h.
+# The functions of pando_worker.h. Name: (type of the result, types of the arguments).
 FUNCTIONS = {
     "pando_abi": (c_uint32, []),
     "pando_version": (c_char_p, []),
@@ -68,7 +68,7 @@ FUNCTIONS = {
 
 
 class Work(NamedTuple):
-    """One work; see pando_work. `samples` are indices into the training or the test set."""
+    """One work, as in pando_work. `samples` are indices into the training or the test set."""
     kind: int
     step: int
     micro_batch: int
@@ -78,7 +78,7 @@ class Work(NamedTuple):
 
 
 class RunFacts(NamedTuple):
-    """Facts of the run; see pando_run."""
+    """Facts of the run, as in pando_run."""
     rank: int
     seed: int
     step_count: int
@@ -172,7 +172,7 @@ class Worker:
         return read_work(work) if self._wait(self._library.pando_next_work, byref(work)) == OK else None
 
     def peek_work(self, ahead: int) -> Optional[Work]:
-        """Returns a guess of later work, or None without a guess."""
+        """Returns a guess of later work, or None if there is no guess."""
         work = WorkStruct()
         return read_work(work) if self._library.pando_peek_work(self._handle, ahead, byref(work)) == OK else None
 

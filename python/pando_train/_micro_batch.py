@@ -12,7 +12,7 @@ from .errors import Abandoned
 
 
 class MicroBatch:
-    """Returned by Run.micro_batch; used once. It has `samples` samples.
+    """The with block that Run.micro_batch returns, for one use. It has `samples` samples.
 
     `step` counts updates from 0, and `index` the step's micro-batches. At the start it clears gradients,
     seeds the generators and loads parameters. At the end it gives the remaining gradients and finishes the
@@ -29,7 +29,7 @@ class MicroBatch:
     def log(self, loss: Any = None, correct: Any = None) -> None:
         """Takes values for metrics.csv: the mean loss, as in backward, and the number of right answers.
 
-        If one of its micro-batches does not log a value, the step does not have it.
+        If a micro-batch does not log a value, its step does not have that value.
         """
         for name, value in (("loss", loss), ("correct", correct)):
             if value is not None:
@@ -43,7 +43,7 @@ class MicroBatch:
         try:
             self._run.hooks.begin()
         except Abandoned:
-            pass  # the first hook raises it again, within the block
+            pass  # the first hook raises Abandoned again, within the block
         except BaseException as error:
             self._run.hooks.leave_forward()
             self._fail(error)
@@ -51,7 +51,7 @@ class MicroBatch:
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
-        """Suppresses Abandoned, and errors that it causes. Other errors end the run with their traceback."""
+        """Suppresses Abandoned, and errors that follow from it. Other errors end the run with their traceback."""
         exchange: Exchange = self._run.exchange
         hooks: Hooks = self._run.hooks
         hooks.leave_forward()

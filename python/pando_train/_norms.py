@@ -1,8 +1,8 @@
 """The running statistics of a batch norm during training.
 
 The servers keep them: version t + 1 is the moving average of version t and of the step's mean. A
-worker gives only the statistics of its micro-batch. Before a forward they are set to 0 with momentum 1,
-so that after it the buffers hold exactly the batch's mean and variance. Then the running ones are
+worker gives only the statistics of its micro-batch. Before a forward the buffers are set to 0, with
+momentum 1. After it they hold exactly the batch's mean and variance. Then the running statistics are
 restored, so that the program sees no others. Activation checkpointing calls the layer again, which
 gives the same values.
 """
@@ -28,7 +28,7 @@ class Norm:
         self._momentum = exchange.entries[indices[0]].momentum
         self._running: Tuple[torch.Tensor, ...] = ()  # in a forward that makes statistics: the values to restore
         self._given: Tuple[torch.Tensor, ...] = ()  # this micro-batch's statistics, once they are given
-        self._versions: List[int] = []  # the buffers' before the forward
+        self._versions: List[int] = []  # versions of the buffers before the forward
 
     def begin(self) -> None:
         """Starts a micro-batch: the program may have called the layer in train() since the last one."""
@@ -36,7 +36,7 @@ class Norm:
             self._exchange.forget(index)
 
     def restore(self) -> None:
-        """Gives the layer back to the program, with the running statistics. Also after a failed forward."""
+        """Gives the layer back to the program, with the running statistics. Runs also after a failed forward."""
         for value, running in zip(self._values(), self._running):
             value.data.copy_(running)  # through .data: autograd has saved the buffer, but does not read it
         if self._running:
@@ -66,7 +66,7 @@ class Norm:
         Raises PandoError if the layer has run twice on different inputs.
         """
         if not self._makes_statistics():
-            if self._module.training:  # an evaluation has left eval()
+            if self._module.training:  # the function of an evaluation has left eval()
                 for index in self._indices:
                     self._exchange.forget(index)
                     self._exchange.load(index)
@@ -86,7 +86,7 @@ class Norm:
                              "its running statistics would depend on the order. Use two layers")
 
     def finish(self) -> None:
-        """Ends a micro-batch. A layer that made no statistics keeps its running ones."""
+        """Ends a micro-batch. A layer that made no statistics gives its running ones."""
         for index, value in zip(self._indices, self._values()):
             if not self._exchange.is_given(index):
                 self._exchange.load(index)

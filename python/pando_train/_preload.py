@@ -1,6 +1,6 @@
-"""The process of `pando run --preload`: it has run the script up to the run, and forks each worker.
+"""The process of `pando run --preload`. It has run the script up to the run, and forks each worker.
 
-node/programs/program_process.h describes the messages between it and the process that started it.
+node/programs/program_process.h describes the messages between this process and the one that started it.
 """
 import atexit
 import contextlib
@@ -23,7 +23,7 @@ REQUEST_BYTES_MAX = 1 << 20
 
 
 def fork_workers() -> None:
-    """Forks workers in the preloaded process until that is asked to end, which it does here. Returns in each worker.
+    """Forks workers in the preloaded process, and ends that process when it is asked to. Returns in each worker.
 
     Returns at once in a process that was not preloaded.
     """
@@ -43,13 +43,13 @@ def fork_workers() -> None:
             if not request:
                 end()
             if fork_worker(line, supervisor, os.fsdecode(request).split("\0")):
-                atexit.register(gc.unfreeze)  # files that only the collector closes would lose their last lines
+                atexit.register(gc.unfreeze)  # otherwise files that only the collector closes lose their last lines
                 return
 
 
 def end() -> None:
     """Ends this process. Only the workers run the script's end, for example its writes to a file."""
-    _exit_function()  # multiprocessing's: ends processes that the script has started
+    _exit_function()  # of multiprocessing: ends processes that the script has started
     os._exit(0)
 
 
@@ -73,7 +73,7 @@ def why_not_forked() -> Optional[str]:
 
 
 def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> bool:
-    """Returns whether this is the worker. `supervisor` gets its number once it is its child."""
+    """Forks a worker, which becomes a child of `supervisor`, and then sends its number. Returns True in it."""
     reader, writer = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -95,7 +95,7 @@ def fork_worker(line: socket.socket, supervisor: int, request: List[str]) -> boo
 
 
 def leave_worker(writer: int) -> bool:
-    """Forks, and writes the child's number. Returns whether this is the parent, or there is no child."""
+    """Forks, and writes the child's number. Returns False in the child, otherwise True."""
     try:
         worker = os.fork()
     except OSError:

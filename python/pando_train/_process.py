@@ -15,7 +15,7 @@ class ProcessGuard:
     """Leaves the run at the first Ctrl-C or SIGTERM, and reports an error that ends the script.
 
     A second signal has Python's usual effect. Handlers that the program has installed stay.
-    Owns the handlers of this process from its creation to remove().
+    The guard owns the handlers of this process from its creation to remove().
     """
 
     def __init__(self, leave: Callable[[], None], fail: Callable[[str], None]):
@@ -58,7 +58,7 @@ class ProcessGuard:
             close, self._close = self._close, None
             if close is not None:
                 close()
-                atexit.unregister(self._close_once)  # not before: the script's end waits for it
+                atexit.unregister(self._close_once)  # only now, because the script's end waits for it
 
     def _restore_signals(self) -> None:
         while self._handlers:

@@ -1,4 +1,4 @@
-"""Seeds: every random number of a run follows from the seed and from the number's purpose."""
+"""Makes seeds. Every random number of a run follows from the seed and from the number's purpose."""
 import hashlib
 import os
 import random
@@ -43,7 +43,7 @@ def derive(purpose: str, *numbers: int) -> int:
 
 def seed_generators(value: int) -> None:
     """Seeds the generators of torch, random and NumPy, and those of initialized GPUs."""
-    # Not torch.manual_seed: without a GPU it formats a stack for a later initialization of CUDA.
+    # torch.manual_seed is not used: without a GPU it formats a stack for a later initialization of CUDA.
     torch.default_generator.manual_seed(value)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(value)
@@ -59,7 +59,7 @@ def _seed_numpy(value: int) -> None:
 
 @contextmanager
 def kept_generators() -> Iterator[None]:
-    """Restores all generators afterwards."""
+    """Restores the state of all generators after the block."""
     numpy = sys.modules.get("numpy")
     states = random.getstate(), torch.get_rng_state(), numpy.random.get_state() if numpy else None
     gpu_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -81,9 +81,9 @@ def choose_determinism(threads: int) -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     if hasattr(torch.backends, "mha"):
-        torch.backends.mha.set_fastpath_enabled(False)  # it would depend on hooks
+        torch.backends.mha.set_fastpath_enabled(False)  # its use would depend on hooks
     if hasattr(torch.utils, "deterministic"):
-        # It would fill each new tensor, which costs time and changes no bit of a correct program.
+        # Otherwise torch fills each new tensor, which costs time and changes no bit of a correct program.
         torch.utils.deterministic.fill_uninitialized_memory = False
 
 

@@ -1,4 +1,4 @@
-"""Run: this process's part in training a module."""
+"""Run is this process's part in training a module."""
 import csv
 import ctypes
 import errno
@@ -37,7 +37,7 @@ COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script that is 
 _has_joined = False  # this script has called join
 
 
-# Key of the job file, type, argument of join.
+# For each option: key of the job file, type, argument of join.
 OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
            ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"),
            ("optimizer.clip_norm", float, "clip_norm"), ("optimizer.clip_value", float, "clip_value"),
@@ -61,17 +61,17 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
 
       train_set: a map-style data set
       optimizer: pando.SGD, Adam, AdamW, LARS or LAMB
-      epochs, steps: the length of the run; one of them
-      global_batch: samples of a step, over all workers
-      micro_batches: parts of a step, each computed by one worker at a time
+      epochs, steps: the length of the run; give one of them
+      global_batch: number of samples of a step, over all workers
+      micro_batches: number of parts of a step; one worker at a time computes each part
       params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
       ema_decay: share that an average of the weights keeps at each step; 0: no average
       exclude_bias_and_norm: no weight decay for tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
       weighted: gradient and loss are means over the weights of run.micro_batch(weight=), not over samples
-      seed: for samples, augmentation and dropout; default: the value given to pando.seed
-      threads: for each operation in this process; equal in all workers
+      seed: decides the order of samples, augmentation and dropout; default: the value given to pando.seed
+      threads: number of threads of each operation in this process; equal in all workers
 
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
     that `pando run` or `pando node` has started.
@@ -92,7 +92,7 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
 
 
 def check_is_only_join() -> None:
-    """Raises PandoError at the second join, or before the first one's training if the script's text has another."""
+    """Raises PandoError at the second join, or already at the first one if the script's text has a second one."""
     global _has_joined
     is_second, _has_joined = _has_joined, True
     if not os.environ.get("PANDO_SCHEDULER"):
@@ -117,12 +117,12 @@ class Run:
         self._sections = sections
         self._evaluation: Optional[Evaluation] = None
         self._current: Optional[lib.Work] = None
-        self._is_waiting = False  # a batch was handed out, and its micro_batch() has not begun
+        self._is_waiting = False  # the program has a batch, whose micro_batch() has not begun
         self._is_open = False
-        self._is_over = self._is_complete = False  # the run has ended; it has final weights
+        self._is_over = self._is_complete = False  # the run has ended; the module has final weights
         self._own_run: Optional[OwnRun] = None
         self._guard: Optional[ProcessGuard] = None
-        # Set when the loop begins:
+        # These are set when the loop begins:
         self.worker: Optional[lib.Worker] = None
         self.facts: Optional[lib.RunFacts] = None
         self.exchange: Optional[Exchange] = None
@@ -132,8 +132,8 @@ class Run:
         """Evaluates versions of the weights during the loop, by evaluate_every_epochs or _steps, and the last one.
 
         `function` gets a batch of at most `batch_size` test samples, like the loop's training batches. It
-        returns sums over them by name, as numbers or tensors of one element. Each is shown per
-        sample under its name, and `loss_sum` as `loss`. The module is in eval() and no_grad. Call it before the loop.
+        returns sums over them by name, as numbers or tensors of one element. Each sum is shown per sample
+        under its name, and `loss_sum` as `loss`. The module is in eval() and no_grad. Call this before the loop.
         """
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
@@ -214,7 +214,7 @@ class Run:
             reader = self._start(num_workers, collate, pin_memory)
             yield from self._batches(reader)
             self._end()
-        except GeneratorExit:  # break, or an error in the loop, which the guard may get
+        except GeneratorExit:  # after break, or after an error in the loop, which the guard may get
             close = self._close if self._is_over else partial(self._guard.remove_late, self._close)
             raise
         except Exception as error:
@@ -266,7 +266,7 @@ class Run:
         self._find_names(Reader(Samples(self._train_set, test_set, 0), lambda: iter(()), collate, 0, False))
         device = find_device(self.table)
         check_scalers()
-        is_compiling = uses_compile()  # both come before the fork, which hides objects from the collector
+        is_compiling = uses_compile()  # both checks precede the fork, which hides objects from the collector
         fork_workers()
         library = lib.load_library()
         endpoint = os.environ.get("PANDO_SCHEDULER")
@@ -327,7 +327,7 @@ class Run:
         self._is_over = True
         ending, text = self.worker.end()
         if ending == lib.COMPLETED:
-            self._load_final(self.worker.describe().run_dir)  # another folder if the run's is not here
+            self._load_final(self.worker.describe().run_dir)  # another folder if the run's folder is not here
         elif ending == lib.FAILED:
             raise RunFailed(text or "the run has failed: its summary.json says why")
         else:
@@ -335,7 +335,7 @@ class Run:
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _follow_up(self, run_dir: str) -> None:
-        """Handles a run that ended while this script was dead: the loop is empty, the rest follows."""
+        """Handles a run that ended while this script was dead: the loop is empty, and the script goes on after it."""
         train, samples = self._sections["train"], len(self._train_set)
         steps_per_epoch = max(samples // train["global_batch"], 1) if train["last_batch"] == "drop" else \
             -(-samples // train["global_batch"])
@@ -348,7 +348,7 @@ class Run:
     def _load_final(self, run_dir: str) -> None:
         path = os.path.join(run_dir, "final.safetensors")
         try:
-            if not run_dir:  # the run was over before this process could ask
+            if not run_dir:  # the run was over before this process could ask for its folder
                 raise FileNotFoundError(errno.ENOENT, "the run's folder is not known")
             values, metadata = read_safetensors(path)
         except OSError as error:

@@ -3,16 +3,16 @@ import ast
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-# Parts of these may not run.
+# Expressions with parts that may not run.
 MAYBE = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXITS = {"exit", "_exit", "quit", "abort"}
 
 
 def find_second_join() -> Optional[int]:
-    """Returns the line of a second call that certainly follows the first one; None if none certainly does.
+    """Returns the line of a second call of join that certainly follows the first one; None: no call does.
 
-    It sees statements that always run: the script's, and those of functions that they call. A branch or a loop
-    that may end them ends the search.
+    It looks at statements that always run: the script's, and those of functions that these call. The search
+    ends at a branch or a loop that may end them.
     """
     tree = read_tree(getattr(sys.modules["__main__"], "__file__", None))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -21,7 +21,7 @@ def find_second_join() -> Optional[int]:
 
 
 def find_loop_around(run: Any) -> Optional[int]:
-    """Returns the line of a caller's loop that would use this run again: it makes no other run, and has no break."""
+    """Returns the line of a caller's loop that would use this run again: one that makes no run and has no break."""
     frame = sys._getframe(2)
     while frame is not None:
         names = {name for name, value in frame.f_locals.items() if value is run}
@@ -66,7 +66,7 @@ def find_joins(body: List[ast.stmt], functions: Dict[str, ast.FunctionDef], name
         if isinstance(statement, ast.With) or is_main_guard(statement):
             yield from find_joins(statement.body, functions, names)
             continue
-        is_branch = hasattr(statement, "body") or hasattr(statement, "cases")  # or a loop
+        is_branch = hasattr(statement, "body") or hasattr(statement, "cases")  # a branch or a loop
         for call in () if is_branch else certain_calls(statement):
             name = ast.unparse(call.func)
             if name in names:
@@ -89,7 +89,7 @@ def certain_calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def exits(node: ast.AST) -> bool:
-    """Returns whether it may end the program."""
+    """Returns whether the node may end the program."""
     return any(isinstance(child, ast.Call) and ast.unparse(child.func).split(".")[-1] in EXITS
                for child in ast.walk(node))
 

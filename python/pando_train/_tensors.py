@@ -20,7 +20,7 @@ from .errors import PandoError
 
 COMPILED_PREFIX = "_orig_mod."
 STATISTICS = ("running_mean", "running_var")
-JOB_DECAY = -1.0  # the weight decay of the job
+JOB_DECAY = -1.0  # stands for the weight decay of the job
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Entry:
     """A tensor that the servers hold: a parameter or a running statistic."""
     name: str
     owner: nn.Module
-    attribute: str  # its name in the owner
+    attribute: str  # the tensor's name in the owner
     kind: int  # PARAMETER or STATISTIC
     momentum: float = 0.0
     lr_factor: float = 1.0
@@ -57,16 +57,16 @@ class Constant:
 
 
 class Count:
-    """A norm's num_batches_tracked: the number of steps until the layer was set to eval(), if it was."""
+    """Keeps a norm's num_batches_tracked: the number of steps, until the layer is set to eval()."""
 
     def __init__(self, norm: nn.Module):
         self._norm = norm
         self._first = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
-        self._steps = 0  # at the end of the last step in train() that this process has seen
+        self._steps = 0  # their number after the last step in train() that this process has seen
         self._is_moving = norm.training
 
     def note(self, step: int, is_moving: bool) -> None:
-        """Notes that the layer was called in this step, in train() or not."""
+        """Notes that the layer was called in this step. `is_moving`: in train()."""
         self._is_moving = is_moving
         if is_moving:
             self._steps = step + 1
@@ -143,7 +143,7 @@ class TensorTable:
                 if entry.owner is module and entry.kind == STATISTIC]
 
     def apply_groups(self, params: Iterable[Any], lr: float) -> None:
-        """Takes rates and decays from `params`, as torch's optimizers have it. `lr` is the optimizer's."""
+        """Takes rates and decays from `params`, as torch's optimizers do. `lr` is the optimizer's rate."""
         groups = list_groups(params)
         grouped = set()
         for number, group in enumerate(groups):
@@ -179,7 +179,7 @@ class TensorTable:
         entry.weight_decay = convert(float, f"weight_decay of parameter group {number}", decay)
 
     def start(self) -> None:
-        """Runs at the start of the loop: reads again what a program may change until then, and checks the rest."""
+        """Starts the loop: reads again all that a program may change before it, and checks the rest."""
         self._check_contents()
         for entry in self.entries:
             check_type(entry.label, entry.tensor)
@@ -216,7 +216,7 @@ class TensorTable:
                                  "before join. A learning rate of 0 in a parameter group freezes a parameter")
 
     def _check_contents(self) -> None:
-        """Raises PandoError if the parameters are not those at join. Layers without any may be replaced."""
+        """Raises PandoError if the parameters are not those at join. Layers without parameters may be replaced."""
         if all(len(known) == len(now) and all(map(is_, known, now))
                for known, now in ((known, read_contents(owner)) for owner, known in self._contents)):
             return
@@ -234,7 +234,7 @@ class TensorTable:
         self._contents = [(owner, read_contents(owner)) for owner in self.module.modules()]
 
     def describe_constants(self) -> List[str]:
-        """Returns each constant's name and hash, so that a worker with other ones is refused."""
+        """Returns each constant's name and hash, so that a worker with other constants is refused."""
         return [f"{constant.name} {hash_tensor(constant.tensor)}" for constant in self.constants]
 
     def set_counts(self, version: int) -> None:
@@ -244,7 +244,7 @@ class TensorTable:
 
 
 def list_groups(params: Iterable[Any]) -> List[Dict[str, Any]]:
-    """Returns an optimizer's `params` as groups of tensors. It has parameters, perhaps with names, or groups."""
+    """Returns an optimizer's `params` as groups of tensors. `params` has parameters, perhaps with names, or groups."""
     if isinstance(params, (torch.Tensor, dict, str)) or not isinstance(params, Iterable):
         raise PandoError(f"params is a {type(params).__name__}: pass model.parameters(), or a list of groups")
     items = list(params)
@@ -274,7 +274,7 @@ def check_module(name: str, module: nn.Module) -> None:
 
 
 def measure(name: str, tensor: torch.Tensor, is_trained: bool) -> Tuple[str, int, int, str, bool]:
-    """Returns device, address, end, name, and whether it is trained. Without memory to compare the address is 0."""
+    """Returns device, address, end, name, and is_trained. A tensor without memory to compare has the address 0."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
         return "", 0, 0, name, is_trained
     count = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -285,7 +285,7 @@ def measure(name: str, tensor: torch.Tensor, is_trained: bool) -> Tuple[str, int
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether the module has running statistics."""
+    """Returns whether the module has running statistics."""
     return isinstance(module, _NormBase) and module.running_mean is not None
 
 

@@ -8,10 +8,10 @@ from ._exchange import Exchange
 
 
 class Uses(TorchFunctionMode):
-    """While it is on, functions of torch wait for the parameters among their arguments.
+    """While this mode is on, functions of torch wait for the parameters among their arguments.
 
     The owner's call would come too late if another module reads its parameters, as in tied weights or attention.
-    The mode is on in every micro-batch, since torch 1.13 chooses other kernels of attention without it.
+    The mode is on in every micro-batch, because torch 1.13 chooses other kernels of attention without it.
     """
 
     def __init__(self, exchange: Exchange, index_by_id):
@@ -27,8 +27,8 @@ class Uses(TorchFunctionMode):
         return function(*arguments, **(keywords or {}))
 
     def call_unwatched(self, functions: Iterable[Callable[[], None]]) -> None:
-        """Calls hooks with the mode off, since it costs up to 8 us per operation."""
-        is_on = _get_current_function_mode() is self  # not in backward, nor below a mode of the program
+        """Calls hooks with the mode off, because the mode costs up to 8 us per operation."""
+        is_on = _get_current_function_mode() is self  # False in backward, and below a mode of the program
         if is_on:
             self.__exit__(None, None, None)
         try:

@@ -27,7 +27,7 @@ def tensor_bytes(tensor: torch.Tensor) -> memoryview:
 
 
 def write_safetensors(path: str, tensors: Dict[str, torch.Tensor]) -> None:
-    """Writes the tensors in this order. A reader finds the old file or the whole new one."""
+    """Writes the tensors in the given order. A reader finds the old file or the whole new one."""
     header = {"__metadata__": {"format": "pt"}}
     first = 0
     for name, tensor in tensors.items():
@@ -52,7 +52,7 @@ def write_safetensors(path: str, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def read_safetensors(path: str) -> Tuple[Dict[str, torch.Tensor], Dict[str, str]]:
-    """Returns a file's tensors and metadata. Raises PandoError if it is damaged, OSError if it cannot be read."""
+    """Returns a file's tensors and metadata. Raises PandoError for a damaged file, OSError for an unreadable one."""
     with open(path, "rb") as file:
         header_bytes = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))[0]
         if header_bytes > HEADER_BYTES_MAX:

@@ -6,14 +6,14 @@ import torch
 from ._exchange import Exchange
 from ._tensors import TensorTable
 
-ALWAYS = 2  # every block checks this many tensors, the smallest, and one more in turn
+ALWAYS = 2  # every block checks this number of the smallest tensors, and one more in turn
 FIRST, EVERY = 3, 97  # blocks that check all tensors: the first 3, and one in 97, a prime number
 
 
 class Writes:
-    """Sums of the bytes of parameters and gradients, at both ends of the time in which they must not change.
+    """Compares sums of the bytes of parameters and gradients, at both ends of a time in which none may change.
 
-    Parameters: from a block's end to the next one's start, and at its end, as the library holds them.
+    Parameters: from a block's end to the next block's start, and at a block's end with the library's copy.
     Gradients: from the time when they are given to the block's end.
     """
 
@@ -25,10 +25,10 @@ class Writes:
         self._checked = self._all  # parameters that this block checks
         self._left: Dict[int, torch.Tensor] = {}  # sums of the given gradients
         self._ended: Dict[int, torch.Tensor] = {}  # sums of the parameters at the last block's end
-        self._serial = 0  # the last block's
+        self._serial = 0  # the serial number of the last block's work
 
     def begin(self) -> Optional[int]:
-        """Runs before a block loads anything. Returns a parameter's index that was written to since the last block."""
+        """Runs before a block loads anything. Returns the index of a parameter written to since the last block."""
         is_next = self._exchange.serial == self._serial + 1  # otherwise an evaluation has loaded another version
         changed = self._find_difference(self._ended, self._sum) if is_next else None
         self._serial = self._exchange.serial
@@ -39,7 +39,7 @@ class Writes:
         return changed
 
     def note(self, index: int, gradient: torch.Tensor) -> None:
-        """Notes a gradient that is being given."""
+        """Notes the bytes of a gradient that is given now."""
         if index in self._checked:
             self._left[index] = sum_bytes(gradient)
 
@@ -49,7 +49,7 @@ class Writes:
         return self._find_difference(kept, lambda index: sum_bytes(self._tensor(index).grad))
 
     def find_parameter(self) -> Optional[int]:
-        """Returns, at the block's end, the index of a parameter that was written to in it. Raises Abandoned."""
+        """Returns, at the block's end, the index of a parameter that the block has written to. Raises Abandoned."""
         self._ended = {index: self._sum(index) for index in self._checked}
         return self._find_difference(self._ended, lambda index: sum_bytes(self._exchange.read(index)))
 
@@ -61,7 +61,7 @@ class Writes:
 
     @staticmethod
     def _find_difference(sums: Dict[int, torch.Tensor], sum_now: Callable[[int], torch.Tensor]) -> Optional[int]:
-        """Returns the first index whose sum differs. Waits for a GPU once."""
+        """Returns the first index with a different sum. Waits only once for a GPU."""
         if not sums:
             return None
         pairs = zip(sums, torch.stack(list(sums.values())).tolist(), torch.stack(list(map(sum_now, sums))).tolist())

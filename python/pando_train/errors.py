@@ -6,7 +6,7 @@ class PandoError(RuntimeError):
 
 
 class RunFailed(PandoError):
-    """The run has failed. The message is the root cause, perhaps another process's."""
+    """The run has failed. The message is the root cause, which another process may have reported."""
 
 
 class Stopped(SystemExit):

@@ -1,4 +1,4 @@
-"""PandoTrainer: a run whose processes are actors of a Ray cluster (docs/clusters.md#ray).
+"""PandoTrainer is a run whose processes are actors of a Ray cluster (docs/clusters.md#ray).
 
 fit() runs in the driver. It starts an actor for each process of the run, and restarts only actors that die.
 An actor starts its process as a child, which the kernel ends with the actor.
@@ -33,7 +33,7 @@ try:
 except ImportError as missing:
     raise ImportError(f"pando_train.ray needs Ray ({missing}): run `pip install 'ray[train]'`") from missing
 
-POLL_S = 1.0  # between looks at draining nodes and at the progress
+POLL_S = 1.0  # the time between looks at draining nodes and at the progress
 DEATHS_MAX = 30  # per process within a minute
 CLOSE_TIMEOUT_S = 10
 START_TIMEOUT_MS = 86_400_000  # an autoscaler may need long for the first nodes
@@ -50,11 +50,11 @@ RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import pickle\n"
 class Spec:
     """How an actor starts its process."""
     role: str
-    arguments: Tuple[str, ...]  # for the program pando; none: the process runs the loop
-    first_arguments: Tuple[str, ...] = ()  # more at the first start
-    keys: Dict[str, bytes] = field(default_factory=dict)  # the files of its keys folder
+    arguments: Tuple[str, ...]  # of the program pando; none: the process runs the loop
+    first_arguments: Tuple[str, ...] = ()  # further ones at the first start
+    keys: Dict[str, bytes] = field(default_factory=dict)  # the files of the keys folder, by name
     endpoint: str = ""
-    loop: bytes = b""  # pickled
+    loop: bytes = b""  # the pickled loop
 
 
 class Process:
@@ -69,14 +69,14 @@ class Process:
         return self._name
 
     def node(self) -> str:
-        """The id of the actor's Ray node."""
+        """Returns the id of the actor's Ray node."""
         return ray.get_runtime_context().get_node_id()
 
     def run(self, spec: Spec) -> int:
         """Runs the process to its end. Returns its exit code, or minus the signal that ended it."""
         self._child = None
         with tempfile.TemporaryDirectory(prefix=self._prefix) as folder, tempfile.TemporaryFile() as loop:
-            for old in Path(folder).parent.glob(f"{self._prefix}*"):  # left by an actor that was killed
+            for old in Path(folder).parent.glob(f"{self._prefix}*"):  # remains of a killed actor
                 if old != Path(folder):
                     shutil.rmtree(old, ignore_errors=True)
             for name, content in spec.keys.items():
@@ -88,7 +88,7 @@ class Process:
             command = [find_program(), *spec.arguments, *spec.first_arguments]
             if not spec.arguments:  # the loop is in a file without a name
                 command = [sys.executable, "-c", RUN_LOOP, str(loop.fileno())]
-            elif spec.role == "server":  # the replicas of a shard are on two nodes
+            elif spec.role == "server":  # the replicas of a shard must be on two nodes
                 command += ["--label", f"host={self.node()}"]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                            "PANDO_SCHEDULER": spec.endpoint, "PANDO_RANK": "", "PANDO_KEYS": folder}
@@ -112,11 +112,11 @@ class Member:
     resources: Dict[str, float]
     place: Any  # Ray's scheduling strategy
     actor: Any = None
-    node: Any = None  # reference to its node's id, ready once the actor has started
+    node: Any = None  # reference to the id of the actor's node, ready once the actor has started
     end: Any = None  # reference to the process's exit code; None: not started
     start_at: float = 0.0
     is_leaving: bool = False
-    deaths: List[float] = field(default_factory=list)  # in the last minute
+    deaths: List[float] = field(default_factory=list)  # the times of deaths in the last minute
 
     def find_node(self) -> Optional[str]:
         """Returns the id of its actor's node. None: the actor has not started, or is lost."""
@@ -138,18 +138,18 @@ class Member:
 
 
 class Run:
-    """The actors of one run, from its start to its end. Threads: only the driver's."""
+    """The actors of one run, from its start to its end. Threads: only the driver's thread."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._folder_name = f"pando-{secrets.token_hex(8)}"  # the beginning of its actors' folders
+        self._folder_name = f"pando-{secrets.token_hex(8)}"  # the names of the actors' folders begin with it
         self._members: List[Member] = []  # the scheduler is the first one
         self._groups: List[Any] = []
-        self._counts: Dict[str, int] = {}  # by role
+        self._counts: Dict[str, int] = {}  # the highest number so far, by role
         self._gauges = {column: Gauge(f"pando_{column}", text, tag_keys=("run",)) for column, text in GAUGES.items()}
 
     def add(self, spec: Spec, resources: Dict[str, float], place: Any = None) -> None:
-        """Adds a process. Without a place it gets a placement group for itself, as soon as the cluster has room."""
+        """Adds a process. Without `place` it gets its own placement group, as soon as the cluster has room."""
         number = self._counts[spec.role] = self._counts.get(spec.role, -1) + 1
         place = place or PlacementGroupSchedulingStrategy(self.add_group([resources]))
         self._members.append(Member(f"{spec.role}-{number}", spec, resources, place))
@@ -179,7 +179,7 @@ class Run:
                     self._gauges[column].set(float(row[column]), {"run": self._folder.name})
 
     def _await_loops(self) -> None:
-        """Waits until the loops have returned. Raises PandoError if one fails after the end of the run."""
+        """Waits until the loops have returned. Raises PandoError if a loop fails after the end of the run."""
         for member in [member for member in self._members if not member.spec.arguments and member.find_node()]:
             if member.read_end() != COMPLETED:
                 raise PandoError(f"{member.name} failed after the end of the run in {self._folder}, which has the "
@@ -208,7 +208,7 @@ class Run:
         member.node = member.actor.node.remote()
         member.end = member.actor.run.remote(member.spec)
         if member.spec.first_arguments:  # a scheduler that died alone continues with the remaining members
-            job = str(self._folder / "run" / "job.toml")  # it has a program's model
+            job = str(self._folder / "run" / "job.toml")  # this job file has the model of a program
             member.spec = replace(member.spec, arguments=(*member.spec.arguments, job), first_arguments=())
 
     def _note_end(self, member: Member, code: Optional[int]) -> None:
@@ -226,8 +226,8 @@ class Run:
         say(f"{member.name} has ended ({reason}), and is started again")
 
     def _leave_draining_nodes(self) -> None:
-        """Moves the processes of nodes that Ray drains. Others take over their work first."""
-        # Ray Train does the same, since no public function names these nodes.
+        """Moves the processes of nodes that Ray drains. Other processes take over their work first."""
+        # Ray Train uses the same function, because no public one names these nodes.
         draining = ray._private.state.state.get_draining_nodes()
         for member in [member for member in self._members[1:] if draining and not member.is_leaving]:
             if member.find_node() in draining:
@@ -246,8 +246,8 @@ class PandoTrainer:
                  resources_per_server: Optional[Dict[str, float]] = None, settings: Optional[Dict[str, Any]] = None):
         """`train_loop`: a function that calls pando.join and trains (docs/pytorch.md), or the path of a job file.
 
-        It gets `train_loop_config`, if given. With `num_workers=(2, 8)` the run starts with 2 workers and takes up to 8
-        while the cluster has room. `settings`: keys of the job file, {"snapshot.every": 100}.
+        A function gets `train_loop_config`, if given. With `num_workers=(2, 8)` the run starts with 2 workers and takes
+        up to 8 while the cluster has room. `settings`: keys of the job file, such as {"snapshot.every": 100}.
         """
         self._job = find_job(train_loop, train_loop_config)
         self._loop = b"" if self._job else pickle_loop(train_loop, train_loop_config)
@@ -371,14 +371,14 @@ def make_folder(config: RunConfig) -> Path:
 
 
 def make_keys(folder: Path) -> Dict[str, bytes]:
-    """Makes the run's keys, if it has none yet. Returns the files of servers and workers."""
+    """Makes the run's keys, if there are none yet. Returns the key files of servers and workers."""
     if not folder.exists():
         subprocess.run([find_program(), "keys", "new", folder], stdout=subprocess.DEVNULL, check=True)
     return {name: (folder / name).read_bytes() for name in ("member.key", "admin.pub")}
 
 
 def choose_endpoint() -> str:
-    """Returns an address of this node with two free ports: for the scheduler, and for the snapshots."""
+    """Returns an address of this node with two free ports: one for the scheduler, the next for snapshots."""
     host = ray.util.get_node_ip_address()
     while True:
         with socket.socket() as first, socket.socket() as second:
@@ -389,14 +389,14 @@ def choose_endpoint() -> str:
 
 
 def read_last_row(path: Path) -> Dict[str, str]:
-    """Returns the newest step's row in metrics.csv; nothing before the first step."""
+    """Returns the newest step's row in metrics.csv; an empty one before the first step."""
     with open(path if path.exists() else os.devnull, "rb") as file:
         names = file.readline().decode()
         first = file.tell()
         start = file.seek(max(first, file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode().split("\n")[-2::-1]
     if start > first:
-        lines.pop()  # a part of a row
+        lines.pop()  # only a part of a row
     return next((row for row in csv.DictReader([names, *lines]) if row["lr"]), {})
 
 

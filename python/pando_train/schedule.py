@@ -14,14 +14,14 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The optimizer's rate at every step."""
+    """Keeps the optimizer's rate at every step."""
     warmup_steps: int = 0
     TYPE = "constant"
 
 
 @dataclass(frozen=True)
 class StepLR(Schedule):
-    """The rate times gamma every `step_size` steps."""
+    """Multiplies the rate by gamma every `step_size` steps."""
     step_size: int
     gamma: float = 0.1
     warmup_steps: int = 0
@@ -30,7 +30,7 @@ class StepLR(Schedule):
 
 @dataclass(frozen=True)
 class MultiStepLR(Schedule):
-    """The rate times gamma at each of the steps `milestones`."""
+    """Multiplies the rate by gamma at each of the steps `milestones`."""
     milestones: Tuple[int, ...]
     gamma: float = 0.1
     warmup_steps: int = 0
@@ -39,7 +39,7 @@ class MultiStepLR(Schedule):
 
 @dataclass(frozen=True)
 class ExponentialLR(Schedule):
-    """The rate times gamma at every step."""
+    """Multiplies the rate by gamma at every step."""
     gamma: float
     warmup_steps: int = 0
     TYPE = "exponential"
@@ -47,7 +47,7 @@ class ExponentialLR(Schedule):
 
 @dataclass(frozen=True)
 class CosineAnnealingLR(Schedule):
-    """Half a cosine from the optimizer's rate to `eta_min`, over the whole run: T_max is its length."""
+    """Half a cosine from the optimizer's rate to `eta_min`, over the whole run. The run's length is T_max."""
     eta_min: float = 0.0
     warmup_steps: int = 0
     TYPE = "cosine"
@@ -55,7 +55,7 @@ class CosineAnnealingLR(Schedule):
 
 @dataclass(frozen=True)
 class LinearLR(Schedule):
-    """A line from start_factor to end_factor of the rate. `total_iters` 0: over the whole run."""
+    """A line from start_factor to end_factor, times the rate. `total_iters` 0: over the whole run."""
     start_factor: float = 1.0
     end_factor: float = 0.0
     total_iters: int = 0

@@ -1,5 +1,5 @@
-// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line. A full disk
-// holds its rows as it does those of metrics.
+// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line. Rows that a
+// full disk refuses are held, as in MetricsFile.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "common/atomic_file.h"
 #include "run/output/patient_rows.h"
+#include "run/output/row_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -19,7 +19,7 @@ namespace pando {
 class EventsFile {
  public:
   static Result<EventsFile> Create(const RunFolder& folder);  // elapsed_ms counts from here
-  // Continues after the last whole line. The time since then counts in elapsed_ms if the run
+  // Continues after the last whole line. The time since that line counts in elapsed_ms if the run
   // continued without its scheduler, and does not if nothing ran (`pando resume`).
   enum class Gap { kCounts, kIsLeftOut };
   static Result<EventsFile> Reopen(const RunFolder& folder, Gap gap);
@@ -37,7 +37,7 @@ class EventsFile {
 // Counts the lines of events.jsonl with this event.
 uint64_t CountEvents(const RunFolder& folder, std::string_view event);
 
-// Example: "2026-01-31T12:00:00.123Z" (RFC 3339).
+// Returns for example "2026-01-31T12:00:00.123Z" (RFC 3339).
 std::string UtcText(std::chrono::system_clock::time_point time);
 std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::string& text);
 

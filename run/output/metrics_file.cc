@@ -46,7 +46,7 @@ std::string MetricsHeading(const EvaluationColumns& columns) {
   return heading;
 }
 
-// Reads numbers between commas; an empty cell becomes NaN. Returns the text behind them, or none if
+// Reads numbers between commas; an empty cell becomes NaN. Returns the text after them, or none if
 // a number is missing.
 std::optional<std::string_view> ParseNumbers(std::string_view text,
                                              std::initializer_list<double*> numbers) {
@@ -137,7 +137,7 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last,
   std::string row;
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, is_row, &row));
   MetricsFile metrics(std::move(file), has_means ? columns.means.size() : 0);
-  if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // or it is held
+  if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // it may be held
   return metrics;
 }
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "plan/job.h"
 #include "run/output/patient_rows.h"
+#include "run/output/row_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -34,8 +34,8 @@ struct MetricsRow {
   double gpu_percent = 0;      // of time with a running kernel: mean over the workers' GPUs
 };
 
-// The result columns of metrics.csv, and their curves: test_accuracy, test_loss, or
-// validation_accuracy and so on, and the means of a program's other sums.
+// The columns of results in metrics.csv, and the names of their curves: test_accuracy, test_loss
+// (or validation_accuracy and so on), and the means of a program's other sums.
 struct EvaluationColumns {
   struct Mean {
     std::string name;
@@ -47,7 +47,7 @@ struct EvaluationColumns {
   std::vector<Mean> means = {};
 };
 
-// A row with only these columns. A value that is NaN leaves its cell empty.
+// An evaluation's row, with only these columns. A value that is NaN leaves its cell empty.
 struct EvaluationRow {
   uint64_t step = 0;
   double epoch = 0;
@@ -62,10 +62,10 @@ std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder);
 
 class MetricsFile {
  public:
-  // Also writes the heading.
+  // Creates the file, and writes the heading.
   static Result<MetricsFile> Create(const RunFolder& folder, const EvaluationColumns& columns = {});
   struct Last {
-    std::optional<MetricsRow> row;  // of a step
+    std::optional<MetricsRow> row;  // the last step's
     uint64_t evaluated_step = 0;    // of the last evaluation's row; 0: none
   };
   // Continues after the last whole row.

@@ -1,5 +1,5 @@
-// PatientRows appends rows to a file, and holds rows that a full disk refuses until it takes them.
-// Threads: none.
+// PatientRows appends rows to a file. It holds rows that a full disk refuses, until the disk takes
+// them. Threads: none.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/atomic_file.h"
+#include "run/output/row_file.h"
 
 namespace pando {
 
@@ -17,11 +17,11 @@ class PatientRows {
   static constexpr size_t kHeldBytesMax = 16 << 20;  // 200,000 rows of metrics
   explicit PatientRows(RowFile file) : file_(std::move(file)) {}
 
-  // Rows enter the file in the order of the calls. Not ok: some rows are held, or lost beyond
-  // kHeldBytesMax; the next call tries again.
+  // Appends a row after all earlier ones. Not ok: some rows are held, or lost beyond kHeldBytesMax;
+  // the next call tries again.
   Status Append(std::string row);
   Status Flush();
-  Status Sync();  // afterwards the rows survive a power cut
+  Status Sync();  // afterwards the appended rows survive a power cut
   uint64_t held_count() const { return held_.size(); }
   uint64_t lost_count() const { return lost_count_; }
 

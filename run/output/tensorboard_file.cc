@@ -95,7 +95,7 @@ std::string HparamText(const JobValue& value) {
   return Bytes(3, JobValueToml(value));
 }
 
-// Writes the values that decide the weights.
+// Makes the record of the values that decide the weights.
 std::string SessionStart(const Job& job) {
   std::string info;
   for (const JobKey& key : JobKeys()) {

@@ -13,24 +13,24 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "plan/job.h"
 #include "run/output/metrics_file.h"
 #include "run/output/patient_rows.h"
+#include "run/output/row_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
 
 class TensorBoardFile {
  public:
-  // The interval of a curve's points; TensorBoard draws 1,000 points of each.
+  // The least interval of a curve's points. TensorBoard draws 1,000 points of each curve.
   static constexpr double kIntervalSeconds = 0.1;
 
   // Creates a new file in the run's folder, which sorts after the earlier ones.
   static Result<TensorBoardFile> Create(const RunFolder& folder, const Job& job);
-  // Rows within kIntervalSeconds of the previous one are left out, except the run's last. A full
-  // disk holds them as it does those of metrics.csv; they do not count as missing.
+  // Appends a row. Leaves out rows within kIntervalSeconds of the previous one, except the run's
+  // last. Rows that a full disk refuses are held, as in MetricsFile; they do not count as missing.
   void Append(const MetricsRow& row);
   void Append(const EvaluationRow& row);
   void End(bool has_completed);
@@ -48,7 +48,7 @@ class TensorBoardFile {
   std::optional<MetricsRow> later_;  // the row that was left out
 };
 
-// TFRecord's check sum: CRC-32C (Castagnoli), rotated, with a constant added.
+// Returns TFRecord's check sum: CRC-32C (Castagnoli), rotated, with a constant added.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace pando

@@ -7,7 +7,7 @@
 namespace pando {
 namespace {
 
-// A rollback does not repair two machines that keep making different versions.
+// One more divergence ends the run: rollbacks do not repair machines that keep diverging.
 constexpr uint32_t kDivergencesMax = 3;
 
 }  // namespace
@@ -27,23 +27,23 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
   outbox_.TellNotable(now, "failed", member.Name(), "{}", text);
   const bool is_program = member.is_ready && failure.kind == FailureKind::kTraining;
   if (is_program) NoteFailed(ProcessFor(member.registration), text);
-  // The run does not need a newcomer that cannot begin.
+  // The run does not need a member that cannot begin.
   if (!member.is_ready) return membership_.Forget(member.peer.node);
   outbox_.Send(envelope.sender, Refused{"given up: " + failure.text});
   membership_.OnDeath(now, member.peer.node, "failure", "exit");
 }
 
-// If this is false, the run loses only the sender.
+// Returns whether the failure ends the run. If not, the run loses only the sender.
 bool Failures::EndsRun(const Member& member, const Failure& failure) {
   if (!phase_.is_running()) return true;  // no step is lost
   if (!member.is_ready) return false;
   return IsGroup(plan_) || ConcernsAll(member, failure.kind);
 }
 
-// If the same failure occurs again before the run makes a step, the work causes it and the run
-// ends. A failure of training must occur in a second process, a failure of a machine on another
-// machine. With one machine the next process counts as another machine. The failure of the last
-// process ends the run too.
+// Returns whether the work itself causes the failure: the same failure occurs again before the run
+// makes a step. A failure of training must occur in a second process, a failure of a machine on
+// another machine. With one machine the next process counts as another machine. The failure of the
+// last process counts too.
 bool Failures::ConcernsAll(const Member& member, FailureKind kind) {
   const std::string& host = member.registration.host;
   const Trouble trouble{kind, host, progress_.committed()};
@@ -73,7 +73,7 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
   const std::string target = is_scheduler ? "scheduler" : member ? member->Name() : note.target;
   faults_.OnNote(now, {target, ProcessFor(note)}, note, progress_.StepReached());
   if (note.exited_us == 0) return;
-  // A program would fail again, and its supervisor may not start it again.
+  // The program would fail again, and its supervisor may not restart it.
   if (const auto failed = failed_.find(ProcessFor(note));
       failed != failed_.end() && note.process_key != 0)
     return last_snapshot_.End(now, StopReason::kFailed, failed->second);
@@ -83,7 +83,7 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
   if (!is_scheduler) views_.RequestView(now);  // it may have ended before it joined
 }
 
-// P8: two replicas cannot say which of them is wrong.
+// P8. Two replicas cannot tell which of them is wrong, so the run rolls back.
 void Failures::OnDivergence(Micros now, const PeerId& from, const Divergence& divergence) {
   const View& view = views_.view();
   const uint32_t shard = divergence.shard.value();

@@ -1,12 +1,11 @@
-// Failures handles what processes and supervisors report: members that cannot continue, processes
-// that ended, replicas that differ.
+// Failures handles reports of members that cannot continue, ended processes and diverged replicas.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
 
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/last_snapshot.h"
 
 namespace pando {
 
@@ -25,9 +24,9 @@ class Failures {
         last_snapshot_(last_snapshot) {}
 
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
-  // A supervisor reports a fault that it made, or a process that ended. No notice comes faster.
+  // Handles a supervisor's report of a fault or an exit, which is the earliest sign of a death.
   void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
-  // A primary reports that a backup has made another version. The run begins again.
+  // Handles a primary's report that a backup has made a different version: plans a rollback.
   void OnDivergence(Micros now, const PeerId& from, const Divergence& divergence);
 
  private:
@@ -51,7 +50,7 @@ class Failures {
   RunMembers& membership_;
   LastSnapshot& last_snapshot_;
   std::optional<Trouble> trouble_;  // the last one
-  // Processes that were removed because they cannot continue, and why.
+  // The processes whose training failed, and why.
   std::map<ProcessName, std::string> failed_;
   uint32_t divergence_count_ = 0;
 };

@@ -7,11 +7,11 @@ namespace pando {
 
 namespace {
 
-// The run must have made this many steps since all lanes had the answer: the first may have been
+// The steps that the run must make after all lanes have the answering view: the first may have been
 // almost complete when the fault came.
 constexpr uint64_t kStepsToRecover = 2;
 
-// A process that ends does not end because it was stopped or cut off for a while, unnoticed.
+// Returns whether the fault, a stop or partition not noticed, cannot have ended the process.
 bool IsEndUnexplainedBy(const FaultRecord& newest) {
   return newest.detected_ms < 0 && (newest.action == "stop" || newest.action == "partition");
 }
@@ -58,8 +58,8 @@ FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
   return entries_.back();
 }
 
-// A process can be stopped again, or stopped and then killed, noticed or not. But it ends once,
-// because of the fault before. Notes are repeated, also after later ones.
+// A process can be stopped several times, or stopped and then killed, noticed or not. But it ends
+// once, because of the last fault. Supervisors repeat notes, even after later ones.
 FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNote& note) {
   Entry* newest = Find(subject);
   if (newest != nullptr && note.action == "exit" && IsEndUnexplainedBy(newest->record))
@@ -92,7 +92,7 @@ void FaultLedger::OnNote(Micros now, Subject subject, const FaultNote& note, Ste
     record.detected_ms = Ms(now);
     record.detected_by = "exit";
   }
-  // The next life of the scheduler notices the end of the last one only when it begins.
+  // A scheduler notices the end of its earlier life only when it begins, so the note has the time.
   if (note.exited_us != 0 && note.role == Role::kScheduler)
     record.detected_ms = Ms(Micros(note.exited_us));
   entry->has_changed = true;
@@ -133,6 +133,12 @@ void FaultLedger::OnRollback() {
 void FaultLedger::SetRecovered(Micros now, Entry& entry) {
   entry.record.recovered_ms = Ms(now);
   entry.has_changed = true;
+}
+
+bool FaultLedger::IsOpen(const std::string& target) const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.is_open() && entry.record.target == target;
+  });
 }
 
 void FaultLedger::Recover(Micros now, const std::string& target) {

@@ -1,5 +1,5 @@
-// FaultLedger keeps the faults of the run's processes, and says when the run recovered from each:
-// when every primary's lane has entered the view that answers the fault, and the lowest incomplete
+// FaultLedger keeps the faults of the run's processes and notes when the run has recovered from
+// each: every primary's lane has entered the view that answers the fault, and the lowest incomplete
 // step has advanced by two.
 #pragma once
 
@@ -17,49 +17,51 @@ class FaultLedger {
  public:
   static constexpr size_t kRecordsMax = kFaultRecordsMax;  // the oldest go first
   static constexpr size_t kTextBytesMax = 64;              // bounds a target and an action
-  // `started_at`: when the job began, on the machine's steady clock. `records`: those of earlier
-  // lives.
+  // `started_at`: when the job began, on the machine's steady clock. `records`: the faults of
+  // earlier lives of the scheduler.
   FaultLedger(Micros started_at, std::vector<FaultRecord> records);
 
   struct Subject {
     std::string target;   // "worker 1"
-    ProcessName process;  // if it is not known, the target's name counts alone
+    ProcessName process;  // if it is unknown, only the target's name counts
   };
-  // A supervisor's report of a fault. It may come before the fault is detected, or after.
+  // Adds a supervisor's report of a fault, which may come before or after the fault is detected.
   void OnNote(Micros now, Subject subject, const FaultNote& note, Step step);
-  // The scheduler noticed the fault. `action` counts if no supervisor reports one.
+  // Adds a fault that the scheduler noticed. `action` counts if no supervisor reports one.
   void OnDetected(Micros now, const Subject& subject, const std::string& action,
                   const std::string& detected_by, Step step);
-  // The faults detected so far are answered by this view.
+  // Notes that this view answers the faults detected so far.
   void OnView(ViewId view);
-  // Every primary's lane has reported under this view; `committed` is what all have, `is_last` if
-  // there is no later version.
+  // Is called when every primary's lane has reported under this view. All have `committed`;
+  // `is_last` says that there is no later version.
   void OnProgress(Micros now, ViewId view, Version committed, bool is_last);
   void OnRollback();  // committed starts again from an earlier version
-  // The run has recovered from the detected faults of this target; of all if it is empty.
+  // Returns whether a detected fault of this target has not recovered.
+  bool IsOpen(const std::string& target) const;
+  // Marks the detected faults of this target as recovered; all faults if it is empty.
   void Recover(Micros now, const std::string& target = "");
 
-  // Copies of those that have changed since the last call, in order of their ids.
+  // Returns the records that have changed since the last call, in order of their ids.
   std::vector<FaultRecord> TakeChanged();
   std::vector<FaultRecord> records() const;
-  // All that the run has had, in all lives of the scheduler.
+  // The count of the run's faults, in all lives of the scheduler.
   uint64_t count() const { return next_id_ - 1; }
 
  private:
   struct Entry {
     FaultRecord record;
-    uint64_t process_key = 0;  // 0: of an earlier life of the scheduler, which wrote no key
+    uint64_t process_key = 0;  // 0 for an earlier life's record: the journal has no key
     std::optional<ViewId> answered_by;
-    std::optional<Version> base;  // committed when the answering view was everywhere
+    std::optional<Version> base;  // committed when all lanes had the answering view
     bool has_changed = false;
     bool IsAbout(const ProcessName& process) const;
     bool is_detected() const { return record.detected_ms >= 0; }
     bool is_recovered() const { return record.recovered_ms >= 0; }
     bool is_open() const { return is_detected() && !is_recovered(); }
   };
-  // The newest of the same process, or of the same name where the process is not known.
+  // Returns the newest entry of the same process, or of the same name if no process is known.
   Entry* Find(const Subject& subject);
-  // The entry that the note is about; null if it is a new fault.
+  // Returns the entry that the note is about; null if it is a new fault.
   Entry* FindNoted(const Subject& subject, const FaultNote& note);
   Entry& Open(const Subject& subject, Step step);
   double Ms(Micros time) const;

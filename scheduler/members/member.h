@@ -1,17 +1,14 @@
-// Members are the processes that the scheduler has welcomed and that are not known to be dead.
-// RunMembers alone changes them; the other parts of the scheduler core read them.
+// A Member is a process that the scheduler has welcomed and that is not known to be dead.
 #pragma once
 
-#include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "plan/job_plan.h"
 #include "proto/outbox.h"
 #include "scheduler/journal.h"
-#include "scheduler/placement/placement.h"
 
 namespace pando {
 
@@ -24,7 +21,7 @@ struct Member : MemberRecord {
 
   Role role() const { return registration.role; }
   bool has_left() const { return left_lanes.size() == Peers().size(); }
-  // Whether views and placements name it.
+  // Returns whether views and placements name the member.
   bool takes_part() const { return is_ready && !is_leaving; }
   std::string Name() const;           // "worker 1"
   std::string Where() const;          // "process 123 on host"
@@ -46,61 +43,8 @@ ProcessName ProcessFor(const auto& report) {
   return {report.host, report.process_id, report.process_key};
 }
 
-class Members {
- public:
-  std::map<NodeId, Member>& all() { return members_; }
-  const std::map<NodeId, Member>& all() const { return members_; }
-  Member* Find(NodeId node);
-  const Member* Find(NodeId node) const;
-  const Member* Find(Incarnation incarnation) const;
-  const Member* FindProcess(Role role, const ProcessName& process) const;
-  const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
-  // The sender of a message, which is a member.
-  Member& Sender(const PeerId& from) { return *Find(Find(from.incarnation)->peer.node); }
-  const Member& Sender(const PeerId& from) const { return *Find(from.incarnation); }
-  Member& Add(Member member);
-  void Remove(NodeId node) { members_.erase(node); }
-  // `wanted`, or the lowest free rank if that is taken or not a rank.
-  uint32_t FreeRank(Role role, uint32_t wanted) const;
-  std::vector<MemberRecord> Records() const;
-  // The members that take part: workers by rank, others by node. `avoided` ones get no new work.
-  std::vector<NodeInfo> NodeInfos() const;
-  std::vector<const Member*> TakingPart(Role role) const;
-  size_t CountReady(Role role) const { return TakingPart(role).size(); }
-  std::vector<const Member*> Workers() const;
-  std::vector<PlacementServer> Servers(const std::set<NodeId>& avoided) const;
-
- private:
-  template <class Predicate>
-  const Member* FindIf(Predicate is_it) const;
-
-  std::map<NodeId, Member> members_;
-};
-
-// Whether the workers are an allreduce group, which no process joins or leaves while it trains.
+// Returns whether the workers are an allreduce group, which no process joins or leaves while it
+// trains.
 inline bool IsGroup(const JobPlan& plan) { return plan.job.strategy == Strategy::kAllreduce; }
-
-// LaneAcks keeps the newest value that each lane has acknowledged: a view, a version. Used by
-// the parts that repeat a message until it is acknowledged.
-template <class T>
-class LaneAcks {
- public:
-  void OnAck(const PeerId& lane, const T& value) {
-    T& acked = acked_[{lane.incarnation, lane.lane}];
-    acked = std::max(acked, value);
-  }
-  // T() if the lane has acknowledged nothing.
-  T Newest(const PeerId& lane) const {
-    const auto it = acked_.find({lane.incarnation, lane.lane});
-    return it == acked_.end() ? T() : it->second;
-  }
-  void Forget(Incarnation process) {
-    std::erase_if(acked_, [&](const auto& entry) { return entry.first.first == process; });
-  }
-  void Clear() { acked_.clear(); }
-
- private:
-  std::map<std::pair<Incarnation, uint16_t>, T> acked_;
-};
 
 }  // namespace pando

@@ -1,5 +1,4 @@
-// NodeIds gives the processes of a run their ids, and remembers the lives that were given up.
-// RunMembers owns it.
+// NodeIds gives processes their ids and remembers given-up incarnations. RunMembers owns it.
 #pragma once
 
 #include <functional>
@@ -13,11 +12,11 @@ namespace pando {
 
 class NodeIds {
  public:
-  // `next`: of the journal.
+  // `next`: next() of the scheduler's earlier life, from the journal.
   explicit NodeIds(uint32_t next) : next_(next) {}
 
-  // An id that no process has; none: all have one. An id comes again only after all others, so what
-  // still names the process that had it is old. Incarnations tell them apart (P19).
+  // Returns an id that no process has, or none if all are taken. An id is reused only after all
+  // others, so messages to its last process are old. Incarnations tell the two apart (P19).
   std::optional<NodeId> Take(const std::function<bool(NodeId)>& is_taken) {
     for (uint32_t tries = 1; tries < kNodesMax; ++tries) {
       if (next_ >= kNodesMax) next_ = 1;
@@ -28,7 +27,7 @@ class NodeIds {
   }
   uint32_t next() const { return next_; }
 
-  // This life is never welcomed again, nor are the newest others (kNodesMax).
+  // Bars this incarnation from joining again. The newest kNodesMax of them are remembered.
   void GiveUp(Incarnation life) { given_up_.Touch(life); }
   bool IsGivenUp(Incarnation life) const { return given_up_.Find(life) != nullptr; }
 

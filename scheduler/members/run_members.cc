@@ -13,7 +13,7 @@
 namespace pando {
 namespace {
 
-// P28: with one replica a false suspicion costs a rollback.
+// P28. A server without another replica has this many leases: its loss costs a rollback.
 constexpr int kLonelyServerLeases = 4;
 
 std::string SecondsText(Micros time) {
@@ -21,7 +21,7 @@ std::string SecondsText(Micros time) {
   return fmt::format("{}.{} s", tenths / 10, tenths % 10);
 }
 
-// This is enough for "tcp://", a host name and a port. An ipc path has at most 107 bytes.
+// The limit is enough for "tcp://", a host name and a port. An ipc path has at most 107 bytes.
 constexpr size_t kEndpointBytesMax = 300;
 
 bool IsOfOneMachine(const std::string& endpoint) {
@@ -34,14 +34,15 @@ std::string ReasonNotToDial(const Register& registration) {
     if (endpoint.size() > kEndpointBytesMax)
       return fmt::format("a lane's endpoint has {} bytes; at most {} were expected",
                          endpoint.size(), kEndpointBytesMax);
-    // This is the parser of the peers that will dial it.
+    // The peers that will dial the lane use the same parser.
     if (const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint); !parsed.ok())
       return "a lane cannot be dialed: " + parsed.status().message();
   }
   return "";
 }
 
-// A server that listens for its own machine alone cannot serve members of other machines.
+// Returns why a server that listens only on its own machine cannot serve members on other machines;
+// empty if all can reach all.
 std::string ReasonOutOfReach(const Register& registration, const Members& members) {
   const auto reason = [](const Register& server, const std::string& other) -> std::string {
     const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
@@ -61,65 +62,6 @@ std::string ReasonOutOfReach(const Register& registration, const Members& member
 }
 
 }  // namespace
-
-void Leases::Begin(Micros now) {
-  for (auto& [node, entry] : entries_) entry.heard_at = now;
-  heard_at_ = now;
-}
-
-void Leases::OnHeardOfRun(Micros now) {
-  heard_at_ = now;
-  has_told_deafness_ = false;
-}
-
-void Leases::OnHeard(Micros now, NodeId node) { entries_[node] = {.heard_at = now}; }
-
-void Leases::OnDisconnect(Micros now, NodeId node) {
-  Entry& entry = entries_[node];
-  if (!entry.suspected_at) entry.suspected_at = now;
-}
-
-std::vector<Leases::Expired> Leases::Judge(Micros now) {
-  const bool was_away = now - judged_at_ > lease_ / 2;
-  const bool is_deaf = now - heard_at_ > lease_ / 2;
-  judged_at_ = now;
-  if (was_away || is_deaf) renewed_at_ = now;
-  std::vector<Expired> dead;
-  for (auto& [node, entry] : entries_) {
-    if (was_away || is_deaf) {
-      entry.heard_at = now;
-      if (entry.suspected_at) entry.suspected_at = now;
-    }
-    const bool is_suspected = entry.suspected_at && now >= *entry.suspected_at + kSuspectGrace;
-    if (now - entry.heard_at > lease_for_(node)) {
-      dead.push_back({node, "lease"});
-    } else if (is_suspected) {
-      dead.push_back({node, "socket"});
-    }
-  }
-  return dead;
-}
-
-std::optional<Micros> Leases::TakeDeafness(Micros now) {
-  const Micros silence = now - heard_at_;
-  if (silence <= lease_ || entries_.empty() || has_told_deafness_) return std::nullopt;
-  has_told_deafness_ = true;
-  return silence;
-}
-
-Micros Leases::NextDeadline() const {
-  // This is so often that only a pause of this process is long compared to a lease (P27).
-  Micros deadline = judged_at_ + lease_ / 4;
-  for (const auto& [node, entry] : entries_) {
-    deadline = std::min(deadline, entry.heard_at + lease_for_(node) + Micros(1));
-    if (entry.suspected_at) deadline = std::min(deadline, *entry.suspected_at + kSuspectGrace);
-  }
-  return deadline;
-}
-
-bool Leases::IsUnheard(Micros now, NodeId node) const {
-  return SilenceSince(now, node) > lease_ / 2 || (renewed_at_ && now - *renewed_at_ < lease_);
-}
 
 RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
                        JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
@@ -141,7 +83,7 @@ RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, Vie
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()),
       ids_(options.state ? options.state->next_node : 1) {
-  if (!options.state || options.is_fresh) return;
+  if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) {
     members_.Add(Member(record));
     leases_.Add(record.peer.node);
@@ -157,7 +99,7 @@ bool RunMembers::Begin(Micros now) {
 
 // ---- messages of members -----------------------------------------------------------------------
 
-// Messages to any life of the scheduler count: what members report are facts.
+// Messages to any life of the scheduler count, because members report facts.
 const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
   const PeerId& from = envelope.sender;
   const Member* member = members_.Find(from.incarnation);
@@ -166,7 +108,7 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
     if (was_member && !std::holds_alternative<Bye>(envelope.message)) RefuseGivenUp(from);
     return nullptr;
   }
-  // A message that the member may not send is no sign of life either.
+  // A message that the member may not send does not renew its lease.
   if (!MaySend(member->role(), RowFor(envelope.message).sender)) return nullptr;
   leases_.OnHeardOfRun(now);
   leases_.OnHeard(now, member->peer.node);
@@ -204,7 +146,7 @@ const Member* RunMembers::OnRegister(Micros now, const PeerId& from, const Regis
   return is_new ? &member : nullptr;
 }
 
-// Finds the member, or adds it. A new incarnation of a process is the death of its old one (P19).
+// Finds or adds the member. A new incarnation of a process means that its old one is dead (P19).
 const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Register& registration) {
   if (const Member* known = members_.Find(from.incarnation)) return *known;
   const Member* old = members_.FindProcess(registration.role, ProcessFor(registration));
@@ -225,8 +167,7 @@ bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
   Member& member = members_.Sender(from);
   if (member.is_ready || phase_.is_ending()) return false;
   if (!ReadsSameData(now, from, member, ready)) return false;
-  member.is_ready = true;
-  member.ready = ready;
+  members_.MarkReady(member, ready);
   outbox_.MarkChanged();
   if (phase_.is_running())
     outbox_.TellNotable(now, "ready", member.Name(), "{} has joined: {}", member.Description(),
@@ -237,7 +178,7 @@ bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
   return true;
 }
 
-// P38. A worker with other data ends a run that has not begun; later it is refused.
+// P38. A worker with other data ends a run that has not begun. A run that has begun refuses it.
 bool RunMembers::ReadsSameData(Micros now, const PeerId& from, const Member& member,
                                const Ready& ready) {
   const bool is_worker = member.role() == Role::kWorker;
@@ -256,7 +197,7 @@ bool RunMembers::ReadsSameData(Micros now, const PeerId& from, const Member& mem
   return false;
 }
 
-// P40: kinds are compared by what they compute, not by their names.
+// P40. Compares kinds by their probes' results, not by their names.
 void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
   if (newcomer.role() != Role::kWorker) return;
   for (const Member* other : members_.Workers()) {
@@ -274,7 +215,7 @@ void RunMembers::CompareKinds(Micros now, const Member& newcomer) {
 
 void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
   Member& member = members_.Sender(from);
-  use_.OnHeartbeat(member.heartbeat, heartbeat, members_.Workers().size());
+  use_.OnHeartbeat(member.heartbeat, heartbeat, members_.CountReady(Role::kWorker));
   member.heartbeat = heartbeat;
   outbox_.Send(from, HeartbeatAck{});
 }
@@ -340,8 +281,8 @@ void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
   views_.RequestView(now);
 }
 
-// The remaining members of a group cannot sum without the lost one. What the scheduler calls the
-// server is the process of worker 0.
+// The remaining members of a group cannot sum without the lost one. If the server is lost, worker 0
+// is named: it is the same process.
 void RunMembers::EndGroup(Micros now, const Member& lost, const std::string& action) {
   const Member* worker = members_.FindProcess(Role::kWorker, ProcessFor(lost.registration));
   const Member& named = worker != nullptr ? *worker : lost;
@@ -404,8 +345,7 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
   return fmt::format("the run has {} processes, the most that it can name", kNodesMax - 1);
 }
 
-// An allreduce group has the same members from its beginning to its end. Its one server is the
-// process of worker 0.
+// An allreduce group keeps its members from beginning to end. Worker 0's process is its one server.
 std::string RunMembers::ReasonNotInGroup(const Register& registration) const {
   if (!IsGroup(plan_)) return "";
   const bool has_begun = phase_.is_running();

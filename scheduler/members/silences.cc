@@ -12,8 +12,8 @@ constexpr Micros kAvoidTime = std::chrono::seconds(5);
 
 }  // namespace
 
-// If the scheduler does not hear the peer either, the peer's own lease decides: it is long where a
-// death is expensive (P28). After a pause of this process nothing is known yet (P27).
+// If the scheduler does not hear the peer either, the peer's lease decides: it is long where a
+// death is expensive (P28). After a pause of this process the scheduler cannot judge yet (P27).
 void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent) {
   const Members& members = membership_.members();
   const Member& reporter = *members.Find(from.incarnation);
@@ -21,7 +21,7 @@ void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& si
   if (peer == nullptr || !phase_.is_running() || phase_.is_rolling_back()) return;
   const std::string text = fmt::format("{} has received nothing from {} for {} ms", reporter.Name(),
                                        peer->Name(), silent.silent_ms);
-  // P46: no process waits for a worker's answers alone.
+  // P46. No process waits for a worker's answers alone, so no report about a worker counts.
   if (peer->role() == Role::kWorker || !Counts(reporter)) return;
   const bool is_between_servers = reporter.role() == Role::kServer;
   const bool is_needed = is_between_servers && HasPartials(plan_.job.optimizer) &&
@@ -33,7 +33,7 @@ void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& si
   OnSilentPair(now, reporter, *peer);
 }
 
-// The backup goes, unless the primary needs its values (P14 to P16).
+// Removes the backup from the primary's shards.
 void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& backup,
                               const std::string& text) {
   const bool is_backup =
@@ -47,28 +47,28 @@ void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& b
   views_.RequestView(now);
 }
 
-// P46. A worker without micro-batches needs no server's answers.
+// P46. Returns whether the reporter needs servers: a worker without micro-batches does not.
 bool Silences::Counts(const Member& reporter) const {
   return reporter.role() == Role::kServer ||
          HasWorkFor(views_.view(), reporter.peer.node, progress_.committed());
 }
 
-// The server goes if others do not hear it either, or if there are no others and it is not the
-// first time. Else the worker goes, and its process joins again over new connections. The report
-// came after two leases without an answer, so a lease noticed the death.
+// Declares the server dead if others do not hear it either, or if there are no others and this is
+// not the first report. Otherwise declares the worker dead, whose process joins again over new
+// connections. The report came after two leases, so a lease noticed the death.
 void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& server) {
-  auto& silences = silences_[server.peer.node];
-  std::erase_if(silences, [&](const auto& entry) { return now - entry.second.at > Memory(); });
-  Silence& silence = silences[ProcessFor(reporter.registration)];
-  silence = {now, silence.count + 1};
+  auto& complaints = complaints_[server.peer.node];
+  std::erase_if(complaints, [&](const auto& entry) { return now - entry.second.at > Memory(); });
+  Complaints& of_reporter = complaints[ProcessFor(reporter.registration)];
+  of_reporter = {now, of_reporter.count + 1};
   const auto peers = membership_.members().TakingPart(reporter.role());
   const auto reporters = std::ranges::count_if(
       peers, [&](const Member* peer) { return peer != &server && Counts(*peer); });
   const bool is_server = reporters <= 1
-                             ? silence.count >= 2 || silences.size() >= 2
-                             : silences.size() >= 2 && std::ssize(silences) * 2 >= reporters;
+                             ? of_reporter.count >= 2 || complaints.size() >= 2
+                             : complaints.size() >= 2 && std::ssize(complaints) * 2 >= reporters;
   const std::string cause =
-      is_server ? fmt::format("{} of {} peers wait for its answers", silences.size(), reporters)
+      is_server ? fmt::format("{} of {} peers wait for its answers", complaints.size(), reporters)
                 : fmt::format("it alone gets no answers from {}", server.Name());
   membership_.OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence", "lease",
                       cause);
@@ -83,14 +83,14 @@ void Silences::OnWelcome(Micros now, const Member& member) {
 }
 
 bool Silences::IsOftenSilent(Micros now, const Register& registration) const {
-  return std::ranges::any_of(silences_, [&](const auto& of_server) {
+  return std::ranges::any_of(complaints_, [&](const auto& of_server) {
     const auto it = of_server.second.find(ProcessFor(registration));
     return it != of_server.second.end() && it->second.count >= 2 && now - it->second.at <= Memory();
   });
 }
 
 void Silences::Forget(NodeId node) {
-  silences_.erase(node);
+  complaints_.erase(node);
   avoided_until_.erase(node);
 }
 

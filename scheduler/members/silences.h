@@ -1,5 +1,5 @@
-// Silences decides which process has to go when a pair of members does not hear each other while
-// the scheduler hears both (P23).
+// Silences decides which process is removed when two members do not hear each other while the
+// scheduler hears both (P23).
 //
 //   the pair                          | what happens
 //   ----------------------------------+------------------------------------------------------------
@@ -31,21 +31,21 @@ class Silences {
         membership_(membership) {}
 
   void OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent);
-  // A process that did not hear some server twice, and joins again, is avoided for a while.
+  // Avoids the new member for a while, if its process did not hear some server twice.
   void OnWelcome(Micros now, const Member& member);
   void Forget(NodeId node);
 
-  // The members that get no new work now.
+  // Returns the members that get no new work now.
   std::set<NodeId> Avoided(Micros now) const;
-  // Requests a view for the time when a member gets work again.
+  // Requests a view for the time when an avoided member may get work again.
   void RequestViews(Micros now);
-  // Takes the backups that did not answer out of the next view. They are reported once.
+  // Takes the backups that did not answer out of the next view, once.
   void ApplyTo(View& next);
   void StartGeneration() { silent_backups_.clear(); }
 
  private:
-  struct Silence {  // a worker's process does not hear a server
-    Micros at{0};   // the last report
+  struct Complaints {  // of a process that does not hear a server
+    Micros at{0};      // of the last one
     uint32_t count = 0;
   };
 
@@ -62,9 +62,9 @@ class Silences {
   const RunPhase& phase_;
   const RunProgress& progress_;
   RunMembers& membership_;
-  // By server, then by the worker's process, which may join again under another name.
-  std::map<NodeId, std::map<ProcessName, Silence>> silences_;
-  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // the primary's server, the backup's
+  // By server, then by the reporter's process, which may join again as another member.
+  std::map<NodeId, std::map<ProcessName, Complaints>> complaints_;
+  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // the primary's server, the backup's server
   std::map<NodeId, Micros> avoided_until_;
 };
 

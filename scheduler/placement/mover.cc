@@ -1,5 +1,4 @@
-// MoveShards: finds which servers should hold each shard, and makes the moves that are possible
-// now.
+// MoveShards decides which servers should hold each shard, and makes the moves that are possible.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -14,25 +13,25 @@ namespace pando {
 
 namespace {
 
-// With more shards than this the primaries are even enough without a search of all pairs.
+// With more shards than this, primaries are even enough without a search of all pairs.
 constexpr size_t kPairedShardsMax = 512;
 
-// Every shift makes it smaller, so shifting ends.
+// Returns the sum of squares, which every shift of primaries lowers, so shifting ends.
 double Unevenness(const std::vector<size_t>& floats) {
   double sum = 0;
   for (size_t f : floats) sum += static_cast<double>(f) * static_cast<double>(f);
   return sum;
 }
 
-// The replicas of a shard that have its data, primary first.
+// Returns the replicas of a shard that have its data, primary first.
 std::vector<PeerId> InSync(const ShardPlacement& placement) {
   std::vector<PeerId> replicas{placement.primary};
   std::ranges::copy(placement.in_sync_backups, std::back_inserter(replicas));
   return replicas;
 }
 
-// Mover finds out which servers should hold each shard, changing as little as it can, and makes
-// those moves towards it that can be made now.
+// Mover decides which servers should hold each shard, with as few changes as possible, and makes
+// the moves towards that which are possible now.
 class Mover {
  public:
   Mover(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
@@ -58,7 +57,7 @@ class Mover {
     for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
     for (uint32_t shard : LargestFirst(plan_)) SpreadShard(shard);
     for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
-    // Each shift evens out two servers, so this ends. The bound is a second guard.
+    // Each shift evens out two servers, so the loop ends. The bound is a second guard.
     for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
     }
     const bool has_removed = RemoveReplicas();
@@ -124,8 +123,8 @@ class Mover {
                                [&](const auto& s) { return ServerIndex(s.peer) == server; });
   }
 
-  // If two holders are in one domain, a newcomer, or else the fuller one, makes room for a domain
-  // that has none.
+  // If two holders share a domain, replaces one of them by a server of a domain without a holder: a
+  // newcomer if there is one, else the fuller one.
   void SpreadShard(size_t shard) {
     Holders& holders = wanted_[shard];
     while (CountDomains(holders) < std::min(holders.size(), domain_count_)) {
@@ -136,7 +135,7 @@ class Mover {
         return floats_[a] < floats_[b];
       });
       const size_t instead = EmptiestFor(holders, gone);
-      if (instead == kNoServer) return;  // no server there takes shards now
+      if (instead == kNoServer) return;  // no server of such a domain takes shards now
       std::ranges::replace(holders, gone, instead);
       floats_[gone] -= ShardFloats(shard);
       floats_[instead] += ShardFloats(shard);
@@ -160,8 +159,8 @@ class Mover {
     return count;
   }
 
-  // Whether a server could hold a shard with the other `holders`, except `instead_of`. Two holders
-  // are in one domain only if every domain has one.
+  // Returns whether a server could hold a shard with the other `holders`, except `instead_of`. Two
+  // holders share a domain only if every domain has a holder.
   bool MayHold(size_t server, const Holders& holders, size_t instead_of) const {
     if (!Stays(server) || !servers_[server].takes_more) return false;
     if (std::ranges::find(holders, server) != holders.end()) return false;
@@ -188,7 +187,7 @@ class Mover {
     }
   }
 
-  // The pairs of servers that stay and differ by more than a shard, the most different pair first.
+  // Returns the pairs of staying servers that differ by more than a shard, most different first.
   std::vector<std::pair<size_t, size_t>> UnevenPairs(const std::vector<size_t>& floats) const {
     std::vector<std::pair<size_t, size_t>> pairs;
     for (size_t from = 0; from < servers_.size(); ++from) {
@@ -216,7 +215,8 @@ class Mover {
     return false;
   }
 
-  // A shard that is not there yet, if there is one; else one of about half the difference.
+  // Returns a shard that `from` should hold and has no data of, if there is one; else a shard of
+  // about half the difference.
   std::optional<size_t> ShardToShift(size_t from, size_t to) const {
     const size_t half = (floats_[from] - floats_[to]) / 2;
     std::optional<size_t> best;
@@ -235,7 +235,7 @@ class Mover {
     return best;
   }
 
-  // The emptiest of the server's lanes.
+  // Returns the emptiest of the server's lanes.
   PeerId LaneFor(size_t server) const {
     std::vector<PeerId> lanes;
     for (uint16_t lane = 0; lane < servers_[server].lane_count; ++lane)
@@ -246,7 +246,7 @@ class Mover {
     });
   }
 
-  // Shards with the fewest replicas first.
+  // Adds the wanted replicas, shards with the fewest replicas first.
   bool AddReplicas() {
     std::vector<size_t> in_transfer(servers_.size());
     std::vector<size_t> order(wanted_.size());
@@ -308,8 +308,8 @@ class Mover {
     return has_removed;
   }
 
-  // Promotes backups if servers are primary of more than others by more than a shard: from the
-  // fullest server to an emptier one, over servers in between if needed.
+  // Promotes backups while two servers' primaries differ by more than a shard: from the fullest
+  // server to an emptier one, over servers in between if needed.
   bool EvenOutPrimaries() {
     bool has_moved = false;
     for (size_t i = 0; i < wanted_.size(); ++i) {
@@ -324,8 +324,9 @@ class Mover {
     return has_moved;
   }
 
-  // A shortest path of promotions, breadth first: shard by shard from a primary to one of its
-  // backups. Servers in between keep their floats, except the difference of two shards.
+  // Finds a shortest path of promotions, breadth first: each step moves a shard's lead to one of
+  // its backups. Servers in between keep their floats, except for the difference of two shards.
+  // Makes the promotions if they even out.
   bool ShiftPrimary(size_t from, size_t to) {
     struct Hop {
       size_t shard = 0;
@@ -356,8 +357,8 @@ class Mover {
     return true;
   }
 
-  // If no shortest path evens anything out: any two promotions that do, the second from where the
-  // first leads. They may exchange two shards of different size.
+  // Makes two promotions that even out together, if no shortest path does. The second begins at the
+  // server where the first ends. They may exchange two shards of different size.
   bool ShiftTwoPrimaries() {
     if (placements_.size() > kPairedShardsMax) return false;
     for (size_t a = 0; a < placements_.size(); ++a) {
@@ -368,7 +369,7 @@ class Mover {
     return false;
   }
 
-  // Looks for a second promotion, after that of `first` to `via`, and makes both if they even out.
+  // Finds a second promotion after that of `first` to `via`, and makes both if they even out.
   bool ShiftAfter(size_t first, size_t via) {
     const size_t from = ServerIndex(placements_[first].primary);
     for (size_t second = 0; second < placements_.size(); ++second) {
@@ -390,7 +391,7 @@ class Mover {
     return false;
   }
 
-  // The primary becomes a backup.  REQUIRES: an in-sync backup is on the server.
+  // Makes the primary a backup of its in-sync backup on `server`.  REQUIRES: there is one.
   void GiveLead(size_t shard, size_t server) {
     ShardPlacement& placement = placements_[shard];
     const PeerId before = placement.primary;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNewestShare = 0.3;  // the newest measurement's share in the smoothed one
 
-// Speeds with the unknown ones filled in; empty if none is known.
+// Returns the speeds with the mean in place of unknown ones; empty if none is known.
 std::vector<uint64_t> KnownSpeeds(const std::vector<WorkerSpeed>& workers) {
   uint64_t sum = 0;
   uint64_t known = 0;
@@ -42,20 +42,20 @@ std::vector<uint32_t> SharesBySpeed(uint32_t count, const std::vector<WorkerSpee
     }
     ++shares[best];
   }
-  // Nearly equal workers are better off with the even shares that do not change.
+  // Even shares do not change, so they are better for nearly equal workers.
   return StepMicros(even, workers) * 5 <= StepMicros(shares, workers) * 6 ? even : shares;
 }
 
 constexpr Micros kSpeedInterval = std::chrono::seconds(5);
-// A view is worth it if it saves this part of a step: in a new view gradients are sent again.
+// A new view must save at least 1 / kStepParts of a step: it makes workers send gradients again.
 constexpr uint64_t kStepParts = 10;
-// A worker that has had no share for so long gets one micro-batch until speeds are considered
+// A worker that has had no share for this long gets one micro-batch until speeds are compared
 // again: only a worker that computes is measured.
 constexpr Micros kTrialAfter = std::chrono::seconds(30);
-// How long a joiner has to get its parameters before its first step.
+// The time in which a joiner gets its parameters before its first step.
 constexpr Micros kHandOverTime = std::chrono::milliseconds(100);
 
-// In the same order, but grouped by host.
+// Returns the workers in the same order, but grouped by host.
 std::vector<const Member*> GroupByHost(const std::vector<const Member*>& workers) {
   std::vector<const Member*> sorted;
   for (const Member* first : workers) {
@@ -90,7 +90,8 @@ void StragglerMeter::Observe(NodeId worker, const Heartbeat& heartbeat) {
   samples.waiting += waits ? 1 : 0;
 }
 
-// At least half of the workers wait at least half of the time; a straggler waits little.
+// A straggler waits in at most a quarter of its samples, while at least half of the workers wait in
+// at least half of theirs.
 void StragglerMeter::Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time) {
   constexpr uint32_t kSamplesMin = 4;
   uint32_t sharing_count = 0, waiting_count = 0;
@@ -171,8 +172,8 @@ void OwnerPlan::Resume() {
   for (const MicroBatchOwner& owner : views_.view().owners) shared_among_.insert(owner.worker);
 }
 
-// The workers that take work: all but the avoided ones, or these too if there is no other. In the
-// order of their ranks, but grouped by host: so what a host computes is few subtrees (P6a).
+// Returns the workers that take work: all except avoided ones, or these if there is no other. They
+// are in the order of their ranks, but grouped by host, so that a host computes few subtrees (P6a).
 std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
   const std::set<NodeId> all_avoided = silences_.Avoided(now);
   std::vector<WorkerSpeed> speeds;
@@ -216,7 +217,7 @@ std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
     const Member* member = members_.Find(node);
     return member != nullptr && member->takes_part();
   };
-  // Hand-overs take place at a step that the run will reach when a joiner is ready for it.
+  // Hand-overs take place at a step that the run reaches when a joiner is ready for it.
   const Version committed = progress_.committed();
   const Step ahead(committed.value() + 1 + progress_.StepsWithin(kHandOverTime));
   return HandOverTo(
@@ -253,7 +254,7 @@ std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
 
 void OwnerPlan::Tick(Micros now) {
   if (views_.view().owners.empty() || phase_.is_rolling_back() || IsGroup(plan_)) return;
-  if (look_at_ == Micros(0)) look_at_ = now + kSpeedInterval;  // all have reported by then
+  if (look_at_ == Micros(0)) look_at_ = now + kSpeedInterval;  // all workers have reported by then
   if (now < look_at_) return;
   look_at_ = now + kSpeedInterval;
   const std::optional<Micros> step_time = MeasureStep(now);
@@ -266,8 +267,8 @@ void OwnerPlan::Tick(Micros now) {
   views_.RequestView(now);
 }
 
-// Whether an idle worker is on trial, or computing would gain more than a sixth of its time and the
-// step a tenth of its time.
+// Returns whether an idle worker is on trial, or other shares would save more than a sixth of the
+// computing time and a tenth of the step.
 bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
                              std::optional<Micros> step_time) const {
   const std::vector<MicroBatchOwner>& owners = views_.view().owners;

@@ -1,8 +1,7 @@
-// OwnerPlan decides which worker computes which micro-batch of the next view, by the workers'
-// measured speeds.
+// OwnerPlan assigns the micro-batches of the next view to workers, by their measured speeds.
 //
-// A worker keeps its micro-batches unless workers came or went, a dispute began or ended, or other
-// shares would make a step clearly faster.
+// A worker keeps its micro-batches unless workers joined or left, a dispute began or ended, or
+// other shares would make a step clearly faster.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace pando {
 
 // ---- pure functions of the workers and of the owners so far ------------------------------------
 
-// How long a micro-batch takes a worker, as its heartbeats say, smoothed over time.
+// SpeedMeter smooths a worker's time for a micro-batch, which its heartbeats report.
 class SpeedMeter {
  public:
   void Observe(uint64_t micro_batch_us);  // 0: unknown, changes nothing
@@ -33,36 +32,36 @@ class SpeedMeter {
 struct WorkerSpeed {
   NodeId worker;
   uint64_t micro_batch_us = 0;  // 0: unknown, counts as the mean of the known ones
-  bool is_on_trial = false;     // has had nothing to compute for long: its speed is an old one
+  bool is_on_trial = false;     // has computed nothing for long, so its speed is outdated
 };
 
-// How many micro-batches each worker gets, so that the slowest ends as early as possible. Workers
-// of equal or unknown speed get even shares: worker i of w gets [iN/w, (i+1)N/w). A worker on trial
-// gets at least one, from the worker that has the most, if the donor keeps at least one.
+// Returns how many micro-batches each worker gets, so that the slowest ends as early as possible.
+// Workers of equal or unknown speed get even shares: worker i of w gets [iN/w, (i+1)N/w). A worker
+// on trial gets at least one, from the worker that has the most, if the donor keeps at least one.
 std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers);
 
-// How long a step takes with these shares of micro-batches; 0 if no speed is known.
+// Returns how long a step takes with these shares of micro-batches; 0 if no speed is known.
 uint64_t StepMicros(const std::vector<uint32_t>& shares, const std::vector<WorkerSpeed>& workers);
 
-// The worker of each micro-batch: contiguous runs in the order of `workers`, which are few
-// subtrees.  REQUIRES: shares add up to the count of micro-batches, or there are no workers.
+// Returns the worker of each micro-batch: contiguous runs in the order of `workers`, so that each
+// is few subtrees.  REQUIRES: shares add up to the count of micro-batches, or there are no workers.
 std::vector<NodeId> SpreadInRuns(const std::vector<uint32_t>& shares,
                                  const std::vector<WorkerSpeed>& workers, uint32_t count);
 
 struct HandOver {
   std::function<bool(NodeId)> is_living;
-  Step lowest;      // the lowest incomplete step, as far as known
-  Step first_step;  // where a new owner begins, if the one before it lives
+  Step lowest;      // the lowest incomplete step, as far as is known
+  Step first_step;  // where a new owner begins, if the present owner lives
 };
-// P18. The owners that give each micro-batch to `workers`. If the present owner lives, it continues
-// until the new one's first step; else the new one starts at the lowest incomplete step. A
-// hand-over under way keeps its first step.
+// P18. Returns the owners that give each micro-batch to `workers`. If the present owner lives, it
+// continues until the new one's first step; else the new one starts at the lowest incomplete step.
+// A hand-over in progress keeps its first step.
 std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
                                         const std::vector<MicroBatchOwner>& before,
                                         const HandOver& options);
 
 // StragglerMeter finds the workers that the others wait for although their micro-batches are quick:
-// processes that get little of a processor, or have a slow line. Heartbeats are the samples.
+// processes that get little processor time or have a slow connection. Its samples are heartbeats.
 class StragglerMeter {
  public:
   void Observe(NodeId worker, const Heartbeat& heartbeat);
@@ -70,14 +69,14 @@ class StragglerMeter {
   // long a step takes.
   void Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time);
   void Forget(NodeId worker);
-  // How long a micro-batch takes a straggler by the clock; 0 for other workers. The figure stays
-  // while the straggler has no share.
+  // Returns a straggler's part of the step time per micro-batch; 0 for other workers. The figure
+  // stays while the straggler has no share.
   uint64_t micro_batch_us(NodeId worker) const;
 
  private:
   struct Samples {
     uint32_t count = 0;
-    uint32_t waiting = 0;  // those in which it waited for parameters
+    uint32_t waiting = 0;  // the samples in which it waited for parameters
   };
   std::map<NodeId, Samples> samples_;
   std::map<NodeId, uint64_t> micro_batch_us_;  // only stragglers have an entry
@@ -99,7 +98,7 @@ class OwnerPlan {
         verification_(verification),
         had_judge_(verification.has_dispute()) {}
 
-  // An earlier life of the scheduler has made the view.
+  // Continues with the view that an earlier life of the scheduler made.
   void Resume();
   void OnHeartbeat(NodeId worker, const Heartbeat& heartbeat) {
     speeds_[worker].Observe(heartbeat.micro_batch_us);
@@ -108,15 +107,15 @@ class OwnerPlan {
   void Forget(NodeId worker);
   // Requests a view from time to time, if other shares would make a step clearly faster.
   void Tick(Micros now);
-  // A view was published.
+  // Notes which members own no micro-batch in the new view.
   void OnView(Micros now);
 
-  // The owners of the next view.
+  // Returns the owners of the next view.
   std::vector<MicroBatchOwner> NextOwners(Micros now);
-  // The owners of a generation's first view.
+  // Returns the owners of a generation's first view.
   std::vector<MicroBatchOwner> FirstOwners(Micros now);
 
-  // How long a micro-batch takes this worker; 0 if unknown.
+  // Returns how long a micro-batch takes this worker; 0 if unknown.
   uint64_t micro_batch_us(NodeId worker) const;
   const StragglerMeter& stragglers() const { return stragglers_; }
 
@@ -136,12 +135,12 @@ class OwnerPlan {
   std::map<NodeId, SpeedMeter> speeds_;
   StragglerMeter stragglers_;
   std::map<NodeId, Micros> idle_since_;  // members that own no micro-batch
-  Micros look_at_{0};                    // when speeds are considered next
+  Micros look_at_{0};                    // when Tick compares speeds next
   Micros measured_at_{0};
-  std::optional<Version> measured_;  // the version that was committed then
+  std::optional<Version> measured_;  // the version that was committed at measured_at_
   Micros step_time_{0};
   bool has_speed_gain_ = false;
-  std::set<NodeId> shared_among_;  // the workers considered, with a share or not
+  std::set<NodeId> shared_among_;  // the workers that the last shares considered
   bool had_judge_;                 // whether a dispute was open when owners were last chosen
 };
 

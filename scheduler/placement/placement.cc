@@ -10,11 +10,10 @@ namespace pando {
 
 namespace {
 
-// Up to this many bytes per lane a step costs what its messages cost, beyond it what its bytes
-// cost.
+// Up to this many bytes per lane, messages determine the cost of a step, and beyond it bytes do.
 constexpr size_t kRunBytesMax = 256 << 10;
 
-// Neighbours are in different domains wherever that is possible.
+// Returns the servers that stay, so that neighbours are in different domains wherever possible.
 std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers) {
   std::map<std::string, size_t> count_of_domain;
   std::vector<std::pair<size_t, PlacementServer>> ring;
@@ -27,8 +26,7 @@ std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers)
   return ordered;
 }
 
-// The next `count` servers after `first`, those in domains that none of them is in yet before
-// others.
+// Returns the next `count` servers after `first`. Servers in a new domain come before others.
 std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size_t first,
                                   size_t count) {
   std::set<std::string> domains{ring[first].domain};
@@ -43,9 +41,9 @@ std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size
   return next;
 }
 
-// Shard by shard, each lane a run of about total / lanes floats: backward finishes a lane's shards
-// together, so that they travel as one message, and the back of the model while the front is
-// computed. A lane's backups are on one lane of the next server in another domain.
+// Gives each lane a run of neighbouring shards with about total / lanes floats. Backward finishes a
+// lane's shards together, so they travel as one message, while the front of the model is computed.
+// A lane's backups are on one lane of the next server in another domain.
 std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& ring,
                                         uint32_t replicas) {
@@ -64,8 +62,8 @@ std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
   return placements;
 }
 
-// Largest shards first, each to the emptiest lane of the emptiest server: all of them have work all
-// through backward.
+// Places the largest shards first, each on the emptiest lane of the emptiest server, so that all
+// lanes have work during the whole backward pass.
 std::vector<ShardPlacement> PlaceEvenly(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& ring) {
   std::vector<size_t> floats(ring.size());
@@ -100,7 +98,7 @@ std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
   const MoveOptions free{.replicas = count, .transfer_floats_max = SIZE_MAX};
   const size_t rounds_max = 4 * placements.size() + 4;
   for (size_t i = 0; i < rounds_max && MoveShards(plan, ring, free, placements); ++i) {
-    for (ShardPlacement& placement : placements) {  // there are no data yet: in sync at once
+    for (ShardPlacement& placement : placements) {  // no replica has data yet, so all are in sync
       for (const SyncingBackup& syncing : placement.syncing_backups)
         placement.in_sync_backups.push_back(syncing.peer);
       placement.syncing_backups.clear();

@@ -1,5 +1,5 @@
-// These functions decide on which servers the shards are. They depend only on the servers and on
-// the present places of the shards. ViewMaker calls them.
+// These functions decide which servers hold the replicas of each shard, from the servers and the
+// present places alone. ViewMaker calls them.
 //
 // The only moves are: add a replica (it is syncing until its primary reports it in sync), promote,
 // remove. Each call makes the moves that are possible at once. The scheduler publishes them as a
@@ -18,13 +18,13 @@
 
 namespace pando {
 
-// A server as placement sees it.
+// PlacementServer is a server as placement sees it.
 struct PlacementServer {
   PeerId peer;         // lane 0
-  std::string domain;  // its machines fail together: a rack if there are several, else a machine
+  std::string domain;  // what fails together: a rack if there are several, else a machine
   uint16_t lane_count = 1;
-  bool is_leaving = false;  // keeps what it has until others have it, and gets nothing new
-  bool takes_more = true;   // false: gets nothing new for now
+  bool is_leaving = false;  // keeps its replicas until others have them; gets no new ones
+  bool takes_more = true;   // false: gets no new replicas now
 };
 
 inline PeerId OnLane(PeerId server, size_t lane) {
@@ -32,31 +32,31 @@ inline PeerId OnLane(PeerId server, size_t lane) {
   return server;
 }
 
-// Places all shards, with all replicas in sync: for version 0 and for a restored snapshot. The
-// number of messages bounds the steps of a small model, so it is cut into one run of shards per
+// Places all shards, with all replicas in sync, for version 0 and for a restored snapshot. The
+// number of messages limits the pace of a small model, so it is cut into one run of shards per
 // lane. REQUIRES: some server is not leaving.
 std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& servers,
                                         uint32_t replicas);
 
-// Takes out the replicas on servers that are not among `servers`, and promotes an in-sync backup if
-// the primary goes. `next`: the view that publishes it (P24).  Returns false if a shard is left
-// without a replica in sync; `placements` are then undefined.
+// Removes the replicas on servers that are not in `servers`, and promotes an in-sync backup if the
+// primary is lost. `next`: the view that will publish the placements (P24).  Returns false if a
+// shard is left without a replica in sync; `placements` are then undefined.
 bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                       ViewId next, std::vector<ShardPlacement>& placements);
 
 struct MoveOptions {
   uint32_t replicas = 1;
-  ViewId next;                     // the view that publishes it
-  size_t transfer_floats_max = 0;  // per newcomer at a time, but always one shard
+  ViewId next;                     // the view that will publish the moves
+  size_t transfer_floats_max = 0;  // in transfer to a server at a time; at least one shard
 };
 // Makes the next moves towards the aim.  Returns true if it made any.
 // REQUIRES: every replica is on one of `servers`.
 bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                 const MoveOptions& options, std::vector<ShardPlacement>& placements);
 
-// MoveShards and the other functions use these two. LargestFirst returns the shards by size.
-// Promote makes a backup in sync the primary; newcomers start over from the new source (P24).
+// The functions above share these two. LargestFirst returns the shards by size. Promote makes an
+// in-sync backup the primary; newcomers start over from the new source (P24).
 std::vector<uint32_t> LargestFirst(const ShardPlan& plan);
 void Promote(ShardPlacement& placement, PeerId backup, ViewId next);
 

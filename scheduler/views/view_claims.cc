@@ -20,7 +20,7 @@ ViewClaims::ViewClaims(const SchedulerOptions& options, const JobPlan& plan, Vie
       outbox_(outbox),
       phase_(phase),
       membership_(membership) {
-  if (!options.state || options.is_fresh) return;
+  if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) open_until_[record.peer.incarnation];
 }
 
@@ -38,7 +38,7 @@ void ViewClaims::OnClaim(Micros now, const PeerId& lane, ViewId id, uint32_t gen
   outbox_.Send(lane, ViewWanted{});
 }
 
-// Whether the view matters: a planned rollback may replace it anyway.
+// Returns whether the claim matters: a planned rollback may already replace the view.
 bool ViewClaims::IsNews(ViewId id, uint32_t generation) const {
   return !phase_.is_rolling_back() || id.term >= views_.term() ||
          generation >= views_.NextGeneration();
@@ -57,7 +57,7 @@ void ViewClaims::OnViewUpdate(Micros now, const PeerId& lane, const ViewUpdate& 
 }
 
 // Either the journal's end was lost with a disk, or another scheduler leads the run. In the second
-// case the journal refuses us here.
+// case the Commit here fails.
 void ViewClaims::OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation) {
   if (!views_.IsBelievable(id, generation)) {
     const std::string text = fmt::format(
@@ -65,7 +65,7 @@ void ViewClaims::OnNewsBeyond(Micros now, const Member& member, ViewId id, uint3
         "of {}",
         member.Name(), id.term, id.number, generation, member.registration.host);
     outbox_.TellNotable(now, "refused", member.Name(), "{}", text);
-    // A bit may have flipped: it may join again, once.
+    // A bit may have flipped, so the process may join again once.
     const bool is_first = doubted_.insert(ProcessFor(member.registration)).second;
     for (const PeerId& lane : member.Peers())
       outbox_.Send(lane,

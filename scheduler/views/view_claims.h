@@ -1,5 +1,5 @@
-// ViewClaims handles members that name a view which the scheduler does not know (P26). In a run
-// with keys only the view itself, with its signature, proves that the journal has lost it.
+// ViewClaims handles claims: messages of members that name a view unknown to the scheduler (P26).
+// In a run with keys only the view itself, with its signature, proves that the journal has lost it.
 #pragma once
 
 #include <map>
@@ -16,19 +16,19 @@ class ViewClaims {
   ViewClaims(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
              JournaledOutbox& outbox, RunPhase& phase, RunMembers& membership);
 
-  // Whether this view is not ours, while the run needs its views.
+  // Returns whether the scheduler does not know this view, in a run that has begun.
   bool IsClaim(ViewId id, uint32_t generation) const {
     return phase_.is_running() && !views_.IsOurs(id, generation);
   }
-  // Whether the message may be the answer to a request for a claimed view.
+  // Returns whether the message may be the answer to a request for a claimed view.
   bool MayBeProof(const Message& message) const { return seal_ && HoldsAny<ViewUpdate>(message); }
-  // The lane of a member names this view, which is not ours. With keys it is asked for the view.
+  // Handles a claim of this view by a member's lane. With keys it asks the lane for the view.
   void OnClaim(Micros now, const PeerId& lane, ViewId id, uint32_t generation);
-  // Its answer; others do not count, as a check takes time. A rollback is planned if the view is
-  // genuine and not ours.
+  // Handles the lane's answer; plans a rollback if the view is genuine and unknown. A view that was
+  // not asked for is ignored, because a check takes time.
   void OnViewUpdate(Micros now, const PeerId& lane, const ViewUpdate& update);
-  // No view may be announced before, so that it does not hide a lost one. A member of the journal
-  // has a lease's time for its proof, once.
+  // Returns the time before which no view may be announced, so that it does not hide a lost one. A
+  // member of the journal has a lease's time for its proof, once.
   Micros open_until() const;
   void Forget(const Member& member);
 
@@ -46,10 +46,10 @@ class ViewClaims {
   JournaledOutbox& outbox_;
   RunPhase& phase_;
   RunMembers& membership_;
-  std::map<std::pair<Incarnation, uint16_t>, Claim> claims_;  // the lanes' claims
-  // The members of earlier lives; unset while a member has claimed nothing.
+  std::map<std::pair<Incarnation, uint16_t>, Claim> claims_;  // by lane
+  // By member of earlier lives, when its time ends; unset while it has claimed nothing.
   std::map<Incarnation, std::optional<Micros>> open_until_;
-  std::set<ProcessName> doubted_;  // the processes that have named views which cannot be
+  std::set<ProcessName> doubted_;  // processes that have named an impossible view
 };
 
 }  // namespace pando

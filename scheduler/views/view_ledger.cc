@@ -10,7 +10,7 @@ ViewLedger::ViewLedger(const std::optional<SchedulerState>& state) {
   if (!state) return;
   view_ = state->view;
   term_ = state->term + 1;
-  journal_term_ = term_;
+  first_term_ = term_;
   journal_view_ = view_.id;
 }
 
@@ -20,7 +20,7 @@ uint32_t ViewLedger::NextGeneration() const {
 
 bool ViewLedger::IsOurs(ViewId id, uint32_t generation) const {
   if (generation != view_.generation) return generation < view_.generation;
-  return id <= journal_view_ || (id.term >= journal_term_ && id <= view_.id);
+  return id <= journal_view_ || (id.term >= first_term_ && id <= view_.id);
 }
 
 bool ViewLedger::IsBelievable(ViewId id, uint32_t generation) const {

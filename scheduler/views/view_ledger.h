@@ -13,7 +13,7 @@ namespace pando {
 
 class ViewLedger {
  public:
-  // `state`: the journal's, if there is one.
+  // `state`: the journal's state, if there is one.
   explicit ViewLedger(const std::optional<SchedulerState>& state);
 
   const View& view() const { return view_; }
@@ -24,18 +24,18 @@ class ViewLedger {
     view_ = std::move(next);
     signature_ = std::move(signature);
   }
-  const std::string& signature() const { return signature_; }  // this life's, over the view
-  // Whether this life of the scheduler has published a view.
+  const std::string& signature() const { return signature_; }  // of view(), by this life
+  // Returns whether this life of the scheduler has published a view.
   bool HasAnnounced() const { return view_.id.number != 0 && view_.id.term == term_; }
 
-  // Whether this life made the view, or the journal knew it when this life began.
+  // Returns whether this life made the view, or the journal had it when this life began.
   bool IsOurs(ViewId id, uint32_t generation) const;
-  // A process has a view that is not ours. Our next view gets a higher term and generation.
+  // Gives the next view a higher term and generation than this view, which the journal lacks.
   void OnNewsBeyond(ViewId id, uint32_t generation);
-  // Whether a run that has lost its last views can have come so far (P26).
+  // Returns whether the view is not too far beyond the newest known one to be real (P26).
   bool IsBelievable(ViewId id, uint32_t generation) const;
 
-  // The earliest request counts.
+  // Requests a view. The earliest request counts.
   void RequestView(Micros at);
   void DropRequest() { due_at_.reset(); }
   Micros due_at() const { return due_at_.value_or(kNever); }
@@ -44,19 +44,19 @@ class ViewLedger {
   View view_;
   std::string signature_;
   uint64_t term_ = 1;
-  uint64_t journal_term_ = 0;     // the first term of this life
+  uint64_t first_term_ = 0;       // the first term of this life; 0 if the journal was empty
   ViewId journal_view_;           // the newest view of earlier lives
-  uint32_t generation_seen_ = 0;  // the highest one that the journal does not know
+  uint32_t generation_seen_ = 0;  // the highest one that the journal lacked
   std::optional<Micros> due_at_;
 };
 
 bool HasBackupOn(const ShardPlacement& placement, NodeId server);
-// Whether the view gives the server a replica of some shard.
+// Returns whether the view gives the server a replica of some shard.
 bool HasReplicaOn(const View& view, NodeId server);
-// Whether the server is the primary of some shard.
+// Returns whether the server is the primary of some shard.
 bool LeadsShards(const View& view, NodeId server);
-// Whether the worker owns a micro-batch, or has to finish one that it hands over. `committed`: the
-// version that all shards have committed.
+// Returns whether the worker owns a micro-batch, or must compute one until its new owner begins.
+// `committed`: the version that all shards have committed.
 bool HasWorkFor(const View& view, NodeId worker, Version committed);
 
 }  // namespace pando

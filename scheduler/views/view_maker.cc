@@ -8,18 +8,18 @@
 namespace pando {
 namespace {
 
-// The least time between two views that move shards, unless a report arrives.
+// The least time between two views that move shards. A report of a newcomer in sync can shorten it.
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
-// Requests for one view come this close together.
+// The requests for a view that come within this time share one view.
 constexpr Micros kGatherTime = std::chrono::milliseconds(5);
-// Bounds the images in transfer to one newcomer at a time. An image has two versions and the
-// optimizer's state, up to five times the shard's parameters.
+// Bounds the images that are in transfer to one server at a time. An image has two versions and the
+// optimizer's state: up to five times the shard's parameters.
 constexpr size_t kTransferBytesMax = 16 << 20;
 constexpr size_t kTransferFloatsMax = kTransferBytesMax / (5 * sizeof(float));
 
 }  // namespace
 
-void ViewMaker::RequestForGroup(Micros now) { views_.RequestView(now + kGatherTime); }
+void ViewMaker::RequestSoon(Micros now) { views_.RequestView(now + kGatherTime); }
 
 // ---- the first view of a generation ------------------------------------------------------------
 
@@ -48,7 +48,7 @@ View ViewMaker::MakeFirst(Micros now) {
   next.owners = owners_.FirstOwners(now);
   synced_.clear();
   views_.DropRequest();
-  // Members that are avoided now get work again later.
+  // The next view gives work to members that are avoided now.
   views_.RequestView(now + kMoveInterval);
   return next;
 }
@@ -83,7 +83,7 @@ std::optional<View> ViewMaker::MakeDue(Micros now) {
   return next;
 }
 
-// Adds the newcomers that their primaries have reported in sync since the last view.
+// Makes in-sync backups of the newcomers that were reported in sync since the last view.
 void ViewMaker::AddSynced(View& next) {
   for (const auto& [shard, newcomer] : synced_) {
     ShardPlacement& placement = next.shards[shard];
@@ -102,7 +102,7 @@ void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
     const bool is_known =
         std::ranges::find(placement.syncing_backups, pair) != placement.syncing_backups.end();
     if (placement.primary != from || !is_known) continue;  // P24
-    if (synced_.insert({item.shard.value(), pair}).second) RequestForGroup(now);
+    if (synced_.insert({item.shard.value(), pair}).second) RequestSoon(now);
   }
 }
 

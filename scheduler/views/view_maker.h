@@ -1,5 +1,5 @@
-// ViewMaker makes views: which processes take part, where the shards are, and which worker computes
-// what (P17, P24). The first view of a generation is made for a snapshot (P21).
+// ViewMaker makes views: which processes take part, where the shards are and which worker computes
+// which micro-batches (P17, P24). A generation's first view begins from a snapshot (P21).
 #pragma once
 
 #include <optional>
@@ -26,17 +26,17 @@ class ViewMaker {
         verification_(verification),
         owners_(owners) {}
 
-  // Joiners and newcomers in sync come in groups: requests one view for all of them.
-  void RequestForGroup(Micros now);
+  // Requests a view a bit later: processes and replicas that become ready together share it.
+  void RequestSoon(Micros now);
   void OnSynced(Micros now, const PeerId& from, const Synced& synced);
 
-  // Whether all members that the job wants are ready to begin.
+  // Returns whether all members that the job wants are ready to begin.
   bool IsComplete() const;
-  // Whether a planned rollback can take place: every member has reported, and there are servers.
+  // Returns whether a planned rollback can begin: all members have reported, and there are servers.
   bool MayRollBack(Micros now) const;
-  // Makes a generation's first view: the first one of all, or the first after a rollback.
+  // Makes the first view of a generation: when the run begins or is resumed, or after a rollback.
   View MakeFirst(Micros now);
-  // Makes the view that is due.  Returns none if no view is due, or if it is a rollback instead.
+  // Makes the view that is due.  Returns none if no view is due, or if it plans a rollback instead.
   std::optional<View> MakeDue(Micros now);
   Micros NextDeadline() const;
 
@@ -52,7 +52,7 @@ class ViewMaker {
   Snapshots& snapshots_;
   const GradientComparison& verification_;
   OwnerPlan& owners_;
-  // The newcomers that are in sync, as their sources say, by shard.
+  // By shard, the newcomers that their primaries have reported in sync.
   std::set<std::pair<uint32_t, SyncingBackup>> synced_;
 };
 

@@ -55,14 +55,14 @@ void ViewPublisher::RepeatTo(const PeerId& lane) {
 }
 
 void ViewPublisher::OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack) {
-  // A member that answers an earlier life of the scheduler has the view from another member, and
+  // A member that answers an earlier life of the scheduler got the view from another member and
   // does not know this life yet.
   if (envelope.receiver.incarnation != outbox_.self().incarnation) return;
   acked_.OnAck(envelope.sender, ack.id);
-  if (HaveAllAcked()) faults_.Recover(now, "scheduler");
+  if (faults_.IsOpen("scheduler") && HaveAllAcked()) faults_.Recover(now, "scheduler");
 }
 
-// Whether every lane has a view of this life of the scheduler.
+// Returns whether every lane has acknowledged a view of this life of the scheduler.
 bool ViewPublisher::HaveAllAcked() const {
   for (const auto& [node, member] : membership_.members().all()) {
     if (!member.takes_part()) continue;

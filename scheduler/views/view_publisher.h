@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "scheduler/members/lane_acks.h"
 #include "scheduler/members/run_members.h"
 
 namespace pando {
@@ -21,13 +22,13 @@ class ViewPublisher {
         membership_(membership) {}
 
   void Publish(Micros now, View next);
-  // Whether the view differs from the last one, or the members do not know this life's views yet.
+  // Returns whether the view differs from the last one, or is this life's first.
   bool IsNews(const View& next) const;
   void OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack);
   void RepeatTo(const PeerId& lane);
   void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
 
-  // Says without what the run cannot continue: "no worker"; empty if it continues.
+  // Returns why the run does not continue, such as "no worker"; empty if it continues.
   std::string WaitingText() const;
 
  private:

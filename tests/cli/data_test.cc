@@ -14,7 +14,7 @@
 
 #include "cli/data_fetch.h"
 #include "cli/data_inspect.h"
-#include "common/atomic_file.h"
+#include "common/unique_fd.h"
 #include "data/picture_file.h"
 #include "job/job_file.h"
 #include "tests/contains.h"

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/exit_codes.h"
+#include "job/job_draft.h"
 #include "job/job_file.h"
 #include "models/network.h"
 #include "models/zoo.h"

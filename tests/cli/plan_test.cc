@@ -5,9 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/plan_report.h"
+#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "models/graph.h"
-#include "models/network.h"
+#include "models/model.h"
 #include "models/zoo.h"
 #include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"

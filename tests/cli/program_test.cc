@@ -9,9 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/descriptor.h"
+#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
+#include "common/unique_fd.h"
 #include "job/job_file.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"

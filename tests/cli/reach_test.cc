@@ -9,6 +9,7 @@
 
 #include "cli/bind_choice.h"
 #include "common/endpoint.h"
+#include "common/event_fd.h"
 #include "net/socket_address.h"
 #include "tests/contains.h"
 

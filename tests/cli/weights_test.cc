@@ -12,6 +12,7 @@
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "files/folder_files.h"
 #include "job/job_file.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/hash128.h"
 #include "tests/repeated.h"
 
 namespace pando {

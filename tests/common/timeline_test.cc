@@ -168,8 +168,8 @@ TEST_CASE("a null track takes nothing, and a span on a track lasts as long as it
   std::unique_ptr<Timeline> timeline = Make(OptionsIn(folder));
   TimelineTrack& track = timeline->OpenTrack("protocol");
   const int64_t before = TimelineNow();
-  { const TimelineSpan none(nullptr, {}, Step(0), 0); }
-  { const TimelineSpan span(&track, {}, Step(3), 9); }
+  { const TimelineTrack::Span none(nullptr, {}, Step(0), 0); }
+  { const TimelineTrack::Span span(&track, {}, Step(3), 9); }
   const int64_t after = TimelineNow();
   const TimelineFile file = Read(PathIn(folder));
   REQUIRE(file.tracks.size() == 1);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/atomic_file.h"
+#include "common/unique_fd.h"
 #include "tests/contains.h"
 #include "tests/deadline.h"
 

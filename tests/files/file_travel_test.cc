@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/hash128.h"
 #include "common/philox.h"
 #include "files/file_client.h"
 #include "files/file_store.h"

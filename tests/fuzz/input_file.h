@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "common/check.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 

@@ -30,7 +30,7 @@ JournalRows RowsIn(std::string_view input) {
 }
 
 JournalRows RowsFor(const SchedulerState& state) {
-  JournalRows rows = MakeRows(state);
+  JournalRows rows = MakeChange({}, state).changed;
   rows.insert(MakeRow(state.view));
   return rows;
 }

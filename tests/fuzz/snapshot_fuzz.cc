@@ -2,6 +2,7 @@
 // file of shards, or "n", the name of a file.
 #include "common/check.h"
 #include "common/hash.h"
+#include "files/folder_files.h"
 #include "run/snapshot_file.h"
 #include "run/snapshot_folder.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -1,4 +1,5 @@
 #include "job/job_file.h"
+#include "job/job_draft.h"
 
 #include <doctest/doctest.h>
 

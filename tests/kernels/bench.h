@@ -2,6 +2,8 @@
 // types.
 #pragma once
 
+#include "kernels/device_memory.h"
+#include "kernels/opened_gpu.h"
 #include "tests/kernels/support.h"
 
 namespace pando {

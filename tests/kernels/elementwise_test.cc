@@ -1,6 +1,7 @@
 #include <set>
 
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
+#include "kernels/device_memory.h"
 #include "tests/kernels/support.h"
 
 namespace pando {

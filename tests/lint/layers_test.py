@@ -28,11 +28,6 @@ class LayersTest(LintTest):
                                 "kernels/cuda/b.cu": '#include "kernels/ops.h"\n#include "kernels/cpu/a.h"\n'})
         self.expect(layers.check_layers(project), ("kernels/cuda/b.cu", 2, "do not include each other"))
 
-    def test_headers_have_no_mutation_points(self):
-        project = self.project({"common/mutation.h": "", "server/a.cc": '#include "common/mutation.h"\n',
-                                "server/b.h": '#include "common/mutation.h"\n'})
-        self.expect(layers.check_layers(project), ("server/b.h", 1, "to a .cc file"))
-
     def test_a_folder_without_a_layer_is_found(self):
         self.expect(layers.check_layers(self.project({"misc/a.h": ""})), ("misc/a.h", 1, "in no layer"))
 

@@ -2,6 +2,7 @@
 // (tests/golden/make_network_goldens.py).
 #include <numeric>
 
+#include "kernels/opened_gpu.h"
 #include "tests/golden/network_goldens.h"
 #include "tests/models/support.h"
 

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "common/descriptor.h"
 #include "common/mailbox.h"
+#include "common/unique_fd.h"
 #include "net/heartbeat_sender.h"
 #include "net/scheduler_client.h"
 #include "proto/message_limits.h"
@@ -46,7 +46,7 @@ class EchoCore : public ProtocolCore {
 struct EchoProcess {
   explicit EchoProcess(ZmqContext& context,
                        PeerId self_peer = {kSchedulerNode, NewIncarnation(), 0})
-      : self(self_peer), transport(context, self, {}), outbox(transport), core(self, outbox) {
+      : self(self_peer), transport(context, self, {}), core(self, transport) {
     const Result<std::string> bound = transport.Bind(kAnyTcpPort);
     REQUIRE(bound.ok());
     endpoint = *bound;
@@ -60,7 +60,6 @@ struct EchoProcess {
 
   PeerId self;
   Transport transport;
-  TransportOutbox outbox;
   EchoCore core;
   StopFlag stop;
   std::string endpoint;
@@ -71,8 +70,7 @@ TEST_CASE("a local source is looked at in its interval though the core waits for
   ZmqContext context;
   const PeerId self = NewPeer(1);
   Transport transport(context, self, {});
-  TransportOutbox outbox(transport);
-  EchoCore core(self, outbox);  // no deadline, and no message comes
+  EchoCore core(self, transport);  // no deadline, and no message comes
   int look_count = 0;
   const auto look = [&](Micros) { ++look_count; };
   RunLoop(core, transport,
@@ -97,8 +95,7 @@ TEST_CASE("a core ticks at its deadline without traffic") {
   ZmqContext context;
   const PeerId self = NewPeer(2);
   Transport transport(context, self, {});
-  TransportOutbox outbox(transport);
-  EchoCore core(self, outbox);
+  EchoCore core(self, transport);
   core.deadline = SteadyNow() + std::chrono::milliseconds(30);
   const Micros deadline = core.deadline;
   const LoopEnd end =
@@ -112,8 +109,7 @@ TEST_CASE("a local mailbox wakes the loop") {
   ZmqContext context;
   const PeerId self = NewPeer(2);
   Transport transport(context, self, {});
-  TransportOutbox outbox(transport);
-  EchoCore core(self, outbox);
+  EchoCore core(self, transport);
   Mailbox<int> mailbox;
   std::vector<int> taken;
   LoopOptions options;
@@ -140,8 +136,7 @@ TEST_CASE("a worker dials the lanes of a view that the core enters, before it do
   ZmqContext context;
   const PeerId self = NewPeer(2);
   Transport transport(context, self, {});
-  TransportOutbox outbox(transport);
-  EchoCore core(self, outbox);
+  EchoCore core(self, transport);
   const PeerId scheduler_peer{kSchedulerNode, NewIncarnation(), 0};
   Transport scheduler(context, scheduler_peer, {});
   const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
@@ -213,8 +208,7 @@ TEST_CASE(
   std::vector<std::string> warnings;
   Transport transport(context, self,
                       {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
-  TransportOutbox outbox(transport);
-  EchoCore core(self, outbox);
+  EchoCore core(self, transport);
   REQUIRE(transport.Dial({kSchedulerNode, Incarnation(), 0}, *bound).ok());
   transport.Send(TextFrom(self, scheduler_peer, "hello"));
   MustReceive(scheduler);

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "common/atomic_file.h"
 #include "tests/contains.h"
 #include "tests/net/run_keys.h"
 

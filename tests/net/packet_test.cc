@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 namespace {

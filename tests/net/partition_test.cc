@@ -1,7 +1,7 @@
 // Connections that end and processes that are cut off, with real sockets.
 #include <csignal>
 
-#include "net/zmq/zmq_context.h"
+#include "net/zmq/isolation_signal.h"
 #include "tests/net/net_fixture.h"
 
 namespace pando {

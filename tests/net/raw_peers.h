@@ -18,8 +18,8 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "common/atomic_file.h"
 #include "common/clock.h"
+#include "common/unique_fd.h"
 #include "net/address.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"

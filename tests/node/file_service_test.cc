@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/hash.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/zmq/zmq_context.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "job/job_file.h"
 #include "tests/contains.h"
 #include "tests/temp_folder.h"

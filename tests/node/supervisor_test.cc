@@ -275,7 +275,7 @@ TEST_CASE("two children that the memory limit ends at once are both its own") {
   CHECK_FALSE(kills.Take(7));
 }
 
-TEST_CASE("a death that came three times without a step in between would come again") {
+TEST_CASE("a death that came four times without a step in between would come again") {
   SchedulerLink link("tcp://127.0.0.1:1", kNever);  // not started: no step is ever known
   RepeatedDeaths deaths;
   ProcessExit exit{.spec = {.name = "worker-0"}, .exit_code = kExitFailed};

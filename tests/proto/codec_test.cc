@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "common/float_buffer.h"
-#include "common/hash.h"
+#include "common/hash128.h"
 #include "tests/contains.h"
 #include "tests/golden/golden_path.h"
 #include "tests/proto/message_samples.h"

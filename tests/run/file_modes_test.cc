@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/timeline/timeline.h"
-#include "files/run_files.h"
+#include "files/folder_files.h"
 #include "run/output/metrics_file.h"
 #include "run/run_folder.h"
 #include "run/sqlite_journal.h"

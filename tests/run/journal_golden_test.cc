@@ -140,7 +140,7 @@ SchedulerState GoldenState() {
   state.verification.unverified_count = 2;
   state.verification.open_dispute = GoldenDispute();
   state.faults = {GoldenFault(), {.id = 2, .action = "silence", .target = "server 0"}};
-  state.is_finished = true;
+  state.is_completed = true;
   return state;
 }
 

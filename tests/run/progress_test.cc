@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "common/atomic_file.h"
+#include "common/unique_fd.h"
 
 namespace pando {
 namespace {

@@ -19,6 +19,7 @@
 #include <thread>
 #include <tuple>
 
+#include "common/atomic_file.h"
 #include "job/job_file.h"
 #include "run/run_lock.h"
 #include "tests/contains.h"

@@ -254,7 +254,7 @@ TEST_CASE("a run that ended before its summary was written names its weights") {
   flat[1] = 3;
   REQUIRE(WriteWeights(run.folder.WeightsPath(), run.plan.layout, flat).ok());
   SchedulerState state;
-  state.is_finished = true;
+  state.is_completed = true;
   RunRecorder recorder = run.Reopen(state);
   CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
   CHECK(run.folder.ReadSummary()->weights_hash == WeightsHash(run.plan.layout, flat));

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/hash.h"
+#include "files/folder_files.h"
 #include "run/snapshot_checker.h"
 #include "run/snapshot_file.h"
 #include "tests/deadline.h"

@@ -15,6 +15,7 @@
 
 #include "common/hash.h"
 #include "common/philox.h"
+#include "files/folder_files.h"
 #include "run/snapshot_file.h"
 #include "tests/contains.h"
 #include "tests/deadline.h"

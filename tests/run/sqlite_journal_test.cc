@@ -85,7 +85,7 @@ SchedulerState SmallState() {
 
 // Rows are what a state comes to; they are compared here, not the code's structs.
 JournalRows AllRows(const SchedulerState& state) {
-  JournalRows rows = MakeRows(state);
+  JournalRows rows = MakeChange({}, state).changed;
   rows.insert(MakeRow(state.view));
   return rows;
 }
@@ -181,7 +181,7 @@ TEST_CASE("commits follow each other: rows come, change and go, and the newest v
   state.members.erase(state.members.begin());
   state.snapshots.erase(state.snapshots.begin());
   state.faults[1].recovered_ms = 9;
-  state.is_finished = true;
+  state.is_completed = true;
   REQUIRE(journal.Commit(state).ok());
   CHECK(AllRows(file.Read()) == AllRows(state));
   state.faults.clear();

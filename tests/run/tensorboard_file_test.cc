@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "job/job_file.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 

@@ -63,7 +63,7 @@ TEST_CASE("a run that is evaluated, collected and stored is finished, in the jou
     Compare(f);
   }
   CHECK(f.recorder.has_weights);
-  CHECK(f.journal.state->is_finished);
+  CHECK(f.journal.state->is_completed);
   CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
   f.StartScheduler();
   f.scheduler->Tick(f.now);
@@ -136,19 +136,19 @@ TEST_CASE("the end waits for a disk that does not take the final weights") {
   Compare(f);
   f.Wait(std::chrono::seconds(10));
   CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
-  CHECK_FALSE(f.journal.state->is_finished);
+  CHECK_FALSE(f.journal.state->is_completed);
   CHECK(std::ranges::count(f.recorder.events, "weights-failed", &RunEvent::name) == 1);
   SUBCASE("then the disk has space again") {
     f.recorder.disk = Status();
     f.Wait(std::chrono::seconds(2));
-    CHECK(f.journal.state->is_finished);
+    CHECK(f.journal.state->is_completed);
     CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
   }
   SUBCASE("the disk stays full: the run can be resumed") {
     f.now += std::chrono::minutes(31);
     f.scheduler->Tick(f.now);
     CHECK(f.scheduler->stop().reason == StopReason::kFailed);
-    CHECK_FALSE(f.journal.state->is_finished);
+    CHECK_FALSE(f.journal.state->is_completed);
   }
 }
 

@@ -37,7 +37,7 @@ TEST_CASE("no message leaves once the journal refuses (P26)") {
   f.journal.refuses = true;
   f.parts.outbox.Send(kTo, HeartbeatAck{});
   f.parts.outbox.Flush();
-  CHECK(f.parts.outbox.fenced());
+  CHECK(f.parts.outbox.is_fenced());
   CHECK(f.recorder.sent.empty());
   CHECK(f.journaled_count == 0);
   f.journal.refuses = false;

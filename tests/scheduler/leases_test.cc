@@ -1,6 +1,8 @@
-#include "scheduler/members/run_members.h"
+#include "scheduler/members/leases.h"
 
 #include <doctest/doctest.h>
+
+#include <string>
 
 namespace pando {
 namespace {

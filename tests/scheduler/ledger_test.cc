@@ -197,7 +197,7 @@ SnapshotStoredItem Stored(uint32_t shard, uint64_t version, const std::string& f
 void CompleteAt(SnapshotLedger& ledger, uint64_t version) {
   for (uint32_t shard = 0; shard < 2; ++shard) ledger.OnStored(Stored(shard, version));
   REQUIRE(ledger.Ripe() == Version(version));
-  ledger.Complete(Version(version));
+  ledger.MarkComplete(Version(version));
 }
 
 TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once") {
@@ -207,7 +207,7 @@ TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once
   CHECK_FALSE(ledger.Ripe());
   ledger.OnStored(Stored(1, 10));
   CHECK(ledger.Ripe() == Version(10));
-  CHECK(ledger.Complete(Version(10)).shards.size() == 2);
+  CHECK(ledger.MarkComplete(Version(10)).shards.size() == 2);
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kComplete);
   CHECK(TakeDropped(ledger).empty());
 }
@@ -258,7 +258,7 @@ TEST_CASE("a backup's hash completes nothing, and another one gives the snapshot
     CHECK(ledger.OnStored(Stored(0, 10), "server 0") == SnapshotLedger::Taken::kPending);
     CHECK(ledger.IsCompared(Version(10), ShardId(0)));
     CHECK(ledger.MakeManifest(Version(10)).shards[0].file == "f10");
-    ledger.Complete(Version(10));
+    ledger.MarkComplete(Version(10));
     CHECK(ledger.OnStored(honest, "server 1") == SnapshotLedger::Taken::kComplete);
     CHECK(TakeDropped(ledger).empty());
   }

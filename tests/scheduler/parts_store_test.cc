@@ -185,7 +185,7 @@ TEST_CASE("a view that the journal does not know makes the run begin again, if i
     f.journal.refuses = true;
     f.parts.claims.OnClaim(f.now, member.peer, {5, 1}, 3);
     CHECK_FALSE(f.parts.phase.is_rolling_back());
-    CHECK(f.parts.outbox.fenced());
+    CHECK(f.parts.outbox.is_fenced());
   }
 }
 

@@ -244,7 +244,7 @@ TEST_CASE("a member whose term, view or generation cannot be is refused, and the
   f.scheduler->Tick(f.now);
   REQUIRE(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
   CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kGivenUp);
-  CHECK_FALSE(f.scheduler->fenced());
+  CHECK_FALSE(f.scheduler->is_fenced());
   CHECK(f.scheduler->view().generation == generation);
   CHECK(f.scheduler->view().id.term == id.term);
   CHECK(f.CountShares(20) == 8);

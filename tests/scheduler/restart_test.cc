@@ -134,7 +134,7 @@ TEST_CASE("the journal's refusal silences a scheduler for good") {
   const size_t sent = f.recorder.sent.size();
   f.Exit(21, Role::kWorker);
   f.Wait(milliseconds(500));
-  CHECK(f.scheduler->fenced());
+  CHECK(f.scheduler->is_fenced());
   CHECK(f.recorder.sent.size() == sent);
   CHECK(f.scheduler->NextDeadline() == kNever);
 }
@@ -151,16 +151,16 @@ TEST_CASE("of two schedulers on one journal the older one falls silent") {
                            .message = Register{.role = Role::kWorker, .host = "h"}});
   const size_t sent = f.recorder.sent.size();
   older->Tick(f.now);
-  CHECK(older->fenced());
+  CHECK(older->is_fenced());
   CHECK(f.recorder.sent.size() == sent);
-  CHECK_FALSE(f.scheduler->fenced());
+  CHECK_FALSE(f.scheduler->is_fenced());
 }
 
 TEST_CASE("a resumed run gathers its members and begins another generation") {
   Fixture f;
   f.StartAll();
   f.Commit(50);
-  f.StartScheduler(/*is_fresh=*/true);
+  f.StartScheduler(/*is_resumed=*/true);
   f.scheduler->Tick(f.now);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kGathering);
   CHECK(f.scheduler->membership().MissingText() == "0 of 2 servers, 0 of 2 workers");

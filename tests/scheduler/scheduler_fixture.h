@@ -108,7 +108,7 @@ class Fixture {
     StartScheduler();
   }
 
-  void StartScheduler(bool is_fresh = false) {
+  void StartScheduler(bool is_resumed = false) {
     ++life;
     self = {kSchedulerNode, Incarnation(life), 0};
     scheduler = std::make_unique<Scheduler>(Scheduler::Options{.self = self,
@@ -117,7 +117,7 @@ class Fixture {
                                                                .snapshot_dir = snapshot_dir,
                                                                .next_row = next_row,
                                                                .state = journal.state,
-                                                               .is_fresh = is_fresh,
+                                                               .is_resumed = is_resumed,
                                                                .seal = seal},
                                             plan, journal, recorder, recorder);
   }

@@ -196,15 +196,15 @@ TEST_CASE("an interrupted run waits for everybody to leave, but not for ever") {
   f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
   f.From(10, Bye{});
   f.From(20, Bye{});
-  CHECK_FALSE(f.scheduler->finished());
+  CHECK_FALSE(f.scheduler->is_finished());
   SUBCASE("the last one leaves") {
     f.From(21, Bye{});
-    CHECK(f.scheduler->finished());
+    CHECK(f.scheduler->is_finished());
   }
   SUBCASE("the last one hangs") {
     f.now += milliseconds(501);
     f.scheduler->Tick(f.now);
-    CHECK(f.scheduler->finished());
+    CHECK(f.scheduler->is_finished());
   }
 }
 

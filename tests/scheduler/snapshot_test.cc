@@ -143,7 +143,7 @@ TEST_CASE("a scheduler that another has replaced drops no file") {
          SnapshotStored{{{ShardId(1), Version(10), 0, "", "the disk is full"}}}, first.lane);
   f.Add(22, Role::kWorker);
   CHECK(f.recorder.dropped.empty());
-  CHECK(f.scheduler->fenced());
+  CHECK(f.scheduler->is_fenced());
 }
 
 TEST_CASE("a rollback begins from the newest snapshot, and the restarted scheduler knows it") {
@@ -256,7 +256,7 @@ TEST_CASE("files of a snapshot go only when the journal does not name them any m
   f.MakeTo(30);
   f.journal.refuses = true;
   f.Store(30);
-  CHECK(f.scheduler->fenced());
+  CHECK(f.scheduler->is_fenced());
   CHECK(f.recorder.dropped.empty());
 }
 

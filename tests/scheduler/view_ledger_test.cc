@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "scheduler/members/member.h"
+#include "scheduler/members/lane_acks.h"
 
 namespace pando {
 namespace {

@@ -49,8 +49,8 @@ TEST_CASE("the root is the tree's sum for every order of arrival and every group
         if (node == MicroBatchTree::kRoot && n > 1) continue;
         aggregator.Add(node, MakePayload(SumUnder(tree, node)));
       }
-      CHECK(aggregator.root().floats()[0] == SumUnder(tree, MicroBatchTree::kRoot));
-      CHECK(aggregator.root().floats()[kFloats - 1] == aggregator.root().floats()[0]);
+      CHECK(aggregator.FinishRoot().floats()[0] == SumUnder(tree, MicroBatchTree::kRoot));
+      CHECK(aggregator.FinishRoot().floats()[kFloats - 1] == aggregator.FinishRoot().floats()[0]);
     }
   }
 }
@@ -81,8 +81,8 @@ TEST_CASE("an encoded gradient is summed as its decoded floats, in every order o
       CHECK_FALSE(aggregator.Add(tree.Leaf(MicroBatch(m)), sent(m)));
     }
     REQUIRE(aggregator.is_complete());
-    CHECK(aggregator.root().floats().size() == kFloats);
-    CHECK(aggregator.root().floats()[0] == root);
+    CHECK(aggregator.FinishRoot().floats().size() == kFloats);
+    CHECK(aggregator.FinishRoot().floats()[0] == root);
   } while (std::ranges::next_permutation(order).found);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("a contribution is read where it arrived and never copied") {
   aggregator.Begin(MakeTree(1));
   const Blob payload = MakePayload(7);
   CHECK(aggregator.Add(MicroBatchTree::kRoot, payload));
-  CHECK(aggregator.root().floats().data() == payload.floats().data());
+  CHECK(aggregator.FinishRoot().floats().data() == payload.floats().data());
 }
 
 TEST_CASE("the root's halves are not added before the root is asked for") {
@@ -123,7 +123,7 @@ TEST_CASE("the root's halves are not added before the root is asked for") {
   CHECK(aggregator.root_halves().left.floats().data() == left.floats().data());
   CHECK(aggregator.root_halves().right.floats().data() == right.floats().data());
   CHECK(aggregator.held_nodes() == std::vector<TreeNode>{MicroBatchTree::kRoot});
-  CHECK(aggregator.root().floats()[0] == 3);
+  CHECK(aggregator.FinishRoot().floats()[0] == 3);
   CHECK(left.floats()[0] == 1);  // others may read it
   CHECK(aggregator.root_halves().left.floats()[0] == 3);
   CHECK(aggregator.root_halves().right.size_bytes() == 0);
@@ -134,7 +134,7 @@ TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
   aggregator.Begin(MakeTree(2));
   aggregator.Add(TreeNode(2), MakePayload(-0.0f));
   aggregator.Add(TreeNode(3), MakePayload(-0.0f));
-  CHECK(std::signbit(aggregator.root().floats()[0]));
+  CHECK(std::signbit(aggregator.FinishRoot().floats()[0]));
 }
 
 TEST_CASE("a new step forgets the last one") {

@@ -89,7 +89,7 @@ void Cluster::Heal() {
 }
 
 bool Cluster::IsOver() const {
-  return journal_.state() && journal_.state()->is_finished &&
+  return journal_.state() && journal_.state()->is_completed &&
          checker_.results().has_final_weights() && population_.HasLeaderLeft();
 }
 
@@ -243,7 +243,7 @@ void Cluster::OnLeft(Process& process) {
   stage_.Note(process.seat().name + " has left");
   checker_.OnLeft(process);
   if (process.seat().role == Role::kScheduler) {
-    if (process.scheduler()->fenced()) return;
+    if (process.scheduler()->is_fenced()) return;
     const Stop& stop = process.scheduler()->stop();
     if (stop.reason == StopReason::kInterrupted) {
       const uint32_t stops = population_.StopsAsked(process);

@@ -1,11 +1,10 @@
-// The mutations that sim_mutated can switch on, by name, and where to look for them.
+// The mutations that sim_mutated can switch on, by name.
 #pragma once
 
 #include <span>
 #include <string_view>
 
-#include "common/mutation.h"
-#include "tests/sim/swarm.h"
+#include "tests/sim/mutation.h"
 
 namespace pando::sim {
 

@@ -56,12 +56,12 @@ Process& Population::AddProcess(const Seat& seat) {
                     stage_.journal, stage_.seal, parts_.observer, parts_.keeper}));
 }
 
-void Population::StartScheduler(const Seat& seat, bool is_fresh) {
+void Population::StartScheduler(const Seat& seat, bool is_resumed) {
   Process& process = AddProcess(seat);
   leader_ = &process;
   parts_.checker.disturbances().NoteSchedulerBack();
-  stage_.Note(seat.name + (is_fresh ? " resumes the run" : " starts"));
-  process.Lead({.is_fresh = is_fresh, .next_row = parts_.checker.results().next_row()});
+  stage_.Note(seat.name + (is_resumed ? " resumes the run" : " starts"));
+  process.Lead({.is_resumed = is_resumed, .next_row = parts_.checker.results().next_row()});
 }
 
 void Population::Start(Role role) {
@@ -238,9 +238,9 @@ void Population::Resume() {
   job.servers = static_cast<uint32_t>(chance.Between(1, 3));
   plan_ =
       later_plans_.emplace_back(std::make_unique<JobPlan>(job, plan_->data, plan_->layout)).get();
-  const bool is_fresh = stage_.journal.state().has_value();
-  if (is_fresh) stage_.coverage.Note(Event::kResume);
-  StartScheduler(NewSeat(Role::kScheduler), is_fresh);
+  const bool is_resumed = stage_.journal.state().has_value();
+  if (is_resumed) stage_.coverage.Note(Event::kResume);
+  StartScheduler(NewSeat(Role::kScheduler), is_resumed);
   for (uint32_t i = 0; i < job.servers; ++i) Start(Role::kServer);
   for (uint32_t i = 0; i < job.workers; ++i) Start(Role::kWorker);
 }

@@ -73,7 +73,7 @@ class Population {
  private:
   Process& AddProcess(const Seat& seat);
   Seat NewSeat(Role role);
-  void StartScheduler(const Seat& seat, bool is_fresh);
+  void StartScheduler(const Seat& seat, bool is_resumed);
   void StartAgain(const Process& dead);
   void TellOfDeath(const Process& process);
   void TellOfDisconnect(const Process& process);

@@ -162,7 +162,7 @@ void Process::Lead(const SchedulerStart& start) {
                                                      .snapshot_dir = "simulated",
                                                      .next_row = start.next_row,
                                                      .state = around_.journal.Open(incarnation()),
-                                                     .is_fresh = start.is_fresh,
+                                                     .is_resumed = start.is_resumed,
                                                      .seal = around_.seal},
                                   plan_, *journal_port_, *observer_door_, loop.outbox());
   scheduler_ = core.get();
@@ -172,7 +172,7 @@ void Process::Lead(const SchedulerStart& start) {
   }
   loop.SetCore(std::move(core), {.after_tick = [this] {
                  if (files_ != nullptr) files_->Admit(*scheduler_);
-                 if (scheduler_->finished() || scheduler_->fenced()) Leave();
+                 if (scheduler_->is_finished() || scheduler_->is_fenced()) Leave();
                }});
   around_.network.SetScheduler(self_);
   around_.network.Attach(seat_.place, self_, [this, &loop](const Envelope& envelope) {

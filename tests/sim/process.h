@@ -40,7 +40,7 @@ class Process {
   // Starts as a node that joins, or as the run's scheduler.
   void Join();
   struct SchedulerStart {
-    bool is_fresh = false;  // resumed: no old member lives
+    bool is_resumed = false;  // no earlier member lives
     Step next_row;
   };
   void Lead(const SchedulerStart& start);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/shm/shared_pool.h"
+#include "net/shm/shared_reader.h"
 #include "proto/messages.h"
 
 namespace pando::sim {

@@ -22,7 +22,6 @@
 #include <string_view>
 #include <vector>
 
-#include "common/mutation.h"
 #include "common/system.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/declarations.h"

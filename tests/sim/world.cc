@@ -11,6 +11,12 @@ uint64_t Chance::Next() {
   return z ^ z >> 31;
 }
 
+Chance Chance::Fork(std::string_view name) const {
+  uint64_t seed = seed_;
+  for (const char letter : name) seed = Chance(seed ^ static_cast<uint8_t>(letter)).Next();
+  return Chance(seed);
+}
+
 void World::After(Micros delay, std::function<void()> action) {
   queue_.push({now_ + delay, order_++, std::move(action)});
 }

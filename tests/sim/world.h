@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <queue>
+#include <string_view>
 #include <vector>
 
 #include "proto/outbox.h"
@@ -14,7 +15,10 @@ namespace pando::sim {
 // SplitMix64 (Steele, Lea, Flood 2014): ours, since std distributions differ between libraries.
 class Chance {
  public:
-  explicit Chance(uint64_t seed) : state_(seed) {}
+  explicit Chance(uint64_t seed) : seed_(seed), state_(seed) {}
+  // A separate stream, made of this one's seed and the name alone. What is drawn here before does
+  // not change it, and what is drawn from it changes nothing here.
+  Chance Fork(std::string_view name) const;
   uint64_t Next();
   uint64_t Below(uint64_t bound) { return bound == 0 ? 0 : Next() % bound; }
   uint64_t Between(uint64_t low, uint64_t high) { return low + Below(high - low + 1); }
@@ -24,6 +28,7 @@ class Chance {
   }
 
  private:
+  uint64_t seed_;
   uint64_t state_;
 };
 

@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
+#include "kernels/copy_queue.h"
+#include "kernels/launch_graph.h"
 #include "run/serial_trainer.h"
 #include "tests/train/plain_training.h"
 #include "tests/train/trainer_fixture.h"

@@ -1,24 +1,29 @@
-// PlainPort: the call of a pass in a test. It wants its work to the end.
+// PlainPort stands for the call of a pass in a test. It wants its work to the end.
 #pragma once
 
 #include <functional>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "train/compute_port.h"
 #include "train/pass_parameters.h"
-#include "train/tree_sum.h"
 
 namespace pando {
 
-class PlainPort : public GradientSink, public PassControl {
+class PlainPort : public PassControl {
  public:
-  using OnSum = std::function<void(TreeNode node, ShardId shard, const Blob& sum)>;
+  using OnSum = std::function<void(const GradientReady& sum)>;
   // `on_question`: called when the pass asks whether it is abandoned.
   explicit PlainPort(
       OnSum on_sum, std::function<void()> on_question = [] {})
-      : on_sum_(std::move(on_sum)), on_question_(std::move(on_question)) {}
+      : sink([on_sum = std::move(on_sum)](ComputeTicket, const ComputeEvent& event) {
+          on_sum(std::get<GradientReady>(event));
+        }),
+        on_question_(std::move(on_question)) {}
 
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override { on_sum_(node, shard, sum); }
+  const ComputeSink sink;
+
   bool IsInterrupted() const override { return false; }
   bool IsAbandoned(bool) const override {
     on_question_();
@@ -27,7 +32,6 @@ class PlainPort : public GradientSink, public PassControl {
   void FetchParameters(const std::vector<ShardId>&) override {}
 
  private:
-  const OnSum on_sum_;
   const std::function<void()> on_question_;
 };
 

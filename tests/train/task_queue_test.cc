@@ -66,8 +66,8 @@ TEST_CASE("abandoned calls leave the queue, and those at work are marked") {
   const auto other = f.Push(2, 1, {0});
   f.TakeMicroBatch();
   f.queue.Abandon([](const ComputeCall& call) { return call.step == Step(0); });
-  CHECK(at_work->abandoned);
-  CHECK_FALSE(other->abandoned);
+  CHECK(at_work->is_abandoned);
+  CHECK_FALSE(other->is_abandoned);
   CHECK(f.TakeMicroBatch() == std::tuple(1, 2, 0));
 }
 

@@ -431,14 +431,14 @@ Overlap MeasureOverlap(const TestJob& test) {
   MicroBatchPass pass(
       network, {},
       {test.plan, batches, parameters, gradients, gradients, gradients, feedback, timeline});
-  PlainPort port([&](TreeNode, ShardId, const Blob& blob) {
-    overlap.all_bytes += blob.size_bytes();
-    if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
+  PlainPort port([&](const GradientReady& ready) {
+    overlap.all_bytes += ready.payload.size_bytes();
+    if (*first_float == kMark) overlap.early_bytes += ready.payload.size_bytes();
   });
   CHECK(pass.Run({.step = Step(0),
                   .micro_batch = MicroBatch(0),
                   .sum = &sum,
-                  .sink = port,
+                  .sink = port.sink,
                   .control = port})
             .ok());
   CHECK(overlap.all_bytes == test.plan.layout.float_count() * sizeof(float));

@@ -6,6 +6,8 @@
 #include <random>
 #include <thread>
 
+#include "common/buffer_pool.h"
+
 namespace pando {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<float> NaiveSum(const MicroBatchTree& tree, TreeNode node,
   return sum;
 }
 
-class SumFixture : private GradientSink {
+class SumFixture {
  public:
   SumFixture(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned)
       : sum(tree, tree.Cover(assigned), shards) {
@@ -44,7 +46,11 @@ class SumFixture : private GradientSink {
     }
   }
   void AddAll(MicroBatch m, uint32_t shard) {
-    sum.Add(m, {.first = shard, .last = shard + 1}, buffers[m.value()], *this);
+    const auto complete = sum.Add(m, ShardId(shard), buffers[m.value()]);
+    if (!complete) return;
+    std::lock_guard lock(mutex);
+    const std::pair name(complete->node, complete->shard);
+    CHECK_MESSAGE(emitted.emplace(name, complete->payload).second, "twice");
   }
 
   const TensorLayout layout = TwoShardLayout();
@@ -55,12 +61,6 @@ class SumFixture : private GradientSink {
   std::mutex mutex;
   std::map<std::pair<TreeNode, ShardId>, Blob> emitted;
   TreeSum sum;
-
- private:
-  void OnGradient(TreeNode node, ShardId id, Blob blob) override {
-    std::lock_guard lock(mutex);
-    CHECK_MESSAGE(emitted.emplace(std::pair(node, id), std::move(blob)).second, "twice");
-  }
 };
 
 void CheckEmitted(const SumFixture& f, const MicroBatchTree& tree,

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 #include "net/zmq/keys.h"
 #include "tests/contains.h"
 #include "tests/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "worker/session_part.h"
+#include "worker/committed_versions.h"
 
 #include "tests/worker/parts_fixture.h"
 

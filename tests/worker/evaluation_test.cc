@@ -1,4 +1,4 @@
-#include "worker/worker_core.h"
+#include "worker/evaluation.h"
 
 #include "tests/worker/parts_fixture.h"
 

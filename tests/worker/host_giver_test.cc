@@ -1,4 +1,4 @@
-#include "worker/host_sums.h"
+#include "worker/host_giver.h"
 
 #include "tests/worker/parts_fixture.h"
 

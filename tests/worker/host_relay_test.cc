@@ -1,4 +1,4 @@
-#include "worker/host_sums.h"
+#include "worker/host_relay.h"
 
 #include "tests/worker/parts_fixture.h"
 
@@ -25,9 +25,8 @@ struct Relay : PartsFixture {
     REQUIRE(gradients.shard(kShard).size() == 1);
     return gradients.shard(kShard).front();
   }
-  bool MayLeave(Micros now, TreeNode node) {
-    relay.BeginLook();
-    return relay.MayLeave(now, kShard, Gradient(0, 1, node), 10 * kMs);
+  Micros LeavesAt(Micros now, TreeNode node) {
+    return relay.LeavesAt(now, kShard, Gradient(0, 1, node), 10 * kMs);
   }
   HostRelay relay;
 };
@@ -92,9 +91,8 @@ TEST_CASE("gifts outlive the sums that they were a part of") {
 TEST_CASE("a sum waits for workers that gave of the step before, but not for long") {
   Relay f;
   f.Give(kGiver, 0, kOfGiver, 1);
-  CHECK_FALSE(f.MayLeave(kMs, TreeNode(12)));  // a part of what the giver has to give
-  CHECK(f.relay.NextDeadline() == 11 * kMs);
-  CHECK(f.MayLeave(11 * kMs, TreeNode(12)));
+  CHECK(f.LeavesAt(kMs, TreeNode(12)) == 11 * kMs);  // a part of what the giver has to give
+  CHECK(f.LeavesAt(12 * kMs, TreeNode(12)) == 11 * kMs);
 }
 
 }  // namespace

@@ -51,14 +51,11 @@ class OneWorker : private Outbox {
         network, {},
         {test_.plan, batches, parameters_, gradients_, gradients_, gradients_, feedback, timeline});
     Bytes bytes;
-    PlainPort port(
-        [&](TreeNode node, ShardId shard, const Blob& payload) {
-          Emit(GradientReady{call.step, node, shard, payload});
-        },
-        [&] { bytes.before_the_end = pushed_bytes_; });
+    PlainPort port([&](const GradientReady& ready) { Emit(ready); },
+                   [&] { bytes.before_the_end = pushed_bytes_; });
     for (const MicroBatch m : call.micro_batches) {
       const Status status = pass.Run(
-          {.step = call.step, .micro_batch = m, .sum = &sum, .sink = port, .control = port});
+          {.step = call.step, .micro_batch = m, .sum = &sum, .sink = port.sink, .control = port});
       REQUIRE_MESSAGE(status.ok(), status.message());
     }
     Emit(StepComputed{call.step});

@@ -68,6 +68,23 @@ TEST_CASE("bytes that leave while backward goes on are counted apart") {
   CHECK(f.sender.bytes().pushed == 2 * early);
 }
 
+TEST_CASE("patience with a lane begins again in another view, and ends when nothing is unsent") {
+  Sender f(1);
+  for (const uint32_t number : {2u, 3u}) {
+    View view = Sender::MakeView(number);
+    view.shards[1].primary = kLaneA;
+    f.Enter(view);
+    f.sender.EnterView(f.member.view());
+    if (number == 2) f.AddGradients(0);
+    const Micros now = number * kMs;
+    f.sender.Tick(now);
+    CHECK(f.sender.NextDeadline() == now + PushWindow::kPatienceMax);
+  }
+  f.gradients.Clear();
+  f.sender.Tick(4 * kMs);
+  CHECK(f.sender.NextDeadline() == kNever);
+}
+
 TEST_CASE("gradients of shards that the host sums go to its relay") {
   Sender f;
   const PeerId relay{kWorkers[1], Incarnation(101), 0};

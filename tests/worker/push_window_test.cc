@@ -1,165 +1,147 @@
-#include "worker/push_sender.h"
-
 #include <doctest/doctest.h>
 
 #include <utility>
 #include <vector>
 
 #include "tests/worker/compute_log.h"
+#include "worker/push_sender.h"
 
 namespace pando {
 namespace {
 
-constexpr PeerId kLane{NodeId(2), Incarnation(22), 0};
-constexpr PeerId kOtherLane{NodeId(3), Incarnation(33), 0};
 constexpr size_t kShardBytes = 100;
 using Shards = std::vector<uint32_t>;
 
-// One look from an end: which of a lane's shards `first` to `last` may be pushed, where those lack
-// the version.
-void LookFromLast(PushWindow& window, const PeerId& lane, uint32_t first, uint32_t last,
-                  Shards* admitted) {
-  window.From(PushWindow::kLast);
-  for (uint32_t shard = last + 1; shard-- > first;) {
-    if (window.Admits(lane)) admitted->push_back(shard);
-    window.Pass(lane, ShardId(shard), kShardBytes, true);
+// The windows of a worker. Shards `first` to `last` of the look's lane lack the version, and this
+// worker has all its parts of them.
+struct Windows {
+  explicit Windows(size_t bytes_max, size_t lane_count = 1) {
+    look.windows.resize(lane_count);
+    look.window_bytes_max = bytes_max;
+    look.patience = PushWindow::kPatienceMax;
   }
-}
-
-void LookFromFirst(PushWindow& window, uint32_t first, uint32_t last, Shards* admitted) {
-  window.From(PushWindow::kFirst);
-  for (uint32_t shard = first; shard <= last; ++shard) {
-    if (window.Admits(kLane)) admitted->push_back(shard);
-    window.Pass(kLane, ShardId(shard), kShardBytes, true);
+  // While backward goes on.
+  Shards Choose(Micros now, uint32_t first, uint32_t last, Version lacking = Version(1),
+                size_t window = 0) {
+    look.now = now;
+    look.lacking = lacking;
+    look.shards.assign(first, {.window = window, .bytes = kShardBytes});
+    look.shards.resize(
+        last + 1, {.window = window, .bytes = kShardBytes, .has_ready = true, .is_lacking = true});
+    return Choose();
   }
-}
+  // Once it is over.
+  Shards ChooseAfter(Micros now, uint32_t first, uint32_t last) {
+    look.is_computed = true;
+    return Choose(now, first, last);
+  }
+  Shards Choose() {
+    PushLook after = ChooseShards(look);
+    look.windows = std::move(after.windows);
+    Shards numbers;
+    for (ShardId shard : after.chosen) numbers.push_back(shard.value());
+    return numbers;
+  }
+  Micros open_at() const { return look.windows[0].open_at; }
 
-// While backward goes on.
-Shards AdmittedBy(PushWindow& window, Micros now, uint32_t last, Version lacking = Version(1),
-                  const PeerId& lane = kLane) {
-  Shards admitted;
-  window.Begin(now, lacking, PushWindow::kPatienceMax);
-  LookFromLast(window, lane, 0, last, &admitted);
-  window.End();
-  return admitted;
-}
-
-// Once it is over.
-Shards AdmittedAfter(PushWindow& window, Micros now, uint32_t first, uint32_t last) {
-  Shards admitted;
-  window.Begin(now, Version(1), PushWindow::kPatienceMax);
-  LookFromFirst(window, first, last, &admitted);
-  LookFromLast(window, kLane, first, last, &admitted);
-  window.End();
-  return admitted;
-}
+  PushLook look;
+};
 
 TEST_CASE("a window begins at the last shard that lacks its version, and moves with it") {
-  PushWindow window(2 * kShardBytes);
-  CHECK(AdmittedBy(window, Micros(0), 9) == Shards{9, 8});
-  CHECK(AdmittedBy(window, Micros(1), 9) == Shards{9, 8});
-  CHECK(AdmittedBy(window, Micros(2), 8) == Shards{8, 7});
-  CHECK(AdmittedBy(window, Micros(3), 1) == Shards{1, 0});
-  CHECK(window.NextDeadline() == kNever);
+  Windows f(2 * kShardBytes);
+  CHECK(f.Choose(Micros(0), 0, 9) == Shards{9, 8});
+  CHECK(f.Choose(Micros(1), 0, 9) == Shards{9, 8});
+  CHECK(f.Choose(Micros(2), 0, 8) == Shards{8, 7});
+  CHECK(f.Choose(Micros(3), 0, 1) == Shards{1, 0});
+  CHECK(f.open_at() == kNever);
 }
 
 TEST_CASE("the first shard goes even if it is larger, and every lane has its own window") {
-  PushWindow window(1);
-  CHECK(AdmittedBy(window, Micros(0), 4) == Shards{4});
-  CHECK(AdmittedBy(window, Micros(0), 6, Version(1), kOtherLane) == Shards{6});
+  Windows f(1, 2);
+  CHECK(f.Choose(Micros(0), 0, 4) == Shards{4});
+  CHECK(f.Choose(Micros(0), 0, 6, Version(1), 1) == Shards{6});
 }
 
 TEST_CASE("a lane whose window does not move is sent all of the step, and only of that one") {
-  PushWindow window(kShardBytes);
-  AdmittedBy(window, Micros(0), 3);
-  CHECK(window.NextDeadline() == PushWindow::kPatienceMax);
-  CHECK(AdmittedBy(window, PushWindow::kPatienceMax - kMs, 3) == Shards{3});
-  CHECK(AdmittedBy(window, PushWindow::kPatienceMax, 3) == Shards{3, 2, 1, 0});
-  CHECK(window.NextDeadline() == kNever);
-  CHECK(AdmittedBy(window, PushWindow::kPatienceMax + kMs, 2) == Shards{2, 1, 0});
-  CHECK(AdmittedBy(window, PushWindow::kPatienceMax + kMs, 3, Version(2)) == Shards{3});
+  Windows f(kShardBytes);
+  f.Choose(Micros(0), 0, 3);
+  CHECK(f.open_at() == PushWindow::kPatienceMax);
+  CHECK(f.Choose(PushWindow::kPatienceMax - kMs, 0, 3) == Shards{3});
+  CHECK(f.Choose(PushWindow::kPatienceMax, 0, 3) == Shards{3, 2, 1, 0});
+  CHECK(f.open_at() == kNever);
+  CHECK(f.Choose(PushWindow::kPatienceMax + kMs, 0, 2) == Shards{2, 1, 0});
+  CHECK(f.Choose(PushWindow::kPatienceMax + kMs, 0, 3, Version(2)) == Shards{3});
 }
 
 TEST_CASE("patience begins when something is held up, and again when the window moves") {
-  PushWindow window(kShardBytes);
-  AdmittedBy(window, Micros(0), 3);
-  AdmittedBy(window, PushWindow::kPatienceMax / 2, 2);
-  CHECK(window.NextDeadline() == PushWindow::kPatienceMax * 3 / 2);
-  AdmittedBy(window, PushWindow::kPatienceMax, 0);  // the last one goes: nothing is held up
-  CHECK(window.NextDeadline() == kNever);
+  Windows f(kShardBytes);
+  f.Choose(Micros(0), 0, 3);
+  f.Choose(PushWindow::kPatienceMax / 2, 0, 2);
+  CHECK(f.open_at() == PushWindow::kPatienceMax * 3 / 2);
+  f.Choose(PushWindow::kPatienceMax, 0, 0);  // the last one goes: nothing is held up
+  CHECK(f.open_at() == kNever);
 }
 
 TEST_CASE("what another step's window has waited does not count") {
-  PushWindow window(kShardBytes);
-  AdmittedBy(window, Micros(0), 3);
-  AdmittedBy(window, PushWindow::kPatienceMax / 2, 3, Version(2));
-  CHECK(window.NextDeadline() == PushWindow::kPatienceMax * 3 / 2);
+  Windows f(kShardBytes);
+  f.Choose(Micros(0), 0, 3);
+  f.Choose(PushWindow::kPatienceMax / 2, 0, 3, Version(2));
+  CHECK(f.open_at() == PushWindow::kPatienceMax * 3 / 2);
 }
 
 TEST_CASE("a lane that waits for this worker is sent all that there is") {
-  PushWindow window(kShardBytes);
-  window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
-  window.From(PushWindow::kLast);
-  window.Pass(kLane, ShardId(3), kShardBytes, false);
-  CHECK(window.Admits(kLane));
-  window.Pass(kLane, ShardId(2), kShardBytes, true);
-  CHECK(window.Admits(kLane));
-  window.End();
-  CHECK(window.NextDeadline() == kNever);
+  Windows f(kShardBytes);
+  f.Choose(Micros(0), 0, 3);
+  f.look.shards[3].has_ready = false;
+  f.look.shards[3].is_awaiting_us = true;
+  CHECK(f.Choose() == Shards{2, 1, 0});
+  CHECK(f.open_at() == kNever);
 }
 
-TEST_CASE("when there is nothing left to push there is nothing to wait for") {
-  PushWindow window(kShardBytes);
-  AdmittedBy(window, Micros(0), 3);
-  window.Rest();
-  CHECK(window.NextDeadline() == kNever);
-}
-
-TEST_CASE("in another view patience begins again") {
-  PushWindow window(kShardBytes);
-  AdmittedBy(window, Micros(0), 3);
-  window.Clear();
-  CHECK(AdmittedBy(window, PushWindow::kPatienceMax, 3) == Shards{3});
+TEST_CASE("gradients for the host's relay need no window, and their shards count for their lane") {
+  Windows f(kShardBytes);
+  f.Choose(Micros(0), 0, 3);
+  for (uint32_t s : {3, 1}) f.look.shards[s].is_given = true;
+  CHECK(f.Choose() == Shards{3, 1});
 }
 
 TEST_CASE("a window without end holds nothing up") {
-  PushWindow window(SIZE_MAX);
-  CHECK(AdmittedBy(window, Micros(0), 3) == Shards{3, 2, 1, 0});
-  CHECK(AdmittedAfter(window, Micros(0), 0, 1) == Shards{0, 1, 1, 0});
+  Windows f(SIZE_MAX);
+  CHECK(f.Choose(Micros(0), 0, 3) == Shards{3, 2, 1, 0});
+  CHECK(f.ChooseAfter(Micros(0), 0, 1) == Shards{0, 1});
 }
 
 TEST_CASE("after backward a window begins at the first shard, and the last one goes as well") {
-  PushWindow window(2 * kShardBytes);
-  CHECK(AdmittedBy(window, Micros(0), 9) == Shards{9, 8});
-  CHECK(AdmittedAfter(window, Micros(1), 0, 9) == Shards{0, 1, 9});
-  CHECK(AdmittedAfter(window, Micros(2), 1, 9) == Shards{1, 2, 9});
-  CHECK(AdmittedAfter(window, Micros(3), 1, 8) == Shards{1, 2, 8});
+  Windows f(2 * kShardBytes);
+  CHECK(f.Choose(Micros(0), 0, 9) == Shards{9, 8});
+  CHECK(f.ChooseAfter(Micros(1), 0, 9) == Shards{0, 1, 9});
+  CHECK(f.ChooseAfter(Micros(2), 1, 9) == Shards{1, 2, 9});
+  CHECK(f.ChooseAfter(Micros(3), 1, 8) == Shards{1, 2, 8});
 }
 
 TEST_CASE("a window has room for an eighth of the lane's gradients, within bounds") {
   constexpr size_t kMiB = size_t{1} << 20;
   for (const auto& [all, room] : {std::pair{2, 4}, {64, 8}, {1024, 16}}) {
-    PushWindow window(PushWindow::kBytesMax);
-    window.Add(kLane, all * kMiB);
-    window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
-    window.From(PushWindow::kLast);
-    window.Pass(kLane, ShardId(9), room * kMiB - 1, true);
-    CHECK(window.Admits(kLane));
-    window.Pass(kLane, ShardId(8), 1, true);
-    CHECK(!window.Admits(kLane));
+    Windows f(PushWindow::kBytesMax);
+    f.look.windows[0].lane_bytes = all * kMiB;
+    f.look.lacking = Version(1);
+    const auto shard = [](size_t bytes) {
+      return PushLook::Shard{.bytes = bytes, .has_ready = true, .is_lacking = true};
+    };
+    f.look.shards = {shard(1), shard(1), shard(room * kMiB - 1)};
+    CHECK(f.Choose() == Shards{2, 1});
   }
 }
 
 TEST_CASE("patience begins again when either window moves, and has an end while they are held up") {
-  PushWindow window(kShardBytes);
-  AdmittedAfter(window, Micros(0), 0, 9);
-  AdmittedAfter(window, Micros(10), 1, 9);
-  CHECK(window.NextDeadline() == PushWindow::kPatienceMax + Micros(10));
-  AdmittedAfter(window, Micros(20), 1, 8);
-  CHECK(window.NextDeadline() == PushWindow::kPatienceMax + Micros(20));
-  CHECK(AdmittedAfter(window, PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 3});
-  CHECK(AdmittedAfter(window, 2 * PushWindow::kPatienceMax + Micros(10), 1, 3) ==
-        Shards{1, 2, 3, 3, 2, 1});
+  Windows f(kShardBytes);
+  f.ChooseAfter(Micros(0), 0, 9);
+  f.ChooseAfter(Micros(10), 1, 9);
+  CHECK(f.open_at() == PushWindow::kPatienceMax + Micros(10));
+  f.ChooseAfter(Micros(20), 1, 8);
+  CHECK(f.open_at() == PushWindow::kPatienceMax + Micros(20));
+  CHECK(f.ChooseAfter(PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 3});
+  CHECK(f.ChooseAfter(2 * PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 2, 3});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "worker/helping.h"
+#include "worker/questions.h"
 
 #include "tests/worker/parts_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "worker/session_part.h"
+#include "worker/unreplied_gradients.h"
 
 #include "tests/worker/parts_fixture.h"
 

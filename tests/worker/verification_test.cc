@@ -1,4 +1,4 @@
-#include "worker/session.h"
+#include "worker/verification.h"
 
 #include "tests/worker/parts_fixture.h"
 

@@ -29,9 +29,6 @@ LAYERS = [
     ("examples",),
     ("tests",),
 ]
-# Mutation points are only in sources: the simulator is linked with cores that have them and is itself
-# compiled without them, so a function of a header would have two definitions.
-MUTATIONS = "common/mutation.h"
 # Folders of one row that do not include each other.
 APART = [("kernels/cpu", "kernels/cuda")]
 
@@ -60,8 +57,6 @@ def find_problem(path, rank, included):
     if included_rank is None or included_rank > rank:
         return (f"{included} is in a higher layer than {path}: move the declaration down, or pass the value "
                 "through an interface")
-    if included == MUTATIONS and path.endswith(".h") and not is_below(path, "tests"):
-        return f"a header does not include {MUTATIONS}: move the function with the mutation point to a .cc file"
     for pair in APART:
         sides = [is_below(path, folder) for folder in pair]
         other = [is_below(included, folder) for folder in reversed(pair)]

@@ -1,4 +1,4 @@
-// DeviceCodec: encodes and decodes payloads in a GPU's memory, with the bits that plan/shard_codec
+// DeviceCodec encodes and decodes payloads in a GPU's memory, with the bits that plan/shard_codec
 // makes on the CPU (P34). Used by GpuLauncher for gradients and by ParameterCopy for parameters.
 // Threads: as Device.
 #pragma once
@@ -21,8 +21,8 @@ class DeviceCodec {
   // REQUIRES: CanCode(device, payloads). `payloads` outlives it.
   DeviceCodec(Device device, const PayloadPlan& payloads, uint32_t shard_count);
 
-  // `encoded`: a vector of all encoded shards (PayloadPlan::offset) whose padding is zero;
-  // `floats`: the shard's. Both in the device's memory. Run in the order of launches.
+  // `encoded` is a vector of all encoded shards (PayloadPlan::offset) whose padding is zero.
+  // `floats` are the shard's. Both are in the device's memory. Calls run in the order of launches.
   void Encode(ShardId shard, const float* floats, float* encoded) const;
   void Decode(ShardId shard, float* encoded, float* floats) const;
 

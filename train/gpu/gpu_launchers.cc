@@ -8,7 +8,8 @@
 
 #include "common/check.h"
 #include "common/float_buffer.h"
-#include "kernels/device.h"
+#include "kernels/copy_queue.h"
+#include "kernels/launch_graph.h"
 #include "kernels/ops.h"
 #include "train/gpu/device_codec.h"
 #include "train/gpu/input_copies.h"
@@ -30,14 +31,13 @@ constexpr size_t kScoreFloats = sizeof(CrossEntropyScore) / sizeof(float);
 // Owns: copy streams, the GPU's copies of samples and parameters, and results on their way.
 class GpuLauncher : public PassLauncher {
  public:
-  GpuLauncher(const LauncherParts& parts, bool is_layered, NextBatch next_batch)
+  explicit GpuLauncher(const LauncherParts& parts)
       : parts_(parts),
-        next_batch_(std::move(next_batch)),
         batches_(parts.device),
         uploads_(parts.device),
         downloads_(parts.device),
         parameters_(parts.device, parts.plan.shards, uploads_,
-                    is_layered ? nullptr : &parts.plan.pulls),
+                    parts.is_layered ? nullptr : &parts.plan.pulls),
         score_(PinnedFloats(parts.device, kScoreFloats)) {
     const PayloadPlan& pushes = parts.plan.pushes;
     if (!DeviceCodec::CanCode(parts.device, pushes)) return;
@@ -56,14 +56,13 @@ class GpuLauncher : public PassLauncher {
     return {};
   }
 
-  Status Score(float* metrics) override {
+  std::optional<BatchScore> Score(float* metrics) override {
     SendScore();
     parts_.network.WriteScore(metrics);
-    return {};
+    return std::nullopt;
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
-    PANDO_RETURN_IF_ERROR(Poll());
     for (uint32_t layer = part.last + 1; layer-- > part.first;) {
       const size_t turn = BackwardTurn(parts_.network, layer);
       PANDO_RETURN_IF_ERROR(BringParameters(turn, parameters));
@@ -73,59 +72,54 @@ class GpuLauncher : public PassLauncher {
     return {};
   }
 
-  // The sum is sent by the next Poll or Finish.
-  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
-    queued_.push_back({node, shard, std::move(sum)});
+  // The sum is sent by the next TakeResults.
+  std::optional<CompleteSum> BringHome(CompleteSum sum) override {
+    queued_.push_back(std::move(sum));
+    return std::nullopt;
   }
 
-  Status Finish(const PassParameters& parameters, Status computed) override;
+  Result<PassResults> TakeResults(Wait wait, const PassParameters& parameters) override;
+  void End() override;
 
  protected:
   // A pass over this batch begins, which reads these parameters.
   void Begin(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
              const PassParameters& parameters);
-  // Makes what `turn` reads available at parameters_.values() for launches from now on. Waits for
-  // the host to have it, unless the GPU has a copy already.
+  // Makes the parameters that `turn` reads available at parameters_.values(), for launches from now
+  // on. Waits for the host to have them, unless the GPU has a copy already.
   Status BringParameters(size_t turn, PassParameters& parameters);
-  // Reports the network's score once it has arrived.
   void SendScore();
-  // Sends queued sums and reports all that has arrived, in the order of sending. Does not wait.
-  Status Poll();
   const float* parameter_values() const { return parameters_.values(); }
 
   const LauncherParts parts_;
 
  private:
-  struct Sum {
-    TreeNode node;
-    ShardId shard;
-    Blob floats;
-  };
-  struct Arrival {
+  struct OnItsWay {
     CopyQueue::Ticket ticket;
-    std::vector<Sum> sums;  // empty: the score
+    std::vector<CompleteSum> sums;  // empty: the score
   };
   void SendSums();
   ShardRange PlaceFor(ShardId shard) const;  // in host_, and in encoded_
-  Status AwaitAll(const PassParameters& parameters);
-  Status Report();
-  Status ReportScore();
+  PassResults TakeArrived();
+  BatchScore ReadScore() const;
+  void BringNextBatch();
 
-  const NextBatch next_batch_;
   BatchUpload batches_;
   CopyQueue uploads_;
   CopyQueue downloads_;
   ParameterCopy parameters_;
   FloatBuffer score_;  // pinned: the score arrives here
   std::optional<DeviceCodec> encoder_;
-  FloatBuffer encoded_;       // on the GPU, where it encodes: sums of this pass
-  SharedBuffer host_;         // they arrive here
-  std::vector<Sum> queued_;   // not sent yet
-  std::deque<Arrival> sent_;  // in the order of sending
+  FloatBuffer encoded_;              // on the GPU, if it encodes: sums of this pass
+  SharedBuffer host_;                // the sums arrive here
+  std::vector<CompleteSum> queued_;  // not sent yet
+  std::deque<OnItsWay> sent_;        // in the order of sending
+  bool has_brought_next_ = false;    // the samples of the next pass
 };
 
 void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
                         const PassParameters& parameters) {
+  has_brought_next_ = false;
   batches_.SetIn(parts_.network, batch, name);
   parts_.timeline.Did(StepTimeline::What::kPrepare);
   parameters_.Follow(parameters.serial(),
@@ -146,7 +140,7 @@ void GpuLauncher::SendScore() {
   sent_.push_back({downloads_.Mark(), {}});
 }
 
-// The GPU's vectors stay taken until they have been read.
+// The GPU's vectors are kept until the copies have read them.
 void GpuLauncher::SendSums() {
   if (queued_.empty()) return;
   if (parts_.sums_stay) {
@@ -155,13 +149,13 @@ void GpuLauncher::SendSums() {
     return;
   }
   if (host_ == nullptr) host_ = parts_.host_sums.Take();
-  for (const Sum& sum : queued_) {
-    if (encoder_) encoder_->Encode(sum.shard, sum.floats.floats().data(), encoded_.data());
+  for (const CompleteSum& sum : queued_) {
+    if (encoder_) encoder_->Encode(sum.shard, sum.payload.floats().data(), encoded_.data());
   }
   downloads_.AwaitLaunched();
-  for (const Sum& sum : queued_) {
+  for (const CompleteSum& sum : queued_) {
     const ShardRange place = PlaceFor(sum.shard);
-    downloads_.ToHost(encoder_ ? encoded_.data() + place.first : sum.floats.floats().data(),
+    downloads_.ToHost(encoder_ ? encoded_.data() + place.first : sum.payload.floats().data(),
                       std::as_writable_bytes(host_->span().subspan(place.first, place.size())));
   }
   sent_.push_back({downloads_.Mark(), std::exchange(queued_, {})});
@@ -171,58 +165,52 @@ ShardRange GpuLauncher::PlaceFor(ShardId shard) const {
   return encoder_ ? parts_.plan.pushes.range(shard) : parts_.plan.shards.range(shard);
 }
 
-Status GpuLauncher::Poll() {
+Result<PassResults> GpuLauncher::TakeResults(Wait wait, const PassParameters& parameters) {
   SendSums();
-  while (!sent_.empty() && downloads_.IsDone(sent_.front().ticket)) {
-    PANDO_RETURN_IF_ERROR(Report());
-  }
-  return {};
+  PassResults results = TakeArrived();
+  if (wait == Wait::kNo || !results.is_empty()) return results;
+  BringNextBatch();
+  if (sent_.empty()) return results;
+  PANDO_RETURN_IF_ERROR(parameters.CheckWanted());
+  downloads_.Await(sent_.front().ticket);
+  return TakeArrived();
 }
 
-Status GpuLauncher::Report() {
-  const Arrival arrival = std::move(sent_.front());
-  sent_.pop_front();
-  if (arrival.sums.empty()) return ReportScore();
-  for (const Sum& sum : arrival.sums) {
-    const ShardRange place = PlaceFor(sum.shard);
-    parts_.results.OnGradient(
-        sum.node, sum.shard,
-        parts_.sums_stay ? sum.floats : ToBlob(host_, place.first, place.size()));
+PassResults GpuLauncher::TakeArrived() {
+  PassResults results;
+  for (; !sent_.empty() && downloads_.IsDone(sent_.front().ticket); sent_.pop_front()) {
+    std::vector<CompleteSum>& sums = sent_.front().sums;
+    if (sums.empty()) results.score = ReadScore();
+    for (CompleteSum& sum : sums) {
+      const ShardRange place = PlaceFor(sum.shard);
+      if (!parts_.sums_stay) sum.payload = ToBlob(host_, place.first, place.size());
+      results.sums.push_back(std::move(sum));
+    }
   }
-  return {};
+  return results;
 }
 
-Status GpuLauncher::ReportScore() {
+BatchScore GpuLauncher::ReadScore() const {
   const auto& score = *reinterpret_cast<const CrossEntropyScore*>(score_.data());
-  return parts_.results.OnScore({.loss_sum = score.loss_sum,
-                                 .correct_count = score.correct_count,
-                                 .top5_count = score.top5_count});
+  return {.loss_sum = score.loss_sum,
+          .correct_count = score.correct_count,
+          .top5_count = score.top5_count};
 }
 
-// The next pass's samples are brought in behind this pass's launches, while we wait for its
-// results.
-Status GpuLauncher::Finish(const PassParameters& parameters, Status computed) {
-  if (computed.ok()) computed = Poll();
-  if (computed.ok()) computed = AwaitAll(parameters);
+// The next pass's samples are brought in behind this pass's launches, while its results are
+// awaited.
+void GpuLauncher::BringNextBatch() {
+  if (std::exchange(has_brought_next_, true)) return;
+  if (auto batch = parts_.next_batch()) batches_.Bring(batch);
+}
+
+void GpuLauncher::End() {
   uploads_.Await(uploads_.Mark());
   downloads_.Await(downloads_.Mark());
   queued_.clear();
   sent_.clear();
   host_ = nullptr;
-  return computed;
-}
-
-Status GpuLauncher::AwaitAll(const PassParameters& parameters) {
-  if (auto batch = next_batch_()) batches_.Bring(batch);
-  Status status;
-  while (status.ok() && !sent_.empty()) {
-    status = parameters.CheckWanted();
-    if (!status.ok()) break;
-    downloads_.Await(sent_.front().ticket);
-    status = Report();
-  }
   parts_.timeline.Did(StepTimeline::What::kAwaitDevice);
-  return status;
 }
 
 // ---- from recordings ----------------------------------------------------------------------------
@@ -282,8 +270,8 @@ void PassRecordings::Launch(const std::function<void()>& launches) {
 // Forward with the score is the first recorded part; the parts of backward follow.
 class RecordedLauncher : public GpuLauncher {
  public:
-  RecordedLauncher(const LauncherParts& parts, NextBatch next_batch)
-      : GpuLauncher(parts, /*is_layered=*/false, std::move(next_batch)),
+  explicit RecordedLauncher(const LauncherParts& parts)
+      : GpuLauncher(parts),
         recordings_(parts.device, 1 + PlanBackwardParts(parts.plan, parts.network).size()) {}
 
   // Waits for all parameters. Score launches the layers, because they are recorded with `metrics`.
@@ -297,7 +285,7 @@ class RecordedLauncher : public GpuLauncher {
     return {};
   }
 
-  Status Score(float* metrics) override {
+  std::optional<BatchScore> Score(float* metrics) override {
     recordings_.Begin(sample_count_, metrics);
     recordings_.Launch([&] {
       for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer)
@@ -306,11 +294,10 @@ class RecordedLauncher : public GpuLauncher {
     });
     parts_.timeline.Did(StepTimeline::What::kForward);
     SendScore();
-    return {};
+    return std::nullopt;
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
-    PANDO_RETURN_IF_ERROR(Poll());
     PANDO_RETURN_IF_ERROR(parameters.CheckWanted());
     recordings_.Launch([&] {
       for (uint32_t layer = part.last + 1; layer-- > part.first;)
@@ -327,11 +314,10 @@ class RecordedLauncher : public GpuLauncher {
 
 }  // namespace
 
-std::unique_ptr<PassLauncher> MakeGpuLauncher(const LauncherParts& parts, bool is_layered,
-                                              NextBatch next_batch) {
-  if (is_layered || parts.plan.layout.float_count() > kRecordedFloatsMax)
-    return std::make_unique<GpuLauncher>(parts, is_layered, std::move(next_batch));
-  return std::make_unique<RecordedLauncher>(parts, std::move(next_batch));
+std::unique_ptr<PassLauncher> MakeGpuLauncher(const LauncherParts& parts) {
+  if (parts.is_layered || parts.plan.layout.float_count() > kRecordedFloatsMax)
+    return std::make_unique<GpuLauncher>(parts);
+  return std::make_unique<RecordedLauncher>(parts);
 }
 
 }  // namespace pando

@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "common/check.h"
-#include "kernels/ops.h"
+#include "kernels/batch_block.h"
 
 namespace pando {
 
 void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
   if (batch == batch_) return;
   PANDO_CHECK(batch->pinned != nullptr);
-  copies_.Await(on_its_way_);  // its pinned memory is the readers' again
+  copies_.Await(on_its_way_);  // then reading threads may use its pinned memory again
   const BatchBlock block(*batch);
   if (memory_.size_bytes() < block.size_bytes()) {
-    Synchronize(device_);  // what was brought before is read
+    Synchronize(device_);  // kernels have read the previous batch
     memory_ = DeviceMemory(device_, block.size_bytes());
   }
   batch_ = batch;
@@ -23,7 +23,7 @@ void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
   on_its_way_ = copies_.Mark();
 }
 
-// Copies from now on wait for the import, and not for what is launched behind it.
+// Later copies wait for the import, but not for kernels that are launched behind it.
 void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& batch,
                         MicroBatchName name) {
   Bring(batch);

@@ -1,10 +1,10 @@
-// Requests with the token of the printed address, /#token=..., and the stream of events.
+// Sends requests with the token of the printed address, /#token=..., and reads the events.
 
-// A proxy may show several viewers at one origin.
+// The path is part of the name, because a proxy may show several viewers at one origin.
 const STORED = `pando-token ${location.pathname}`;
 let token = "";
 
-// The token stays in this tab alone. It leaves the address, so that a copied address lacks it.
+// Moves the token from the address to this tab alone, so that a copied address lacks the token.
 export function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash)?.[1];
   try {

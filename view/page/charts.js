@@ -5,7 +5,7 @@ import { ROWS_MAX, recoveredText, thin } from "./run.js";
 
 const COLORS = 8;  // --c1 to --c8 of page.css
 const DASHES = [[], [7, 4], [2, 3]];  // for more runs
-const SMALLEST = 1e-12;  // on a logarithmic axis
+const SMALLEST = 1e-12;  // the least value on a logarithmic axis
 const LEFT = 58;  // the plots' left edge, in pixels: equal, so that they are aligned
 const SECONDS = [0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
   7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000];  // between ticks
@@ -47,7 +47,7 @@ export function color(name) {
 }
 
 // ---- curves ---------------------------------------------------------------------------------------
-// A moving average, which shows the trend in the noise of single steps.
+// Returns a moving average, which shows the trend in the noise of single steps.
 function smooth(values) {
   const keep = Math.max(0, 1 - 1 / Math.max(1, values.length / 60));
   let sum = 0, weight = 0;
@@ -65,7 +65,7 @@ function scaled(value, spec, view) {
   return value * (spec.factor ?? 1);
 }
 
-// The curves of one run. `place` is its place among several; null if it is alone.
+// Returns the curves of one run. `place` is its place among several; null if it is alone.
 function runCurves(run, spec, view, place, rowsMax) {
   const columns = run.columns;
   const rows = thin(run.rows, rowsMax);
@@ -100,7 +100,7 @@ function faultMarks(run, view) {
   }).filter((mark) => mark.x !== null);
 }
 
-// The nearest value to the left, or else to the right, since not every step has an evaluation.
+// Returns the place of the nearest value to the left, or else to the right: not every step has one.
 function nearestKnown(values, from) {
   for (let at = from; at >= 0; --at) if (values[at] != null) return at;
   return Math.max(from, values.findIndex((value) => value != null));
@@ -145,7 +145,7 @@ class Chart {
     this.draw();
   }
 
-  // Charts that are not on the screen are drawn later.
+  // Draws the chart if it is on the screen; otherwise it is drawn later.
   draw() {
     const width = this.plotElement.clientWidth;
     if (!this.isDirty || !this.isVisible || document.hidden || width === 0) return;

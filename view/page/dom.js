@@ -1,4 +1,4 @@
-// Elements of the page. Text becomes text nodes only, since a run's names and logs are not trusted.
+// Makes elements of the page. Text becomes text nodes only: names and logs are not trusted.
 
 export const find = (id) => document.getElementById(id);
 
@@ -42,12 +42,12 @@ export function keyed(parent, items, keyOf, create, update) {
   for (const child of old.values()) child.remove();
 }
 
-// A row whose cells fillRow fills. `labels` name the cells if the table is a list of cards.
+// Makes a row, whose cells fillRow fills. `labels` name the cells if the table is a list of cards.
 export function makeRow(labels, attributes = {}) {
   return make("tr", attributes, ...labels.map((label) => make("td", { "data-label": label })));
 }
 
-// `contents` are texts, or elements that replace a cell's content.
+// Fills a row's cells with `contents`: texts, or elements that replace a cell's content.
 export function fillRow(row, contents) {
   contents.forEach((content, i) => {
     const cell = row.cells[i];

@@ -27,7 +27,7 @@ export function milliseconds(value) {
   });
 }
 
-// "42 s", "12 min 05 s", "3 h 12 min", "2 d 03 h"
+// Returns for example "42 s", "12 min 05 s", "3 h 12 min", "2 d 03 h".
 export function duration(seconds) {
   return shown(seconds, (v) => {
     const s = Math.round(v);
@@ -40,7 +40,7 @@ export function duration(seconds) {
   });
 }
 
-// "1 worker", "2 workers"
+// Returns for example "1 worker", "2 workers".
 export function plural(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -47,8 +47,8 @@ function renderProgress(run) {
   else progress.setAttribute("aria-valuenow", percent.toFixed(1));
 }
 
-// The reason reads "1 of 2 workers", "for its journal: ...", "no worker". In the last case there is
-// nothing to wait for.
+// Says what the run waits for. The reason is for example "1 of 2 workers", "for its journal: ...",
+// or "no worker", which names nothing to wait for.
 function stallText(run) {
   if (run.isEnded) return run.summary.failure ? `Failed: ${run.summary.failure}` : "";
   const reason = run.status?.waiting_for;

@@ -25,7 +25,7 @@ async function connect() {
   const answer = await ask("api/stream").catch(() => null);
   connection = answer?.ok ? "live" : answer?.status === 401 ? "refused" : "lost";
   renderSoon();
-  if (connection === "refused") return;  // until the page gets another token
+  if (connection === "refused") return;  // it connects again when it gets another token
   try {
     if (answer?.ok) for await (const [kind, data] of readEvents(answer.body)) handlers[kind]?.(data);
   } finally {

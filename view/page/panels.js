@@ -13,7 +13,7 @@ const NODE_LABELS = ["process", "host", "health", "activity", "step", "waiting f
   "primaries / backups / syncing", "connections", "silent", ""];
 const FAULT_LABELS = ["process", "fault", "at step", "noticed", "recovered"];
 
-// `actions` has openLog(run, name) and drain(run, node). The panels do not change without news.
+// Shows the panels that have news. `actions` has openLog(run, name) and drain(run, node).
 export function renderPanels(run, actions) {
   renderCluster(run, actions);
   renderStrips(run);

@@ -42,7 +42,7 @@ export class Run {
     this.clear();
     this.status = null;
     this.statusError = "";
-    this.nodes = [];  // the last known ones: a restarting scheduler does not answer
+    this.nodes = [];  // the last known ones, because a restarting scheduler does not answer
     this.logs = [];
     this.isKnown = false;  // no update yet
     this.version = 0;  // incremented when the charts change
@@ -81,7 +81,7 @@ export class Run {
     this.addFaults(update.faults ?? []);
   }
 
-  // `changes` is a merge patch of the status; null: nothing answers.
+  // Applies `changes`, a merge patch of the status; null: no scheduler answers.
   setStatus(changes, error) {
     this.status = patched(this.status, changes);
     this.statusError = this.status ? "" : error ?? this.statusError;
@@ -121,7 +121,7 @@ export class Run {
     this.rows = thin(this.rows, ROWS_MAX);
   }
 
-  // If a version is evaluated again, the last row counts.
+  // Adds evaluations. If a version is evaluated again, the last row counts.
   addEvaluations(evaluations) {
     for (const cells of evaluations) {
       const row = cells.map(finite);
@@ -184,14 +184,14 @@ export class Run {
     return Math.max(0, this.stepCount - this.step) * stepMs / 1000;
   }
 
-  // Whether a program's model reports accuracies; other networks always do.
+  // Returns whether a program's model reports accuracies; other networks always do.
   get hasAccuracy() {
     const at = this.columns.indexOf("accuracy");
     return this.rows.length === 0 || this.rows.some((row) => row[at] != null) ||
       this.evaluations.some((row) => row[3] != null);
   }
 
-  // The evaluations' results: the names of those that the run has, and their places in its rows.
+  // Returns the results of evaluations that the run has: their names, and their places in its rows.
   get results() {
     return [["accuracy", 3], ["loss", 4], ...this.means.map((name, i) => [name, 5 + i])]
       .filter(([, at]) => at > 4 || this.evaluations.some((row) => row[at] != null));
@@ -202,7 +202,7 @@ export class Run {
 export const logName = (process) => String(process ?? "").replaceAll(" ", "-");
 
 // ---- faults ---------------------------------------------------------------------------------------
-// The time from the fault, or from its detection if no more is known, to recovery; null: not yet.
+// Returns the time from the fault, or else its detection, to recovery; null: not recovered yet.
 export function recoveryMs(fault) {
   const isKnown = finite(fault.recovered_ms) !== null && finite(fault.detected_ms) !== null;
   const began = finite(fault.injected_ms) ?? fault.detected_ms;

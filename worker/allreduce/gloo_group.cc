@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/unique_fd.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
@@ -39,7 +39,7 @@ constexpr std::chrono::milliseconds kStorePoll{5};
 // Medians of 2 and 4 ranks over loopback, ring against halving-doubling: 64 KiB 0.09 and 0.05 ms, 1
 // MiB 0.47 and 0.42 ms, 25 MB 33 and 41 ms (2 ranks); 25 MB 115 and 150 ms (4 ranks). A job has one
 // algorithm for all its buckets: with halving-doubling for the small ones, a step of VGG-16 with 4
-// ranks over 1 Gbit/s took 11.3 s, and 7.5 s by ring alone.
+// ranks over 1 Gbit/s took 11.3 s, and 7.5 s with ring alone.
 constexpr size_t kRingBytesMin = size_t{2} << 20;
 
 bool IsRing(const GlooOptions& options) {
@@ -97,7 +97,7 @@ class Store : public gloo::rendezvous::Store {
   const std::chrono::steady_clock::time_point deadline_;
 };
 
-// Keeps the addresses that peers have told the store: the base class does not show them.
+// The base class does not give access to the addresses that peers have put into the store.
 class Mesh : public gloo::rendezvous::Context {
  public:
   using gloo::rendezvous::Context::Context;
@@ -149,7 +149,7 @@ void BlockBrokenPipes() {
   PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
 }
 
-// Turns the exceptions of gloo into a status; none leaves this file. gloo names a peer by an
+// gloo's exceptions become a status here; none leaves this file. gloo names a peer by an
 // address. Where that is the one that it listens at we know its rank; a peer that dialed us has
 // another one.
 template <class Call>

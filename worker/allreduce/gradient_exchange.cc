@@ -161,8 +161,8 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
 }
 
 Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
-  // Until the sums of two steps ago are not used any more. A rank that computes has waited for that
-  // by its forward; a rank without a share of the step has not.
+  // Waits until the sums of two steps ago are not used any more. A rank that computes has waited
+  // for that in its forward; a rank without a share of the step has not.
   if (!Await([&] { return whole_.value() + 1 >= step.value(); })) return Interrupted("stopped");
   track_.Did(names_.await_version, 0);
   for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -199,7 +199,7 @@ Status GradientExchange::SumBucket(AllreduceGroup& group, Step step, const Bucke
   return group.SumOnGpus(pieces, sums);
 }
 
-// `parts`: of adjacent shards, whose sums lie one behind the other at `to`.
+// `parts`: the contributions to adjacent shards, whose sums are adjacent at `to`.
 void GradientExchange::BringToHost(std::span<const Parts> parts, float* to) {
   FloatBuffer& more = parts_.arrivals;
   for (const Parts& of_shard : parts) {

@@ -1,15 +1,15 @@
-// GradientExchange sums a group's gradients: what this rank's computing threads make final is put
-// together in buckets, and a separate thread sums each bucket over all ranks as soon as it is
-// full, while backward goes on. Made by the group's worker process.
+// GradientExchange sums a group's gradients. It collects this rank's complete sums in buckets. A
+// separate thread sums each bucket over all ranks as soon as it is full, while backward continues.
+// Made by the group's worker process.
 //
-// In a step a rank has one contribution of each shard for each tree node that its micro-batches
-// cover; they are added in the order of nodes. Where that is one node, which it is where each rank
-// has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
-// ranks are in the library's order, the same on every rank.
+// In a step a rank has one contribution to each shard for each tree node that its micro-batches
+// cover. They are added in the order of nodes. If each rank has an aligned run, that is one node;
+// with two ranks the sum is then the tree's own: a + b. Sums over more ranks are in the library's
+// order, which is the same on every rank.
 //
-// A GPU's contributions may stay in its memory until a bucket is full. If this rank has one of each
-// shard and GPUs sum, they take them from there. Otherwise the thread brings them to the host. In
-// both cases the sums come to the host.
+// A GPU's contributions may stay in its memory until a bucket is full. If this rank has one for
+// each shard and GPUs sum, they take them from there. Otherwise the thread brings them to the host.
+// In both cases the sums come to the host.
 //
 // Threads: Add any; Begin, SetWhole and SetHash on one, the protocol thread.
 // Owns: two flat vectors of gradients, and its group.
@@ -28,8 +28,8 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/timeline/timeline.h"
-#include "kernels/device.h"
+#include "common/timeline/gapless_track.h"
+#include "kernels/copy_queue.h"
 #include "plan/job_plan.h"
 #include "worker/allreduce/allreduce_group.h"
 
@@ -42,22 +42,22 @@ inline constexpr size_t kBucketBytes = size_t{25} << 20;
 
 struct Bucket {
   ShardPlan::Run shards;
-  ShardRange floats;  // of the flat vector: those of the shards, which are neighbours
+  ShardRange floats;  // of the shards, which are neighbours in the flat vector
 };
 
-// Which shards travel together, as PyTorch's DDP does it: from the last shard to the first, in the
-// order in which backward makes them final, so a bucket leaves while the layers before it are
+// The shards that are summed together, as in PyTorch's DDP: from the last shard to the first, in
+// the order in which backward makes them final. So a bucket leaves while the layers before it are
 // computed. A bucket is full once it has its bytes.
 std::vector<Bucket> PlanBuckets(const ShardPlan& shards);
 
-// Sums of a run of shards over all micro-batches of the step, unscaled.
+// The sums of a run of shards over all micro-batches of the step, unscaled.
 struct GradientSums {
   Step step;
   ShardPlan::Run shards;
   SharedBuffer flat;  // overwritten by the next step but one, which waits for SetWhole
 };
 
-// The process around an exchange. Threads: called on the exchange's own.
+// The process around an exchange. Threads: called on the exchange's thread.
 class ExchangePort {
  public:
   virtual ~ExchangePort() = default;
@@ -75,8 +75,8 @@ class ExchangePort {
 class GradientExchange {
  public:
   using Sums = GradientSums;
-  // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: in whose
-  // memory the contributions are. REQUIRES of a GPU: TrainerParts::sums_stay.
+  // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: the device
+  // whose memory has the contributions.  REQUIRES: TrainerParts::sums_stay, if it is a GPU.
   GradientExchange(const JobPlan& plan, uint32_t rank, ExchangePort& port, Device device = {},
                    Timeline* timeline = nullptr);
   ~GradientExchange();  // stops
@@ -85,16 +85,15 @@ class GradientExchange {
   // this rank makes for each shard, any thread.  REQUIRES: called once.
   void Begin(Step first, std::function<size_t(Step)> node_count);
 
-  // The contributions of a step come once each; those of the next but one only when its own sums
-  // are all out.
+  // Each contribution of a step comes once. Those of step t + 2 come after all sums of step t.
   void Add(Step step, TreeNode node, ShardId shard, const Blob& sum);
 
-  // This rank holds the version whole, so it has done with the sums that made it; in order.
+  // This rank holds the version whole, so it does not need the sums that made it. Called in order.
   void SetWhole(Version version) {
     Change([&] { whole_ = version; });
   }
-  // This rank's hash of a version that is due for evaluation, or the last one: the ranks compare
-  // theirs before they sum anything of the step that reads it.
+  // This rank's hash of a version that is due for evaluation, or of the last one. The ranks compare
+  // their hashes before they sum anything of the step that reads the version.
   void SetHash(Version version, uint64_t hash) {
     Change([&] { hashes_[version] = hash; });
   }
@@ -107,14 +106,14 @@ class GradientExchange {
     RequestStop();
     if (thread_.joinable()) thread_.join();
   }
-  // The same, but gives up after a while: connecting cannot be called off at every point. False if
-  // so; the process had better end then.
+  // The same, but gives up after a while, because connecting cannot be interrupted at every point.
+  // False: it gave up, and the process should end.
   bool StopWithin(std::chrono::milliseconds patience);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  struct Names {  // of what is on the track
+  struct Names {  // of the track's spans
     TimelineNameId await_version, compare, await_gradients, hand_over;
     std::vector<TimelineNameId> sums;  // by bucket
   };
@@ -136,7 +135,7 @@ class GradientExchange {
       if (group_ != nullptr) group_->Close();
     });
   }
-  // Makes a change that a thread may wait for.
+  // Makes a change for which a thread may wait.
   template <class MakeChange>
   void Change(const MakeChange& make_change) {
     const std::lock_guard lock(mutex_);
@@ -150,7 +149,7 @@ class GradientExchange {
   Status SumStep(AllreduceGroup& group, Step step);
   Status SumBucket(AllreduceGroup& group, Step step, const Bucket& bucket);
   void BringToHost(std::span<const Parts> parts, float* to);
-  // Waits until this is met, which is asked with the mutex held. False when stopping.
+  // Waits for this condition, which is checked with the mutex held. False: the thread stops.
   template <class IsMet>
   bool Await(const IsMet& is_met) {
     std::unique_lock lock(mutex_);

@@ -44,7 +44,7 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
                    lifecycle_.OnComputeFailed(failed);
                    lifecycle_.ReportAt(now);
                  },
-                 // Gradients go to the exchange; the rest is not asked for.
+                 // Gradients go to the exchange. Nothing asks for the other events.
                  [](const GradientReady&) {},
                  [](const GradientHashed&) {},
                  [](const ParametersWanted&) {},
@@ -67,7 +67,7 @@ void GroupSession::JoinGroup(Micros now) {
   pull_at_ = now;
 }
 
-// A scheduler that is started again names the same group in its own view.
+// A restarted scheduler names the same group in its own view.
 bool GroupSession::IsSameGroup() const {
   const View& view = member_.view();
   return view.generation == group_->generation &&

@@ -26,27 +26,27 @@
 #include <utility>
 #include <vector>
 
+#include "worker/evaluation.h"
 #include "worker/worker_core.h"
 
 namespace pando {
 
-// The session asks this of the process around it. Threads: called on the protocol thread; never
-// blocks.
+// The process around the session, as the session calls it. Threads: called on the protocol thread;
+// never blocks.
 class GroupPort {
  public:
   virtual ~GroupPort() = default;
-  // The version that `view`'s generation begins from has been handed to compute whole; work
-  // follows. Called once.
+  // Compute has the whole version that `view`'s generation begins from. Work follows. Called once.
   virtual void Begin(const View& view) = 0;
-  // Compute holds this version whole; in order.
+  // Compute holds this version whole. Called in order.
   virtual void OnVersion(Version version) = 0;
 };
 
-// Which steps a worker of a group has handed to compute, and which versions compute has.
+// The steps that a group's worker has handed to compute, and the versions that compute has.
 class GroupSteps {
  public:
-  // Steps handed out beyond the last whole version: threads that are done with one step begin the
-  // next, layer by layer.
+  // How many steps are handed out beyond the last whole version. Threads that finish one step begin
+  // the next, layer by layer.
   static constexpr uint64_t kInHandMax = 2;
 
   // `group`: none before the worker has joined. All outlive it.
@@ -64,17 +64,18 @@ class GroupSteps {
     std::ranges::fill(made_, whole_);
     next_ = StepReading(whole_);
   }
-  // Hands out the steps that may be in hand.
+  // Hands out all steps that may be handed out now.
   void Advance();
   void OnStepComputed(Micros now);
   // Compute has the first version whole.
   void OnBegun(Micros now) { waiting_since_ = now; }
-  // This shard of a version is with compute; once each, in order. True if the version is whole now.
+  // Notes that compute has this shard of a version. Is called once for each, in order. Returns
+  // whether the version is whole now.
   bool OnMade(Micros now, ShardId shard, Version version);
 
   // The version that compute has whole.
   Version whole() const { return whole_; }
-  // Whether the lowest step's work is done here.
+  // Returns whether the lowest step's work is done here.
   bool is_waiting() const { return open_calls_ < next_.value() - whole_.value(); }
   Micros waiting_since() const { return waiting_since_; }
 
@@ -104,7 +105,7 @@ class GroupSession : public WorkerCore, private EvaluationPort {
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
-  // This shard of a version is with compute; once each, in order.
+  // Compute has this shard of a version. Called once for each, in order.
   void OnMade(Micros now, ShardId shard, Version version) {
     if (finished() || !has_begun_ || !steps_.OnMade(now, shard, version)) return;
     port_.OnVersion(version);
@@ -115,7 +116,7 @@ class GroupSession : public WorkerCore, private EvaluationPort {
     agreed_ = std::max(agreed_, version);
     evaluation_.Report();
   }
-  // The exchange has failed. kInternal: the run's own trouble, told at once.
+  // The exchange has failed. kInternal: the run itself failed, which is reported at once.
   void OnBroken(Micros now, const Status& failure);
 
   Heartbeat CurrentActivity(Micros now) const;
@@ -130,7 +131,7 @@ class GroupSession : public WorkerCore, private EvaluationPort {
     member_.Send(group_->shards.front().primary, pando::Pull{items});
   }
   void OnCalledOff(Version) override {}
-  // So a run cannot end whose ranks have come to differ.
+  // So a run whose ranks differ cannot end.
   bool MayReport(const EvaluationResult& result) const override {
     return result.version <= agreed_;
   }

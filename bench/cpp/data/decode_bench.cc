@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int kRounds = 7;
 
-// Pictures per second in the best and the middle round.
+// Rate is the pictures per second of the best and of the middle round.
 struct Rate {
   double best = 0;
   double median = 0;
@@ -56,7 +56,7 @@ std::vector<std::string> JpegsIn(const std::string& folder) {
   return paths;
 }
 
-// An image folder whose two classes are the same pictures.
+// LinkedFolder is an image folder whose two classes are the same pictures.
 class LinkedFolder {
  public:
   explicit LinkedFolder(const std::vector<std::string>& paths) {

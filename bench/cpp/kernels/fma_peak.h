@@ -1,5 +1,5 @@
-// The most multiply-adds of a core, and the clock with which kernels are measured. Both benchmarks
-// of kernels use them.
+// Measures the most multiply-adds of a core, and has the clock with which kernels are measured.
+// Both benchmarks of kernels use this file.
 #pragma once
 
 #include <time.h>

@@ -15,6 +15,7 @@
 
 #include "common/float_buffer.h"
 #include "common/philox.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/ops.h"
 #include "models/network.h"
 #include "plan/tensor_init.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr int kSkipped = 77;
 constexpr size_t kArrayBytes = size_t{256} << 20;  // each array of the bandwidth rows
 
-// Measures one call: the least of several rounds, each long enough for the clock.
+// Measures a call as the least of several rounds, each of which is long enough for the clock.
 double MeasureSeconds(Device device, const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kRoundSeconds = 0.05;
@@ -37,7 +38,7 @@ double MeasureSeconds(Device device, const std::function<void()>& call) {
     Synchronize(device);
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  time_calls(3);  // plans, caches, clocks
+  time_calls(3);  // prepares plans, caches and clocks
   const double once = time_calls(1);
   const int count = 1 + static_cast<int>(kRoundSeconds / once);
   double least = once;
@@ -67,7 +68,7 @@ std::vector<std::byte> RandomElements(ElementType type) {
 
 class GpuBench {
  public:
-  // `network` is the only one to run, of RunNetworks, without kernels; empty: run all.
+  // Measures only `network`, one of those in RunNetworks; empty: all networks and kernels.
   explicit GpuBench(OpenedGpu& gpu, std::string network)
       : gpu_(gpu), network_(std::move(network)) {}
   void Run() {
@@ -82,7 +83,7 @@ class GpuBench {
   }
 
  private:
-  // Random data: a GPU moves and multiplies zeros with less power, and so with higher clocks.
+  // Makes random data: a GPU moves and multiplies zeros with less power, and so with higher clocks.
   void* Array(size_t count) {
     const size_t bytes = (count + kSlackElements) * ElementBytes(device_.element);
     DeviceMemory& memory = arrays_.emplace_back(device_, bytes);
@@ -110,7 +111,7 @@ class GpuBench {
     return static_cast<double>(elements * ElementBytes(device_.element));
   }
 
-  // `bytes` are read and written by one call.
+  // Prints the rate of a call that reads and writes `bytes`.
   void Bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
     const double rate = bytes / MeasureSeconds(device_, call);
     std::printf("%-34s %8.0f GB/s   %5.2f of copy\n", name.c_str(), rate / 1e9, rate / copy_rate_);
@@ -245,7 +246,7 @@ class GpuBench {
     RunConvolution("depthwise 3x3 / 2, 144 at 56", depthwise, 256);
   }
 
-  // A convolution with groups is bound by memory.
+  // Measures a convolution. One with groups is bound by memory.
   void RunConvolution(const std::string& name, const Conv2dSpec& spec, uint32_t n) {
     const size_t in = spec.input.size() * n, out = spec.output().size() * n;
     void *x = Array(in), *y = Array(out), *dx = Array(in);

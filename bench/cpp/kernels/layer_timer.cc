@@ -26,11 +26,11 @@ double PeakGflopPerS() {
   return 1e-9 * peaks[kPeakTurns / 2];
 }
 
-// Uses the same clock as the layers; push-pull's memcpy uses the wall's.
+// Measures memcpy with the clock of the layers. The memcpy of push-pull uses the wall clock.
 double CopyGbPerS() {
   const FloatBuffer from(kCopyBytes / sizeof(float));
   FloatBuffer to(kCopyBytes / sizeof(float));
-  std::memcpy(to.data(), from.data(), kCopyBytes);  // touches it
+  std::memcpy(to.data(), from.data(), kCopyBytes);  // touches all memory
   const double start = ThreadSeconds();
   for (int i = 0; i < kCopies; ++i) {
     std::memcpy(to.data(), from.data(), kCopyBytes);

@@ -8,7 +8,7 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "models/network.h"
 
 namespace pando::bench {
@@ -21,8 +21,8 @@ namespace pando::bench {
 // kInvalidArgument for a model that the zoo does not have.
 Status RunLayers(const std::vector<std::string>& models, uint32_t batch);
 
-// [rows, inner] times [inner, columns], `count` times. A convolution is the product of its unfolded
-// picture with its weights, once per sample; groups are separate products.
+// MatrixProduct is [rows, inner] times [inner, columns], `count` times. A convolution is the
+// product of its unfolded picture with its weights, once per sample; groups are separate products.
 struct MatrixProduct {
   int64_t rows = 0;
   int64_t inner = 0;
@@ -34,10 +34,10 @@ struct MatrixProduct {
 // processor time of this thread. The matrices exist already, so nothing is unfolded.
 double EigenSeconds(const MatrixProduct& product);
 
-// The least work of a layer for one batch. Layers that are computed together count as one.
+// LayerWork is a layer's least work for one batch. Layers that are computed together count as one.
 struct LayerWork {
   std::string names;  // "conv1 bn1 relu"
-  std::string kind;   // that of the first one: "Conv2d 3x3"
+  std::string kind;   // the kind of the first layer: "Conv2d 3x3"
   double forward_flops = 0.0;
   double backward_flops = 0.0;
   // Each array is read or written once: activations and parameters; in backward also gradients.
@@ -50,10 +50,10 @@ struct LayerTime {
   double backward_s = 0.0;
 };
 
-// Runs a model's network on one core, as a computing thread does, and times each layer.
+// LayerTimer runs a model's network on one core, as a computing thread does, and times each layer.
 class LayerTimer {
  public:
-  // Uses a batch of noise, and version 0's parameters. kInvalidArgument: there is no such model.
+  // Makes a batch of noise, and version 0's parameters. kInvalidArgument: there is no such model.
   static Result<LayerTimer> Create(const std::string& model, uint32_t batch);
   const std::vector<LayerWork>& work() const { return work_; }
   // Runs one forward and one backward; returns processor time of this thread, by layer.

@@ -30,7 +30,7 @@ std::vector<const Layer*> FindLayers(const Graph& graph, const StagePlan& stage)
   return layers;
 }
 
-// Gives layers that are computed differently different names.
+// Returns different names for layers that are computed differently.
 std::string KindName(const Layer& layer) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind != LayerKind::kConv2d) return LayerKindName(spec.kind);
@@ -39,7 +39,7 @@ std::string KindName(const Layer& layer) {
                      is_depthwise ? " depthwise" : "");
 }
 
-// Returns no product for other layers; a depthwise convolution is a product only in name.
+// Returns the layer's product, if it is one. A depthwise convolution is a product only in name.
 MatrixProduct MakeProduct(const Layer& layer, uint32_t batch) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind == LayerKind::kLinear) {
@@ -82,7 +82,7 @@ LayerWork CountWork(const Graph& graph, const std::vector<StagePlan>& stages,
 }  // namespace
 
 double EigenSeconds(const MatrixProduct& product) {
-  // Rows are contiguous, like ours.
+  // The rows are contiguous, like those of Pando's kernels.
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const Matrix a = Matrix::Constant(product.rows, product.inner, 0.5f);
   const Matrix b = Matrix::Constant(product.inner, product.columns, 0.25f);
@@ -128,7 +128,7 @@ LayerTimer::LayerTimer(const Model& model, SampleShape input, uint32_t batch)
 }
 
 std::vector<LayerTime> LayerTimer::Pass() {
-  batch_.normalisation = &normalisation_;  // the timer may have moved
+  batch_.normalisation = &normalisation_;  // the timer and this member may have moved
   std::vector<LayerTime> times(work_.size());
   network_.SetBatch(batch_, {.seed = 1}, Mode::kTrain);
   const auto seconds_of = [](auto&& call) {

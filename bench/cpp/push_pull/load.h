@@ -1,4 +1,4 @@
-// Load: how much is pushed and pulled, and by how many processes; and the plan of such a job.
+// Load is how much is pushed and pulled, and by how many processes. MakePlan plans such a job.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Load {
 // update subtracts their mean.
 inline constexpr float kAddedPerStep = -1.0f;
 
-// Makes shards of exactly shard_bytes, one micro-batch and sample per worker, and SGD. The job has
-// no end that could be reached, no evaluation, and no snapshot before it.
+// Plans shards of exactly shard_bytes, one micro-batch and sample per worker, and SGD. The job has
+// no end that could be reached, no evaluation, and no snapshot before its end.
 JobPlan MakePlan(const Load& load);
 
 }  // namespace pando::bench

@@ -60,7 +60,7 @@ void LoadGenerator::OnParams(const Params& params) {
   waiting_count_ = 0;
 }
 
-// A second reply to a repeated push belongs to an earlier version.
+// Takes a reply. A second reply to a repeated push has an earlier version.
 void LoadGenerator::OnArrived(const ParamsItem& item, Clock::time_point now) {
   ShardState& shard = shards_[item.shard.value()];
   if (shard.is_ready || item.version != VersionMadeBy(shard.step)) return;
@@ -93,8 +93,8 @@ PushItem LoadGenerator::MakeItem(ShardId id) const {
   return {id, shard.step, node_, shard.gradient};
 }
 
-// A message to a lane is sent when it is large enough (PushSender::kFlushBytes), and the rest when
-// nothing more is ready.
+// Sends a message to a lane when it is large enough (PushSender::kFlushBytes), and the rest when no
+// further shard is ready.
 void LoadGenerator::FlushPushes(Micros now) {
   std::map<PeerId, Push> parcels;
   for (uint32_t i = 0; i < shards_.size(); ++i) {
@@ -119,7 +119,7 @@ void LoadGenerator::SendPush(const PeerId& lane, Push push) {
   member_.Send(lane, std::move(push));
 }
 
-// P10: repeats unanswered pushes.
+// Repeats unanswered pushes (P10).
 void LoadGenerator::RepeatUnanswered(Micros now) {
   if (now < repeat_at_) return;
   repeat_at_ = kNever;

@@ -1,8 +1,8 @@
-// LoadGenerator is a worker's protocol without training: it pushes a gradient for every
-// shard of every server, and when parameters return, it pushes the next step's. Like
-// worker/session it sends under a view, names each push (shard, step, node), gathers
-// small shards for one lane into a message, and repeats unanswered pushes. Threads: its
-// loop's.
+// LoadGenerator is a worker's protocol without training. It pushes a gradient for every shard of
+// every server. When the parameters return, it pushes the gradient of the next step. Like
+// worker/session it sends under a view, names each push (shard, step, node), gathers small shards
+// for one lane into a message, and repeats unanswered pushes.
+// Threads: only its loop's.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ namespace pando::bench {
 
 class LoadGenerator : public ProtocolCore {
  public:
-  // `rank` says which micro-batch is ours; `buffers` gives the memory of gradients. All arguments
-  // except `load`, `identity` and `buffers` outlive it.
+  // `rank` is the number of this worker's micro-batch. `buffers` gives the memory of gradients. All
+  // arguments except `load`, `identity` and `buffers` outlive the generator.
   LoadGenerator(const Load& load, const ViewMember::Identity& identity, uint32_t rank,
                 const JobPlan& plan, CounterSlot& counters, Outbox& outbox,
                 const BufferSource& buffers = {});
@@ -33,11 +33,11 @@ class LoadGenerator : public ProtocolCore {
   using Clock = std::chrono::steady_clock;
   struct ShardState {
     Blob gradient;
-    SharedBuffer copy;  // Load::copies
-    Step step;          // pushed, or to be pushed
+    SharedBuffer copy;  // used if Load::copies is set
+    Step step;          // is pushed, or will be pushed next
     bool is_ready = true;
     Clock::time_point sent_at;
-    Micros ask_at = kNever;  // when to push it again
+    Micros ask_at = kNever;  // when to push the gradient again
   };
 
   void OnParams(const Params& params);

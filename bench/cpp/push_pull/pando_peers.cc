@@ -1,5 +1,5 @@
-// A server and a worker as in the product, without a real scheduler, model and data set: the plan
-// is the load's. With keys (PANDO_KEYS) connections are secured as in the product;
+// Runs a server or a worker as in the product, without a real scheduler, model and data set: the
+// load makes the plan. With keys (PANDO_KEYS) connections are secured as in the product;
 // PANDO_BENCH_CLEAR stands for run.encrypt = "control".
 #include <fmt/core.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "bench/cpp/push_pull/load_generator.h"
 #include "bench/cpp/push_pull/peers.h"
 #include "common/system.h"
+#include "files/folder_files.h"
 #include "net/event_loop.h"
 #include "net/heartbeat_sender.h"
 #include "proto/join_core.h"
@@ -27,12 +28,12 @@ Keys KeysOfBench(KeyRole purpose) {
 
 namespace {
 
-// The common part of a server and a worker: a connection to the scheduler and a place in its view.
+// Peer is what a server and a worker share: a connection to the scheduler, a place in its view.
 class Peer {
  public:
   Peer(const PeerArgs& args, Role role) : args_(args), role_(role) {}
 
-  // Registers until the scheduler answers, without a limit; the parent process has one.
+  // Registers until the scheduler answers. Only the parent process limits the time.
   Status Join() {
     Register registration{.role = role_,
                           .host = "localhost",
@@ -44,7 +45,7 @@ class Peer {
       registration.lane_endpoints = {bound};
     }
     PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
-    JoinCore join(incarnation_, std::move(registration), outbox_);
+    JoinCore join(incarnation_, std::move(registration), transport_);
     RunLoop(join, transport_, {.is_finished = [&] { return join.has_answer(); }});
     identity_ = {join.self(0), join.scheduler(), join.job()};
     if (std::getenv("PANDO_BENCH_CLEAR") != nullptr)
@@ -70,9 +71,9 @@ class Peer {
 
   Incarnation incarnation() const { return incarnation_; }
   const ViewMember::Identity& identity() const { return identity_; }
-  Outbox& outbox() { return outbox_; }
+  Outbox& outbox() { return transport_; }
   const Status& sharing_failure() const { return transport_.sharing_failure(); }
-  // The source of payloads' memory.
+  // Returns the source of payloads' memory.
   const BufferSource& buffers() const { return buffers_; }
 
  private:
@@ -91,7 +92,6 @@ class Peer {
       context_, {kUnknownNode, incarnation_, 0}, {.on_warning = [](const std::string& text) {
         fmt::print(stderr, "{}\n", text);
       }}};
-  TransportOutbox outbox_{transport_};
   ViewMember::Identity identity_;
   std::optional<HeartbeatSender> heartbeat_;
   BufferSource buffers_;

@@ -1,6 +1,6 @@
-// Counters of the processes of a measurement, which the benchmark reads while they run. They are in
-// shared memory, with one slot for each process.
-// Threads: a slot has one writer; any may read.
+// Counters of the processes of a measurement, which the benchmark reads while they run. The
+// counters are in shared memory, with one slot for each process.
+// Threads: a slot has one writer; any thread may read it.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/descriptor.h"
-#include "common/status.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
 
 namespace pando::bench {
 
@@ -22,7 +22,7 @@ inline constexpr size_t kLatenciesMax = 1 << 15;
 struct alignas(64) CounterSlot {
   std::atomic<uint64_t> payload_bytes;  // pushed and answered: each reply counts for both
   std::atomic<uint64_t> message_count;  // sent and received
-  std::atomic<uint64_t> latency_count;  // latencies of answers; counted last
+  std::atomic<uint64_t> latency_count;  // latencies of answers; incremented last
   std::atomic<uint32_t> port;           // where the process listens; 0: it does not yet
   std::array<std::atomic<uint32_t>, kLatenciesMax> latency_ns;
 
@@ -34,7 +34,7 @@ struct alignas(64) CounterSlot {
 class SharedCounters {
  public:
   static Result<SharedCounters> Create(size_t slot_count);  // all zeros
-  // Opens those behind a descriptor that this process inherited.
+  // Opens the counters of a descriptor that this process inherited.
   static Result<SharedCounters> Open(int fd);
 
   int fd() const { return fd_.get(); }

@@ -1,6 +1,6 @@
 // StandInScheduler does the least that servers and workers need from a scheduler: it welcomes them,
 // publishes one view when all have joined, and hands out scalars. No process dies in a measurement.
-// Threads: its loop's.
+// Threads: only its loop's.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace pando::bench {
 
 class StandInScheduler : public ProtocolCore {
  public:
-  // `plan` and `outbox` outlive it.
+  // `plan` and `outbox` outlive the scheduler.
   StandInScheduler(const Load& load, const JobPlan& plan, PeerId self, Outbox& outbox)
       : load_(load), plan_(plan), self_(self), outbox_(outbox) {}
 

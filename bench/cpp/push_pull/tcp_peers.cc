@@ -1,4 +1,4 @@
-// Raw TCP on loopback: requests and replies of the payload's size, and nothing else.
+// Measures raw TCP on loopback: requests and replies of the payload's size, and no protocol.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/cpp/push_pull/peers.h"
-#include "common/descriptor.h"
+#include "common/unique_fd.h"
 
 namespace pando::bench {
 namespace {
@@ -54,17 +54,17 @@ bool ReceiveAll(int fd, std::vector<char>* bytes) {
   return recv(fd, bytes->data(), bytes->size(), MSG_WAITALL) == static_cast<ssize_t>(bytes->size());
 }
 
-// Counts the requests that may be sent: a receiver that takes a reply makes room for the next.
+// Window counts the requests that may be sent. A receiver that takes a reply makes room for one.
 class Window {
  public:
   explicit Window(size_t size) : free_(size) {}
-  void Enter() {  // the sender
+  void Enter() {  // called by the sender; waits for room
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return free_ > 0; });
     --free_;
     sent_at_.push_back(Clock::now());
   }
-  Clock::duration Leave() {  // by the receiver; returns the time of the oldest one
+  Clock::duration Leave() {  // called by the receiver; returns the time of the oldest request
     const std::lock_guard lock(mutex_);
     ++free_;
     const Clock::duration latency = Clock::now() - sent_at_.front();

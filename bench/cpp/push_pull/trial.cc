@@ -29,11 +29,13 @@ constexpr auto kAnswerMax = std::chrono::seconds(30);
 constexpr double kLookIntervalS = 0.002;
 constexpr double kGiga = 1e9;
 
-// Runs the stand-in's loop on a separate thread.
+// SchedulerThread runs the loop of the stand-in scheduler on a separate thread.
 class SchedulerThread {
  public:
   SchedulerThread(const Load& load, std::string endpoint)
-      : plan_(MakePlan(load)), core_(load, plan_, self_, outbox_), endpoint_(std::move(endpoint)) {}
+      : plan_(MakePlan(load)),
+        core_(load, plan_, self_, transport_),
+        endpoint_(std::move(endpoint)) {}
   ~SchedulerThread() {
     stop_.Request();
     if (thread_.joinable()) thread_.join();
@@ -51,7 +53,6 @@ class SchedulerThread {
   const PeerId self_{kSchedulerNode, NewIncarnation(), 0};
   ZmqContext context_{KeysOfBench(KeyRole::kAdmin)};
   Transport transport_{context_, self_, {.linger_ms = 0}};
-  TransportOutbox outbox_{transport_};
   StandInScheduler core_;
   const std::string endpoint_;
   StopFlag stop_;
@@ -90,7 +91,7 @@ struct PeerSpec {
   bool counts = false;            // its slot counts payload and latencies
 };
 
-// The processes of one trial and their counters.
+// Peers keeps the processes of one trial and their counters.
 class Peers {
  public:
   struct Reading {
@@ -121,8 +122,8 @@ class Peers {
                          .inherited_fd = counters_.fd()});
   }
 
-  // Waits until every process that counts has had an answer since then: a machine that is busy with
-  // other work may take longer than the window of a measurement.
+  // Waits until every process that counts has had an answer after `since`. A machine that is busy
+  // with other work may take longer than the window of a measurement.
   Status WaitForAnswers(const Reading& since) {
     const auto deadline = Clock::now() + kAnswerMax;
     while (true) {
@@ -136,7 +137,7 @@ class Peers {
     }
   }
 
-  // An exit of a child meanwhile, or a signal, is an error.
+  // Sleeps. A child that ends meanwhile is an error, and so is a signal.
   Status Sleep(double seconds) {
     const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(seconds));
@@ -161,7 +162,7 @@ class Peers {
     return reading;
   }
 
-  // REQUIRES: WaitForAnswers(start).
+  // Returns the figures as JSON. REQUIRES: WaitForAnswers(start) has returned OK.
   std::string FiguresSince(const Reading& start) const {
     const Reading end = Read();
     const double seconds = std::chrono::duration<double>(end.at - start.at).count();
@@ -283,7 +284,7 @@ double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds)
         AddSpans(a[i].data(), a[i].span(), b[i].span());
       }
     }
-    asm volatile("" ::: "memory");  // the compiler must not notice that it is not read
+    asm volatile("" ::: "memory");  // the compiler must not notice that no result is read
     operations += load.shards_per_server;
     elapsed = std::chrono::duration<double>(Clock::now() - start).count();
   } while (elapsed < seconds);

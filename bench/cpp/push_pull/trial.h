@@ -1,11 +1,11 @@
-// One sample of `pando bench push-pull`: starts the processes of one measurement, lets them warm
-// up, reads their counters and processor clocks over a window of time, and kills them.
+// Takes one sample of `pando bench push-pull`: starts the processes of one measurement, lets them
+// warm up, reads their counters and processor clocks over a window of time, and kills them.
 #pragma once
 
 #include <string>
 
 #include "bench/cpp/push_pull/load.h"
-#include "common/status.h"
+#include "common/result.h"
 #include "node/shutdown_signal.h"
 
 namespace pando::bench {
@@ -25,9 +25,9 @@ struct TrialOptions {
 // outlives the call. `shutdown` outlives it.
 Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdown);
 
-// Measures the limit of one core's memory: memcpy, or a += b of floats. GB/s, one thread, over as
-// many buffers as shards are in flight. It counts as push-pull does: the bytes that arrive (b, the
-// source) and the bytes that result (a, the copy), 2 × shard_bytes per operation.
+// Measures the limit of one core's memory in GB/s: memcpy, or a += b of floats, by one thread, over
+// as many buffers as shards are in flight. It counts as push-pull does: the bytes that arrive (b,
+// the source) and the bytes that result (a, the copy), 2 × shard_bytes per operation.
 enum class MemoryOperation : uint8_t { kCopy, kAdd };
 double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds);
 

@@ -1,4 +1,4 @@
-// Raw ZeroMQ: libzmq's own speed, with the sockets and options of net/, and no protocol.
+// Measures raw ZeroMQ: libzmq's own speed, with the sockets and options of net/, and no protocol.
 #include <fmt/core.h>
 #include <zmq.h>
 
@@ -40,7 +40,7 @@ class Socket {
     PANDO_CHECK(zmq_getsockopt(handle_, ZMQ_LAST_ENDPOINT, text, &size) == 0);
     return text;
   }
-  // Sends bytes in place; they are not written again.
+  // Sends bytes in place. The buffer is not written again.
   void SendBytes(const FloatBuffer& buffer, size_t bytes) {
     zmq_msg_t message;
     const auto keep = [](void*, void*) {};
@@ -77,7 +77,7 @@ Status RunZmqServer(const PeerArgs& args, CounterSlot& counters) {
   Socket socket(context, ZMQ_ROUTER);
   PANDO_RETURN_IF_ERROR(socket.Bind(args.endpoint));
   PANDO_ASSIGN_OR_RETURN(const Endpoint bound, ParseEndpoint(socket.endpoint()));
-  // If there is no port, any number says that we listen.
+  // Without a port, any number but 0 means that the server listens.
   counters.port = bound.kind == Endpoint::Kind::kTcp ? bound.port : 1;
   const std::vector<FloatBuffer> buffers = Buffers(args.load);
   for (size_t i = 0;; ++i) {

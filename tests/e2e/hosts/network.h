@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/result.h"
 #include "tests/e2e/process.h"
 
 namespace pando {

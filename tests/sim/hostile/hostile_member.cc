@@ -36,7 +36,7 @@ void HostileMember::Begin() {
 
 void HostileMember::SpeakAndGoOn() {
   Speak();
-  stage_.world.After(Micros(1) + chance().Until(2 * stage_.swarm.hostile_interval),
+  stage_.world.After(Micros(1) + chance_.Until(2 * stage_.swarm.hostile_interval),
                      [this] { SpeakAndGoOn(); });
 }
 
@@ -55,21 +55,21 @@ void HostileMember::OnView(const View& newest) {
 
 void HostileMember::Speak() {
   if (views_.empty() || view().shards.empty() || population_.Leader() == nullptr) return;
-  const Role role = chance().OneIn(0.5) ? Role::kServer : Role::kWorker;
+  const Role role = chance_.OneIn(0.5) ? Role::kServer : Role::kWorker;
   const std::vector<Process*> living = population_.Living(role);
   if (living.empty()) return;
-  const Process& thief = *living[chance().Below(living.size())];
+  const Process& thief = *living[chance_.Below(living.size())];
   if (thief.member() == nullptr) return;
   PeerId self = thief.self();
   self.lane =
-      static_cast<uint16_t>(chance().Below(std::max<size_t>(1, thief.member()->lanes().size())));
-  const bool is_to_scheduler = chance().OneIn(0.7);
+      static_cast<uint16_t>(chance_.Below(std::max<size_t>(1, thief.member()->lanes().size())));
+  const bool is_to_scheduler = chance_.OneIn(0.7);
   PeerId receiver = population_.Leader()->self();
   if (!is_to_scheduler) {
     const std::vector<Process*> others =
-        population_.Living(chance().OneIn(0.5) ? Role::kServer : Role::kWorker);
+        population_.Living(chance_.OneIn(0.5) ? Role::kServer : Role::kWorker);
     if (others.empty()) return;
-    receiver = others[chance().Below(others.size())]->self();
+    receiver = others[chance_.Below(others.size())]->self();
   }
   std::optional<Message> lie = DrawLie(self, role, is_to_scheduler);
   if (!lie) return;
@@ -87,7 +87,7 @@ Version HostileMember::committed() const { return population_.Leader()->schedule
 // Near what is committed.
 Version HostileMember::DrawVersion() {
   const uint64_t at = committed().value();
-  return Version(at - std::min<uint64_t>(at, 1) + chance().Below(4));
+  return Version(at - std::min<uint64_t>(at, 1) + chance_.Below(4));
 }
 
 bool HostileMember::HasHad(const PeerId& self, ShardId shard) const {
@@ -98,15 +98,15 @@ bool HostileMember::HasHad(const PeerId& self, ShardId shard) const {
 
 std::optional<ShardId> HostileMember::DrawOthersShard(const PeerId& self) {
   for (size_t i = 0; i < kTries; ++i) {
-    const ShardId shard(static_cast<uint32_t>(chance().Below(view().shards.size())));
+    const ShardId shard(static_cast<uint32_t>(chance_.Below(view().shards.size())));
     if (!HasHad(self, shard)) return shard;
   }
   return std::nullopt;
 }
 
 std::optional<Message> HostileMember::DrawLie(const PeerId& self, Role role, bool is_to_scheduler) {
-  if (role == Role::kWorker && is_to_scheduler && chance().OneIn(0.7)) return LieOfWorker(self);
-  if (role == Role::kServer && is_to_scheduler && chance().OneIn(0.3)) return LieAboutVersion(self);
+  if (role == Role::kWorker && is_to_scheduler && chance_.OneIn(0.7)) return LieOfWorker(self);
+  if (role == Role::kServer && is_to_scheduler && chance_.OneIn(0.3)) return LieAboutVersion(self);
   const std::optional<ShardId> shard = DrawOthersShard(self);
   if (!shard) return std::nullopt;
   return is_to_scheduler ? LieAboutShard(self, role, *shard) : LieToPeers(role, *shard);
@@ -118,16 +118,16 @@ std::optional<Message> HostileMember::LieAboutShard(const PeerId& self, Role rol
   const bool is_final = population_.Leader()->scheduler()->phase() == Scheduler::Phase::kCollecting;
   if (is_final || role == Role::kWorker) {
     const Version version = population_.Leader()->scheduler()->final_version();
-    return Params{{{shard, version, Floats(chance(), plan.shards.range(shard).size())}}};
+    return Params{{{shard, version, Floats(chance_, plan.shards.range(shard).size())}}};
   }
   const ShardPlacement& placement = view().shards[shard.value()];
-  switch (chance().Below(6)) {
+  switch (chance_.Below(6)) {
     case 0:
-      return SnapshotStored{{{shard, DrawVersion(), chance().Next(), kLie, ""}}};
+      return SnapshotStored{{{shard, DrawVersion(), chance_.Next(), kLie, ""}}};
     case 1:
       return SnapshotStored{{{shard, DrawVersion(), 0, "", kLie}}};
     case 2:
-      return RestoreFailed{view().restore, shard, chance().OneIn(0.5), kLie};
+      return RestoreFailed{view().restore, shard, chance_.OneIn(0.5), kLie};
     case 3:
       if (placement.syncing_backups.empty()) return std::nullopt;
       return Synced{
@@ -144,9 +144,9 @@ std::optional<Message> HostileMember::LieAboutShard(const PeerId& self, Role rol
 // A lie about the member's shards: a version that no shard can have, or that the member failed to
 // restore a snapshot that it has restored.
 std::optional<Message> HostileMember::LieAboutVersion(const PeerId& self) {
-  const ShardId shard(static_cast<uint32_t>(chance().Below(view().shards.size())));
+  const ShardId shard(static_cast<uint32_t>(chance_.Below(view().shards.size())));
   if (!IsAt(view().shards[shard.value()], self)) return std::nullopt;
-  if (chance().OneIn(0.5)) {
+  if (chance_.OneIn(0.5)) {
     if (committed() <= view().restore.version) return std::nullopt;
     return RestoreFailed{view().restore, shard, true, kLie};
   }
@@ -162,7 +162,7 @@ std::optional<Message> HostileMember::LieAboutVersion(const PeerId& self) {
 // is of a version that the message does not call committed.
 Message HostileMember::LieAboutRows() {
   return Progress{.committed = committed(),
-                  .rows = {{Step(committed().value() + chance().Below(2)), 7.0F, 0.5F}}};
+                  .rows = {{Step(committed().value() + chance_.Below(2)), 7.0F, 0.5F}}};
 }
 
 bool HostileMember::HasComputed(NodeId worker, Step step, MicroBatch m) const {
@@ -176,7 +176,7 @@ bool HostileMember::HasComputed(NodeId worker, Step step, MicroBatch m) const {
 
 std::optional<Message> HostileMember::LieOfWorker(const PeerId& self) {
   const JobPlan& plan = population_.plan();
-  if (!slices_.empty() && chance().OneIn(0.5)) {
+  if (!slices_.empty() && chance_.OneIn(0.5)) {
     const auto& [slice, workers] = *std::prev(slices_.end());
     if (std::ranges::count(workers, self.incarnation) != 0) return std::nullopt;
     // The slice of a dead worker may be given to this one before the lie arrives.
@@ -190,9 +190,9 @@ std::optional<Message> HostileMember::LieOfWorker(const PeerId& self) {
                             .confusion = {{0, 0, static_cast<uint32_t>(count)}}};
   }
   const Step step = StepReading(DrawVersion());
-  const MicroBatch m(static_cast<uint32_t>(chance().Below(plan.job.micro_batches)));
+  const MicroBatch m(static_cast<uint32_t>(chance_.Below(plan.job.micro_batches)));
   if (m.value() >= view().owners.size() || HasComputed(self.node, step, m)) return std::nullopt;
-  return GradientHashes{{{step, m, chance().Next() | 1}}};
+  return GradientHashes{{{step, m, chance_.Next() | 1}}};
 }
 
 // To a lane or a worker: all its fields but the shard are random and near.
@@ -210,7 +210,7 @@ std::optional<Message> HostileMember::LieToPeers(Role role, ShardId shard) {
           : std::vector{KindFor<Params>(), KindFor<Answer>(),  KindFor<PushReply>(),
                         KindFor<Root>(),   KindFor<RootAck>(), KindFor<Partials>(),
                         KindFor<Chunk>(),  KindFor<ChunkAck>()};
-  Message lie = RandomMessage(chance(), run, kinds[chance().Below(kinds.size())]);
+  Message lie = RandomMessage(chance_, run, kinds[chance_.Below(kinds.size())]);
   std::visit(
       [&](auto& m) {
         if constexpr (requires { m.shard = shard; }) m.shard = shard;

@@ -21,7 +21,9 @@ class HostileMember {
 
   // All outlive it.
   HostileMember(const Stage& stage, const Population& population)
-      : stage_(stage), population_(population) {}
+      : stage_(stage),
+        population_(population),
+        chance_(stage.world.chance().Fork("hostile member")) {}
   void Begin();
   // Sees what is sent: which worker gets which slice of the test set.
   void OnSent(const Envelope& envelope);
@@ -43,13 +45,13 @@ class HostileMember {
   std::optional<ShardId> DrawOthersShard(const PeerId& self);
   bool HasHad(const PeerId& self, ShardId shard) const;
   bool HasComputed(NodeId worker, Step step, MicroBatch m) const;
-  Chance& chance() { return stage_.world.chance(); }
   const View& view() const { return views_.back(); }
   Version committed() const;
   Version DrawVersion();
 
   const Stage stage_;
   const Population& population_;
+  Chance chance_;
   std::vector<View> views_;                           // of the generation
   std::map<Slice, std::vector<Incarnation>> slices_;  // the workers that were given each
   std::map<Slice, uint64_t> slice_samples_;

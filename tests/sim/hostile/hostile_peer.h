@@ -16,7 +16,9 @@ class HostilePeer {
  public:
   // All outlive it.
   HostilePeer(const Stage& stage, const Population& population)
-      : stage_(stage), population_(population) {}
+      : stage_(stage),
+        population_(population),
+        chance_(stage.world.chance().Fork("hostile peer")) {}
   void Begin();
 
  private:
@@ -33,6 +35,7 @@ class HostilePeer {
 
   const Stage stage_;
   const Population& population_;
+  Chance chance_;
   std::vector<Identity> copies_;  // of members
   size_t copies_max_ = 0;
 };

@@ -14,17 +14,18 @@ class ViewForger {
  public:
   // All outlive it.
   ViewForger(const Stage& stage, const Population& population)
-      : stage_(stage), population_(population) {}
+      : stage_(stage), population_(population), chance_(stage.world.chance().Fork("view forger")) {}
   void Begin();
 
  private:
   void SendAndGoOn();
   void SendView();
   void Claim();
-  View MakeView() const;
+  View MakeView();
 
   const Stage stage_;
   const Population& population_;
+  Chance chance_;
   PeerId outsider_;
 };
 

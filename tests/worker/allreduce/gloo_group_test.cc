@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "files/folder_files.h"
 #include "tests/temp_folder.h"
 #include "worker/allreduce/allreduce_group.h"
 

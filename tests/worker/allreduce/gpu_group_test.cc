@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/opened_gpu.h"
 #include "kernels/ops.h"
 #include "tests/worker/allreduce/exchange_fixture.h"
 

@@ -1,5 +1,5 @@
-// Mutations: deliberate faults of the protocol, which the simulator must find (docs/testing.md).
-// The product is compiled without them: Mutated() is then a constant false and leaves no trace.
+// Mutations are deliberate faults of the protocol, which the simulator must find (docs/testing.md).
+// The product has none. tests/sim/mutants puts them into copies of its sources, which include this.
 #pragma once
 
 namespace pando {
@@ -42,9 +42,9 @@ enum class Mutation {
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements
   kOneVersionTransfer,  // P20: only the newest version is transferred
   kNoRootResend,        // P22: a promoted replica does not resend its newest root
-  kReportBeforeAck,     // P24: reported in sync after the image, without required acknowledgements
+  kReportBeforeAck,     // P24: newcomers are reported in sync before acknowledgements are required
   kDropOptimizerState,  // P20: a transfer omits the optimizer's state
-  kNoBehind,            // P10: no answer when the requested version is gone
+  kNoBehind,            // P10: a lane gives no answer if the requested version is gone
   kNoRetransmission,    // P10: pushes, roots and chunks are sent once
   kSnapshotOneVersionLate,   // P29: shard 0 stores version K + 1 as K
   kNoGeneration,             // P21: a lane keeps data of an older generation
@@ -59,12 +59,8 @@ enum class Mutation {
   kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };
 
-#ifdef PANDO_MUTATIONS
 inline Mutation active_mutation =
     Mutation::kNone;  // set by the simulator's main, before any thread
 inline bool Mutated(Mutation m) { return active_mutation == m; }
-#else
-constexpr bool Mutated(Mutation) { return false; }
-#endif
 
 }  // namespace pando

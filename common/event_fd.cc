@@ -1,26 +1,14 @@
-#include "common/descriptor.h"
+#include "common/event_fd.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <utility>
 
 #include "common/check.h"
 
 namespace pando {
-
-UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int UniqueFd::Release() { return std::exchange(fd_, -1); }
 
 EventFd::EventFd() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { PANDO_CHECK(fd_.is_open()); }
 

@@ -1,4 +1,4 @@
-#include "scheduler/members/member.h"
+#include "scheduler/members/members.h"
 
 #include <fmt/core.h>
 
@@ -43,7 +43,8 @@ const Member* Members::FindIf(Predicate is_it) const {
 }
 
 const Member* Members::Find(Incarnation incarnation) const {
-  return FindIf([&](const Member& member) { return member.peer.incarnation == incarnation; });
+  const auto it = by_incarnation_.find(incarnation);
+  return it == by_incarnation_.end() ? nullptr : it->second;
 }
 
 const Member* Members::FindProcess(Role role, const ProcessName& process) const {
@@ -61,27 +62,57 @@ const Member* Members::FindNamed(const std::string& name) const {
 
 Member& Members::Add(Member member) {
   const NodeId node = member.peer.node;
-  return members_.emplace(node, std::move(member)).first->second;
+  Member& added = members_.emplace(node, std::move(member)).first->second;
+  by_incarnation_[added.peer.incarnation] = &added;
+  lists_.reset();
+  return added;
+}
+
+void Members::Remove(NodeId node) {
+  by_incarnation_.erase(members_.at(node).peer.incarnation);
+  members_.erase(node);
+  lists_.reset();
+}
+
+void Members::MarkReady(Member& member, const Ready& ready) {
+  member.is_ready = true;
+  member.ready = ready;
+  lists_.reset();
+}
+
+void Members::MarkLeaving(NodeId node) {
+  members_.at(node).is_leaving = true;
+  lists_.reset();
 }
 
 uint32_t Members::FreeRank(Role role, uint32_t wanted) const {
-  uint32_t rank = wanted;
-  const auto is_taken = [&](const auto& entry) {
-    return entry.second.role() == role && entry.second.rank == rank;
-  };
-  if (wanted < kNodesMax && std::ranges::none_of(members_, is_taken)) return wanted;
-  rank = 0;
-  while (std::ranges::any_of(members_, is_taken)) ++rank;
+  std::set<uint32_t> taken;
+  for (const auto& [node, member] : members_) {
+    if (member.role() == role) taken.insert(member.rank);
+  }
+  if (wanted < kNodesMax && !taken.contains(wanted)) return wanted;
+  uint32_t rank = 0;
+  while (taken.contains(rank)) ++rank;
   return rank;
 }
 
-std::vector<const Member*> Members::TakingPart(Role role) const {
-  std::vector<const Member*> ready;
+const Members::Lists& Members::lists() const {
+  if (lists_) return *lists_;
+  lists_.emplace();
   for (const auto& [node, member] : members_) {
-    if (member.role() == role && member.takes_part()) ready.push_back(&member);
+    if (!member.takes_part()) continue;
+    (member.role() == Role::kServer ? lists_->servers : lists_->workers).push_back(&member);
   }
-  return ready;
+  lists_->workers_by_rank = lists_->workers;
+  std::ranges::stable_sort(lists_->workers_by_rank, {}, &Member::rank);
+  return *lists_;
 }
+
+const std::vector<const Member*>& Members::TakingPart(Role role) const {
+  return role == Role::kServer ? lists().servers : lists().workers;
+}
+
+const std::vector<const Member*>& Members::Workers() const { return lists().workers_by_rank; }
 
 std::vector<MemberRecord> Members::Records() const {
   const auto members = std::views::values(members_);
@@ -104,20 +135,13 @@ std::vector<NodeInfo> Members::NodeInfos() const {
   return infos;
 }
 
-std::vector<const Member*> Members::Workers() const {
-  std::vector<const Member*> workers = TakingPart(Role::kWorker);
-  std::ranges::stable_sort(workers, {}, &Member::rank);
-  return workers;
-}
-
-// If all are draining, all stay: the job needs a server.
 std::vector<PlacementServer> Members::Servers(const std::set<NodeId>& avoided) const {
   std::vector<PlacementServer> servers;
   const auto machine_of = [](const Member* server) {
     const Register& registration = server->registration;
     return registration.machine.empty() ? registration.host : registration.machine;
   };
-  // A machine without a label is a rack by itself.
+  // A machine without a label counts as a rack.
   const auto rack_of = [&](const Member* server) {
     const std::string& rack = server->registration.rack;
     return rack.empty() ? "machine " + machine_of(server) : "rack " + rack;

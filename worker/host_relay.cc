@@ -1,4 +1,4 @@
-#include "worker/host_sums.h"
+#include "worker/host_relay.h"
 
 #include <set>
 
@@ -6,65 +6,12 @@
 
 namespace pando {
 
-// ---- the giver ---------------------------------------------------------------------------------
-
-void HostGiver::EnterView(const HostGroup& group) {
-  const bool is_same_relay = group.has_relay() && group.relay == group_.relay;
-  group_ = group;
-  has_relay_ = group.has_relay() && group.relay != member_.self();
-  has_given_up_ = has_given_up_ && is_same_relay;
-  ask_at_ = has_given_up_ ? Micros(0) : kNever;
-  asked_since_.reset();
-}
-
-bool HostGiver::OnAnswer(Micros now, const Answer& answer) {
-  has_given_up_ = false;
-  ask_at_ = now + kQuiet;
-  const std::optional<Micros> asked_at = std::exchange(asked_since_, std::nullopt);
-  if (!asked_at || answer.view != member_.view().id) return false;
-  for (const AnswerItem& item : answer.items) {
-    if (!versions_.HasShard(item.shard)) continue;
-    const bool is_judged = requests_.asked_at(item.shard) + kQuiet <= *asked_at;
-    versions_.Learn(item.shard, item.version);
-    if (is_judged) gradients_.JudgeGiven(item);
-  }
-  return true;
-}
-
-void HostGiver::Tick(Micros now) {
-  if (now < ask_at_) return;
-  if (has_given_up_) {
-    ask_at_ = now + kAskGivenUp;
-    return member_.Send(group_.relay, Question{member_.view().id});
-  }
-  const size_t owed_bytes = gradients_.given_bytes();
-  if (owed_bytes == 0) {
-    ask_at_ = kNever;
-    asked_since_.reset();
-    return;
-  }
-  if (!asked_since_) asked_since_ = now;
-  const Micros patience = kPatience + Micros(owed_bytes / kSlowestBytesPerMicro);
-  if (now - *asked_since_ >= patience) return GiveUp(now);
-  ask_at_ = now + kAskAgain;
-  member_.Send(group_.relay, Question{member_.view().id});
-}
-
-void HostGiver::GiveUp(Micros now) {
-  has_given_up_ = true;
-  ask_at_ = now + kAskGivenUp;
-  gradients_.TakeBackGiven();
-}
-
-// ---- the relay: gifts --------------------------------------------------------------------------
-
 void HostRelay::EnterView(const HostGroup& group) {
   group_ = group;
   is_relay_ = group_.has_relay() && group_.relay == member_.self();
   view_ = is_relay_ ? member_.view() : View();
   last_gave_.clear();
   nodes_step_.reset();
-  look_again_at_ = kNever;
   for (ShardState& shard : shards_) shard.leaves_at = kNever;
 }
 
@@ -87,7 +34,7 @@ bool HostRelay::OnPush(const PeerId& from, const Push& push) {
   return true;
 }
 
-// False: there are as many as can be.
+// False: the giver has as many gifts here as it may have.
 bool HostRelay::Keep(ShardId shard, Gift gift) {
   Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
   last = std::max(last, gift.step);
@@ -146,7 +93,7 @@ void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
   });
 }
 
-// ---- the relay: sums ---------------------------------------------------------------------------
+// ---- sums --------------------------------------------------------------------------------------
 
 void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
   const Step step = gradient.step;
@@ -174,16 +121,15 @@ Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   return ToBlob(sum);
 }
 
-bool HostRelay::MayLeave(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience) {
-  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return true;
+Micros HostRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum,
+                           Micros patience) {
+  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return now;
   Micros& leaves_at = shards_[shard.value()].leaves_at;
   if (leaves_at == kNever) leaves_at = now + patience;
-  if (now >= leaves_at) return true;
-  look_again_at_ = std::min(look_again_at_, leaves_at);
-  return false;
+  return leaves_at;
 }
 
-// Whether it is a part of what the givers, and we, have to give.
+// Whether the node is only a part of a sum that the givers and we can make.
 bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   if (nodes_step_ != step) {

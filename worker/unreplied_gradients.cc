@@ -1,21 +1,15 @@
-// The functions of the parts that have mutation points: headers have none, since the simulator's
-// sources are compiled without mutations.
-#include "worker/session_part.h"
-
-#include "common/mutation.h"
+#include "worker/unreplied_gradients.h"
 
 namespace pando {
 
 void UnrepliedGradients::EnterView() {
   for (UnrepliedGradient& gradient : shards_ | std::views::join) {
-    if (gradient.is_given() && Mutated(Mutation::kGiveOnce)) continue;
     gradient.delivery = Delivery::kUnsent;
     gradient.is_held = false;
   }
 }
 
 void UnrepliedGradients::TakeBackGiven() {
-  if (Mutated(Mutation::kGiveOnce)) return;
   for (UnrepliedGradient& gradient : shards_ | std::views::join) {
     if (gradient.is_given()) gradient.delivery = Delivery::kUnsent;
   }

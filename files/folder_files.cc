@@ -1,4 +1,4 @@
-#include "files/run_files.h"
+#include "files/folder_files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -1,0 +1,58 @@
+// CommittedVersions has the newest version of each shard that is known to be committed. Many
+// messages carry it. Threads: none.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace pando {
+
+// SessionListener is the session as its parts see it. It acts before the call returns.
+class SessionListener {
+ public:
+  virtual ~SessionListener() = default;
+  virtual void OnCommitted(ShardId shard, Version version) = 0;
+  // Is called when a step is handed to compute: its parameters are needed.
+  virtual void OnStepBegun(Step step) = 0;
+  // Is called when steps are abandoned: compute's sums of them do not count, and may be made again.
+  virtual void OnStepsAbandoned(Step from) = 0;
+};
+
+class CommittedVersions {
+ public:
+  // `listener` outlives it.
+  CommittedVersions(size_t shard_count, SessionListener& listener)
+      : listener_(listener), known_(shard_count) {}
+
+  size_t shard_count() const { return known_.size(); }
+  bool HasShard(ShardId shard) const { return shard.value() < known_.size(); }
+  Version known(ShardId shard) const { return known_[shard.value()]; }
+  // The version that every shard has.
+  Version everywhere() const { return known_[lowest_shard().value()]; }
+  Step lowest_incomplete() const { return StepReading(everywhere()); }
+  // The first of the shards that are furthest behind.
+  ShardId lowest_shard() const {
+    return ShardId(static_cast<uint32_t>(std::ranges::min_element(known_) - known_.begin()));
+  }
+
+  void Learn(ShardId shard, Version version) {
+    Version& known = known_[shard.value()];
+    if (version <= known) return;
+    known = version;
+    listener_.OnCommitted(shard, version);
+  }
+  // Notes that every shard has this version or a newer one.
+  void LearnAll(Version version) {
+    for (uint32_t s = 0; s < known_.size(); ++s) Learn(ShardId(s), version);
+  }
+  void Forget() { std::ranges::fill(known_, Version(0)); }
+
+ private:
+  SessionListener& listener_;
+  std::vector<Version> known_;  // by shard
+};
+
+}  // namespace pando

@@ -1,0 +1,155 @@
+// UnrepliedGradients holds this worker's gradients, sent or not, until the versions that they help
+// to make are committed (P11). On a host's relay it also holds the sums with the gradients of the
+// host's other workers (P6a). Owns: one step's gradients (I6). Threads: none.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/ids.h"
+#include "plan/step_plan.h"
+#include "worker/shard_answers.h"
+
+namespace pando {
+
+// kPushed: sent to the shard's lane. kGiven: sent to the host's relay.
+enum class Delivery : uint8_t { kUnsent, kPushed, kGiven };
+
+struct UnrepliedGradient {
+  Step step;
+  TreeNode node;
+  Blob payload;
+  Delivery delivery = Delivery::kUnsent;
+  bool is_held = false;  // the lane said that it has this contribution
+
+  bool is_unsent() const { return delivery == Delivery::kUnsent; }
+  bool is_pushed() const { return delivery == Delivery::kPushed; }
+  bool is_given() const { return delivery == Delivery::kGiven; }
+};
+
+class UnrepliedGradients {
+ public:
+  // `steps` outlives it.
+  UnrepliedGradients(const StepPlan& steps, size_t shard_count)
+      : steps_(steps), shards_(shard_count) {}
+
+  const std::vector<UnrepliedGradient>& shard(ShardId shard) const {
+    return shards_[shard.value()];
+  }
+  size_t count() const {
+    return static_cast<size_t>(std::ranges::distance(shards_ | std::views::join));
+  }
+  bool HasUnsent() const {
+    return std::ranges::any_of(shards_ | std::views::join, &UnrepliedGradient::is_unsent);
+  }
+  bool HasPushed(ShardId id) const {
+    return std::ranges::any_of(shard(id), &UnrepliedGradient::is_pushed);
+  }
+  bool HasGiven(ShardId id) const {
+    return std::ranges::any_of(shard(id), &UnrepliedGradient::is_given);
+  }
+  // Returns whether a push of ours asks for this version, now or later.
+  bool AsksFor(ShardId id, Version version) const {
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& gradient) {
+      return VersionMadeBy(gradient.step) == version;
+    });
+  }
+  size_t given_bytes() const {
+    size_t bytes = 0;
+    for (const UnrepliedGradient& gradient : shards_ | std::views::join)
+      bytes += gradient.is_given() ? gradient.payload.size_bytes() : 0;
+    return bytes;
+  }
+
+  void Add(ShardId id, UnrepliedGradient gradient) {
+    shards_[id.value()].push_back(std::move(gradient));
+  }
+  void OnCommitted(ShardId id, Version version) {
+    std::erase_if(shards_[id.value()], [&](const UnrepliedGradient& gradient) {
+      return VersionMadeBy(gradient.step) <= version;
+    });
+  }
+  // Drops the gradients of abandoned steps, from this one on.
+  void DropFrom(Step step) {
+    for (auto& gradients : shards_)
+      std::erase_if(gradients, [&](const auto& gradient) { return gradient.step >= step; });
+  }
+  void Clear() { shards_.assign(shards_.size(), {}); }
+
+  // ---- delivery --------------------------------------------------------------------------------
+  void MarkSent(ShardId id, size_t index, Delivery delivery) {
+    shards_[id.value()][index].delivery = delivery;
+  }
+  // Notes that the lane holds the gradient: the answer to its push was Pending.
+  void MarkHeld(ShardId id, TreeNode node, Version version) {
+    for (UnrepliedGradient& gradient : shards_[id.value()]) {
+      if (gradient.node == node && VersionMadeBy(gradient.step) == version) gradient.is_held = true;
+    }
+  }
+  // Marks all gradients as unsent, because another lane may be the primary now.
+  void EnterView();
+  // Marks the gradients that the relay got as unsent. It was given up, so they go to the lanes.
+  void TakeBackGiven();
+  // Marks gradients that the lane, according to its answer, does not hold as unsent: they were lost
+  // (P10). Returns whether it holds any.
+  bool JudgePushed(const AnswerItem& item) {
+    bool is_any_held = false;
+    for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
+      if (!gradient.is_pushed()) continue;
+      // A lane that was promoted may hold it, and not know that the version it reads is committed.
+      const bool is_judged = VersionReadBy(gradient.step) <= item.version;
+      if (gradient.is_held && !is_judged) continue;
+      const MicroBatchTree tree = steps_.Tree(gradient.step);
+      gradient.is_held = StepReading(item.version) == gradient.step &&
+                         IsHeld(item, tree.Range(gradient.node), tree);
+      if (!gradient.is_held) gradient.delivery = Delivery::kUnsent;
+      is_any_held |= gradient.is_held;
+    }
+    return is_any_held;
+  }
+  // Does the same for the relay: marks given gradients that it does not hold as unsent.
+  void JudgeGiven(const AnswerItem& item) {
+    for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
+      const bool is_held = StepReading(item.version) == gradient.step &&
+                           std::ranges::find(item.nodes, gradient.node) != item.nodes.end();
+      if (gradient.is_given() && !is_held) gradient.delivery = Delivery::kUnsent;
+    }
+  }
+
+  // ---- sums ------------------------------------------------------------------------------------
+  // Returns whether a gradient here is the sum of this node, or of a node above it.
+  bool Contains(ShardId id, Step step, TreeNode node) const {
+    const MicroBatchTree tree = steps_.Tree(step);
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& other) {
+      return other.step == step && (other.node == node || tree.IsAncestor(other.node, node));
+    });
+  }
+  // Removes an unsent gradient, and returns its payload.
+  std::optional<Blob> TakeUnsent(ShardId id, Step step, TreeNode node) {
+    auto& gradients = shards_[id.value()];
+    const auto it = std::ranges::find_if(gradients, [&](const UnrepliedGradient& other) {
+      return other.step == step && other.node == node && other.is_unsent();
+    });
+    if (it == gradients.end()) return std::nullopt;
+    Blob payload = std::move(it->payload);
+    gradients.erase(it);
+    return payload;
+  }
+  // Drops the unsent gradients of nodes below this one.
+  void DropUnsentBelow(ShardId id, Step step, TreeNode node) {
+    const MicroBatchTree tree = steps_.Tree(step);
+    std::erase_if(shards_[id.value()], [&](const UnrepliedGradient& other) {
+      return other.step == step && other.is_unsent() && tree.IsAncestor(node, other.node);
+    });
+  }
+
+ private:
+  const StepPlan& steps_;
+  std::vector<std::vector<UnrepliedGradient>> shards_;
+};
+
+}  // namespace pando
