@@ -135,9 +135,9 @@ __global__ void DropoutKernel(PhiloxKey key, const PassNumbers* numbers, uint32_
 void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
                       const void* x, const float* factor, void* y) {
   PANDO_CHECK(IsAligned(factor));
-  const auto size = static_cast<uint32_t>(shape.size());
+  const size_t size = shape.size();
   WithPacks(gpu.element(), shape.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(size, kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(size, size, kWidth, sample_count), dim3(kMapThreads),
            MultiplyChannelsKernel<T, kWidth>, size, shape.channels, x, factor, y);
   });
 }

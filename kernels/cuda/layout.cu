@@ -43,7 +43,7 @@ __global__ void TransposeKernel(uint32_t rows, uint32_t columns, uint32_t batch_
 template <class In, class Out>
 void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t columns,
                const void* x, void* y) {
-  const uint32_t depth = std::min(batch_count, 65535u);  // the grid's maximum
+  const uint32_t depth = std::min(batch_count, kGridMax);
   Launch(gpu, dim3(DivideUp(columns, kTile), DivideUp(rows, kTile), depth), dim3(kTile, kTileRows),
          TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
 }

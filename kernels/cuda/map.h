@@ -139,12 +139,7 @@ void WithPacks(ElementType type, uint32_t channels, F&& f) {
 
 inline constexpr uint32_t kMapThreads = 256;
 
-// REQUIRES: the result fits. A grid that did not would leave elements out.
-inline uint32_t DivideUp(size_t a, size_t b) {
-  const size_t quotient = (a + b - 1) / b;
-  PANDO_CHECK(quotient <= UINT32_MAX);
-  return static_cast<uint32_t>(quotient);
-}
+inline uint32_t DivideUp(size_t a, size_t b) { return CheckedCast<uint32_t>((a + b - 1) / b); }
 
 __device__ inline size_t ThreadIndex() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
@@ -158,9 +153,11 @@ inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
 }
 
 // Returns a grid with one block row per sample. One thread has `width` of the sample's elements:
-// the IndexInSample-th ones, if they exist.
-inline dim3 SampleGrid(size_t sample_size, size_t width, uint32_t sample_count) {
-  PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
+// the IndexInSample-th ones, if they exist. They are made of `source_size` elements of another
+// array's sample. Kernels count both in 32 bits.
+inline dim3 SampleGrid(size_t sample_size, size_t source_size, size_t width,
+                       uint32_t sample_count) {
+  PANDO_CHECK(std::max(sample_size, source_size) <= UINT32_MAX / 2);
   return dim3(DivideUp(sample_size / width, kMapThreads), sample_count);
 }
 __device__ inline uint32_t IndexInSample() { return blockIdx.x * blockDim.x + threadIdx.x; }

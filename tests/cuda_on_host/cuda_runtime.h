@@ -65,6 +65,9 @@ struct Argument {
 void RunKernel(const void* function, dim3 grid_size, dim3 block_size,
                std::initializer_list<Argument> arguments, const std::function<void()>& on_host);
 void RunGrid(dim3 grid_size, dim3 block_size, const std::function<void()>& kernel);
+// Chooses the only block of each grid that runs, in C++. Empty: all run. For arrays so large that
+// not all can.
+inline std::function<dim3(dim3 grid_size)> choose_block;
 // The 64 bits that the lane of this thread's warp gave in its own call. All lanes call.
 uint64_t Exchange(uint64_t bits, unsigned from_lane);
 unsigned LaneOfThread();

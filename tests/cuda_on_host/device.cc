@@ -81,7 +81,7 @@ void* ViewForStore(void* memory, size_t size_bytes) {
 
 void RunKernel(const void* function, dim3 grid_size, dim3 block_size,
                std::initializer_list<Argument> arguments, const std::function<void()>& on_host) {
-  if (TheMachine() == nullptr) return RunGrid(grid_size, block_size, on_host);
+  if (TheMachine() == nullptr || choose_block) return RunGrid(grid_size, block_size, on_host);
   std::vector<pando::ptx::Argument> values;
   for (const Argument& each : arguments)
     values.push_back({each.value, each.size_bytes, each.alignment});

@@ -1,6 +1,6 @@
-// The GPU of tests/cuda_on_host: its memory is the host's and kernels are functions of
-// the host, or, where CUDA_ON_HOST_PTX names a folder with the PTX of kernels/cuda, tests/ptx
-// interprets that. Then the host cannot access the GPU's memory. Threads: one at a time.
+// The GPU of tests/cuda_on_host. Its memory is the host's, and kernels are functions of the host.
+// If CUDA_ON_HOST_PTX says where the PTX of kernels/cuda is (tests/ptx/machine.h), tests/ptx
+// interprets it, and the host cannot access the GPU's memory. Threads: one at a time.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 namespace pando {
 
 // A share of the largest value. Two roundings, of the result and of its operands: bfloat16 keeps 8
-// bits, half 11. Measured on the host 3.5e-3 and 3.4e-4.
+// bits, half 11. Measured on the host, and as PTX: 5.5e-3 and 7.0e-4.
 inline double Tolerance(ElementType element) {
   return element == ElementType::kBfloat16 ? 1.0 / 128 : 1.0 / 1024;
 }

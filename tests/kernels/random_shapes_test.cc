@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kShapes = 12;
 
-// Fused additions and another order of sums. Measured on the host: 1.4e-6.
+// Fused additions and another order of sums. Measured: 7.2e-7 on the host, the same as PTX.
 constexpr double kFloatTolerance = 1e-5;
 
 class RandomShapes {
@@ -38,18 +38,16 @@ void CheckResults(const Results& got, const Results& expected, double tolerance)
 // f(bench, shapes) draws the same from its shapes each time.
 template <class F>
 void CheckShapes(const F& f) {
-  for (uint32_t seed = 1; seed <= kShapes; ++seed) {
-    CAPTURE(seed);
-    Bench cpu(Device{});
-    RandomShapes shapes(seed);
-    const Results expected = f(cpu, shapes);
-    for (ElementType element :
-         {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
-      CAPTURE(static_cast<int>(element));
-      Result<OpenedGpu> gpu = OpenCuda({.element = element});
-      REQUIRE(gpu.ok());
-      Bench bench(gpu->device());
-      RandomShapes again(seed);
+  for (ElementType element :
+       {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
+    CAPTURE(static_cast<int>(element));
+    Result<OpenedGpu> gpu = OpenCuda({.element = element});
+    REQUIRE(gpu.ok());
+    for (uint32_t seed = 1; seed <= kShapes; ++seed) {
+      CAPTURE(seed);
+      Bench cpu(Device{}), bench(gpu->device());
+      RandomShapes shapes(seed), again(seed);
+      const Results expected = f(cpu, shapes);
       CheckResults(f(bench, again), expected,
                    element == ElementType::kFloat32 ? kFloatTolerance : Tolerance(element));
     }
@@ -109,6 +107,17 @@ TEST_CASE("activations and additions of any number of elements are the CPU's") {
     AddInPlace(b.device(), count, x, dy);
     return Results{b.ReadElements(y, count), b.ReadElements(dx, count), b.ReadElements(sum, count),
                    b.ReadElements(dy, count)};
+  });
+}
+
+TEST_CASE("floats are scaled wherever they begin, as on the CPU") {
+  CheckShapes([](Bench& b, RandomShapes& shapes) {
+    const size_t count = shapes.Between(1, 700);
+    const float* x = b.Parameters(ExactValues(count, 1));
+    float *y = b.Parameters(count), *z = b.Parameters(ExactValues(count, 2));
+    ScaleFloats(b.device(), count, x, 0.5f, y);
+    ScaleFloatsInPlace(b.device(), count, b.Floats({0.25}), z);
+    return Results{b.ReadFloats(y, count), b.ReadFloats(z, count)};
   });
 }
 
