@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that tests run every kernel: runs programs of tests with PTX, and compares the kernels that ran with the PTX's.
+"""Checks that tests run every kernel: compares the kernels that ran, in programs of tests, with those of the PTX.
 
-  coverage_test.py PTX_FOLDER CAPABILITY PROGRAM...
+  coverage_test.py FOLDER/ARCH PROGRAM...
 """
 import os
 import re
@@ -19,19 +19,19 @@ def host_name(name):
 
 
 def main():
-    folder, capability, programs = sys.argv[1], sys.argv[2], sys.argv[3:]
+    ptx, programs = Path(sys.argv[1]), sys.argv[2:]
     kernels = set()
-    for path in Path(folder).glob(f"*.sm_{capability}.ptx"):
+    for path in ptx.parent.glob(f"*.{ptx.name}.ptx"):
         kernels |= {host_name(name) for name in re.findall(r"\.entry (\w+)\(", path.read_text())}
     with tempfile.TemporaryDirectory() as temporary:
         ran_path = Path(temporary, "ran")
-        environment = dict(os.environ, CUDA_ON_HOST_PTX=folder, CUDA_ON_HOST_CAPABILITY=capability,
-                           CUDA_ON_HOST_RAN=str(ran_path))
+        environment = dict(os.environ, CUDA_ON_HOST_PTX=str(ptx), CUDA_ON_HOST_RAN=str(ran_path))
         for program in programs:
             subprocess.run([program], env=environment, check=True)
         ran = set(ran_path.read_text().split())
-    for name in sorted(kernels - ran):
-        print("no test runs", subprocess.run(["c++filt", name], capture_output=True, text=True, check=True).stdout.strip())
+    if missing := sorted(kernels - ran):
+        print("no test runs these:", flush=True)
+        subprocess.run(["c++filt", *missing], check=True)
     print(f"{len(kernels & ran)} of {len(kernels)} kernels ran")
     return 0 if kernels and kernels <= ran else 1
 

@@ -24,10 +24,8 @@ const char* Variable(const char* name, const char* otherwise) {
   return text == nullptr ? otherwise : text;
 }
 
-MachineOptions ReadOptions(const char* folder) {
-  MachineOptions options;
-  options.folder = folder;
-  options.capability = static_cast<uint32_t>(std::atoi(Variable("CUDA_ON_HOST_CAPABILITY", "90")));
+MachineOptions ReadOptions(const std::filesystem::path& ptx) {
+  MachineOptions options{.folder = ptx.parent_path(), .arch = ptx.filename()};
   options.seed = std::strtoull(Variable("CUDA_ON_HOST_SEED", "1"), nullptr, 10);
   const std::string order = Variable("CUDA_ON_HOST_LANES", "lowest");
   PANDO_CHECK(order == "lowest" || order == "highest" || order == "random");
@@ -41,7 +39,7 @@ MachineOptions ReadOptions(const char* folder) {
 
 Machine::Machine(MachineOptions options) : options_(std::move(options)), random_(options_.seed) {
   TheFindings();  // the process's end looks at them
-  const std::string ending = ".sm_" + std::to_string(options_.capability) + ".ptx";
+  const std::string ending = "." + options_.arch + ".ptx";
   for (const auto& file : std::filesystem::directory_iterator(options_.folder)) {
     const std::string path = file.path();
     if (!path.ends_with(ending)) continue;
@@ -140,8 +138,8 @@ void Machine::NoteRun(const std::string& name) {
 
 Machine* TheMachine() {
   static Machine* machine = [] {
-    const char* folder = std::getenv("CUDA_ON_HOST_PTX");
-    return folder == nullptr ? nullptr : new Machine(ReadOptions(folder));
+    const char* ptx = std::getenv("CUDA_ON_HOST_PTX");
+    return ptx == nullptr ? nullptr : new Machine(ReadOptions(ptx));
   }();
   return machine;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <span>
@@ -29,8 +30,8 @@ struct Argument {
 };
 
 struct MachineOptions {
-  std::string folder;  // has NAME.sm_90.ptx and what ptxas said of it, NAME.sm_90.txt
-  uint32_t capability = 90;
+  std::filesystem::path folder;
+  std::string arch;  // "sm_90": of NAME.sm_90.ptx, and of what ptxas said of it, NAME.sm_90.txt
   uint64_t seed = 1;
   LaneOrder lane_order = LaneOrder::kLowestFirst;
   std::string ran_path;  // of a file to which the names of kernels that ran are added; or empty
@@ -61,7 +62,7 @@ class Machine {
   std::unordered_map<const void*, std::unique_ptr<Kernel>> kernels_;
 };
 
-// This process's, or null where CUDA_ON_HOST_PTX does not say where the PTX is.
+// This process's, or null where CUDA_ON_HOST_PTX does not say where the PTX is: FOLDER/sm_90.
 Machine* TheMachine();
 
 }  // namespace pando::ptx

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that the interpreter of PTX finds a fault: patches a kernel's source, compiles it, and runs a test with it.
 
-  mutant_test.py --patch FILE --finding TEXT --line TEXT --ptx FOLDER --root FOLDER -- NVCC FLAGS... -- TEST ARGUMENTS...
+  mutant_test.py --patch FILE --finding TEXT --line TEXT --ptx FOLDER --root FOLDER -- NVCC FLAG... -- TEST ARGUMENT...
 
 The test must end with the interpreter's own exit status, and print a finding whose kind has the one text, at a line of
 the patched source that has the other one. A patch that does not apply is an error.
@@ -42,7 +42,7 @@ def compile_source(options, nvcc, copy):
     """Makes a folder of PTX that has the changed kernels in place of the product's."""
     folder = copy / "ptx"
     folder.mkdir()
-    for path in Path(options.ptx).glob(f"*.{ARCH}.*"):
+    for path in Path(options.ptx).parent.glob(f"*.{ARCH}.*"):
         if path.suffix in (".ptx", ".txt"):
             (folder / path.name).symlink_to(path)
     source = Path("kernels/cuda", options.source + ".cu")
@@ -75,7 +75,7 @@ def main():
         copy = Path(name)
         changed = apply_patch(options.patch, options.root, copy)
         folder = compile_source(options, nvcc, copy)
-        environment = dict(os.environ, CUDA_ON_HOST_PTX=str(folder), CUDA_ON_HOST_CAPABILITY=ARCH.removeprefix("sm_"))
+        environment = dict(os.environ, CUDA_ON_HOST_PTX=str(folder / ARCH))
         result = subprocess.run(test, env=environment, capture_output=True, text=True, errors="replace", check=False)
         output = result.stdout + result.stderr
         if result.returncode == FOUND_EXIT and has_finding(output, options, changed):
