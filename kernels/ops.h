@@ -258,7 +258,8 @@ void AddForward(Device device, size_t count, const void* a, const void* b, Activ
 // y += x: sums the gradients of an array that several layers read.
 void AddInPlace(Device device, size_t count, const void* x, void* y);
 
-// y = x · factor, element by element; dropout forward, and backward with dy for x.
+// y = x · factor, element by element; dropout forward, and backward with dy for x. `factor` is
+// aligned to 16 bytes, also in the next one.
 void Multiply(Device device, size_t count, const void* x, const float* factor, void* y);
 // y[s, h, w, c] = x[s, h, w, c] · factor[s, c]; dropout2d, both forward and backward.
 void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,

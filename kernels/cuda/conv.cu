@@ -146,8 +146,9 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithPacks(gpu.element(), spec.out_channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(spec.output().size(), kWidth, args.sample_count), dim3(kMapThreads),
-           FinishForward<T, kWidth>, ConvGeometry(spec), sums, Typed<T>(args));
+    Launch(gpu,
+           SampleGrid(spec.output().size(), spec.conv_output().size(), kWidth, args.sample_count),
+           dim3(kMapThreads), FinishForward<T, kWidth>, ConvGeometry(spec), sums, Typed<T>(args));
   });
 }
 
@@ -158,7 +159,8 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   if (HasEpilogue(spec, args.channel_scale != nullptr)) {
     dsums = s.sums;
     WithPacks(gpu.element(), spec.out_channels, [&]<class T, int kWidth>() {
-      Launch(gpu, SampleGrid(spec.conv_output().size(), kWidth, args.sample_count),
+      Launch(gpu,
+             SampleGrid(spec.conv_output().size(), spec.output().size(), kWidth, args.sample_count),
              dim3(kMapThreads), BeginBackward<T, kWidth>, ConvGeometry(spec), Typed<T>(args),
              s.sums);
     });

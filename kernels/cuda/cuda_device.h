@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
+#include "common/check.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/matrix_library.h"
 #include "kernels/cuda/runtime.h"
@@ -49,16 +52,33 @@ class CudaDevice {
 
 namespace cuda {
 
+// Converts a value. An integer that does not fit stops the process.
+template <class To, class From>
+To CheckedCast(const From& value) {
+  if constexpr (std::is_integral_v<From> && !std::is_same_v<From, bool>)
+    PANDO_CHECK(std::in_range<To>(value));
+  return static_cast<To>(value);
+}
+
+inline constexpr uint32_t kGridMax = 65535;  // blocks along y and z; x may have INT32_MAX
+
+// Returns whether a GPU accepts a grid of this size.
+inline bool IsGridSize(dim3 size) {
+  return size.x > 0 && size.x <= INT32_MAX && size.y > 0 && size.y <= kGridMax && size.z > 0 &&
+         size.z <= kGridMax;
+}
+
 // Launches a kernel on the device's stream. The arguments become its parameters; elements may be
-// given as `void`.
+// given as `void`. A grid that a GPU refuses stops the process, on a host too.
 template <class... Parameters, class... Arguments>
 void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
+  PANDO_CHECK(IsGridSize(grid_size));
   cudaLaunchConfig_t config{};
   config.gridDim = grid_size;
   config.blockDim = block_size;
   config.stream = gpu.stream();
-  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, CheckedCast<Parameters>(arguments)...));
 }
 
 }  // namespace cuda

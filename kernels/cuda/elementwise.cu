@@ -66,6 +66,7 @@ void AddInPlace(CudaDevice& gpu, size_t count, const void* x, void* y) {
 }
 
 void Multiply(CudaDevice& gpu, size_t count, const void* x, const float* factor, void* y) {
+  PANDO_CHECK(IsAligned(factor));
   WithElement(gpu.element(), [&]<class T>() {
     Map<kPackWidth<T>>(gpu, count, MultiplyTwo(), static_cast<T*>(y), static_cast<const T*>(x),
                        factor);
@@ -83,7 +84,7 @@ void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, fl
 }
 
 void ScaleFloatsInPlace(CudaDevice& gpu, size_t count, const float* factor, float* x) {
-  MapFloats(gpu, count, ScaleOneBy{factor}, x, x);
+  MapPackedFloats(gpu, count, ScaleOneBy{factor}, x, x);
 }
 
 void AddFloats(CudaDevice& gpu, size_t count, const float* x, float* y) {
@@ -133,9 +134,10 @@ __global__ void DropoutKernel(PhiloxKey key, const PassNumbers* numbers, uint32_
 
 void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
                       const void* x, const float* factor, void* y) {
-  const auto size = static_cast<uint32_t>(shape.size());
+  PANDO_CHECK(IsAligned(factor));
+  const size_t size = shape.size();
   WithPacks(gpu.element(), shape.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(size, kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(size, size, kWidth, sample_count), dim3(kMapThreads),
            MultiplyChannelsKernel<T, kWidth>, size, shape.channels, x, factor, y);
   });
 }

@@ -21,7 +21,8 @@ struct Sizes {
 };
 
 Sizes MakeSizes(const GroupNormSpec& spec, uint32_t sample_count) {
-  return {sample_count, spec.shape.height * spec.shape.width, spec.shape.channels, spec.groups};
+  const size_t pixels = size_t{spec.shape.height} * spec.shape.width;
+  return {sample_count, CheckedCast<uint32_t>(pixels), spec.shape.channels, spec.groups};
 }
 
 struct Scratch {
@@ -67,7 +68,6 @@ __global__ void SumPixels(Sizes sizes, F f, double* sums) {
 
 template <class F>
 void LaunchSums(CudaDevice& gpu, const Sizes& sizes, const F& f, const Scratch& scratch) {
-  PANDO_CHECK(sizes.samples <= 65535);
   Launch(gpu, dim3(DivideUp(sizes.channels, kSumAcross), sizes.samples), dim3(kSumAcross, kSumDown),
          SumPixels<F>, sizes, f, scratch.sums);
 }

@@ -43,7 +43,7 @@ __global__ void TransposeKernel(uint32_t rows, uint32_t columns, uint32_t batch_
 template <class In, class Out>
 void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t columns,
                const void* x, void* y) {
-  const uint32_t depth = std::min(batch_count, 65535u);  // the grid's maximum
+  const uint32_t depth = std::min(batch_count, kGridMax);
   Launch(gpu, dim3(DivideUp(columns, kTile), DivideUp(rows, kTile), depth), dim3(kTile, kTileRows),
          TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
 }
@@ -257,15 +257,10 @@ __global__ void CopyValues(size_t count, uint32_t copies, const float* values, T
 }
 
 template <class T>
-void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
-                   uint32_t stored_channels, void* x) {
+void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x) {
   const uint32_t copies = channels / batch.shape.channels;
   const size_t count = batch.sample_count * batch.shape.size();
-  if (stored_channels != channels) {
-    PANDO_CHECK(stored_channels == kPackWidth<T>);
-    Launch(gpu, GridSize(gpu, count / batch.shape.channels, 1), dim3(kMapThreads), ImportPadded<T>,
-           batch, channels, x);
-  } else if (batch.moves != nullptr) {
+  if (batch.moves != nullptr) {
     Launch(gpu, GridSize(gpu, count * copies, kPackWidth<T>), dim3(kMapThreads),
            ImportMovedPictures<T>, batch, copies, x);
   } else if (batch.bytes != nullptr) {
@@ -298,7 +293,7 @@ void FilterToElements(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dSpec&
   const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
                  taps = spec.kernel * spec.kernel;
   if (const size_t count = stored.weight_size(); count != spec.weight_size()) {
-    return WithElement(gpu.element(), [&]<class T>() {
+    return WithSmallElement(gpu.element(), [&]<class T>() {
       Launch(gpu, dim3(DivideUp(count, kMapThreads)), dim3(kMapThreads), PadFilter<T>, count,
              channels, stored.input.channels, taps, x, y);
     });
@@ -316,7 +311,7 @@ void FilterToFloats(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dSpec& s
   const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
                  taps = spec.kernel * spec.kernel;
   if (const size_t count = spec.weight_size(); count != stored.weight_size()) {
-    return WithElement(gpu.element(), [&]<class T>() {
+    return WithSmallElement(gpu.element(), [&]<class T>() {
       Launch(gpu, dim3(DivideUp(count, kMapThreads)), dim3(kMapThreads), TrimFilter<T>, count,
              channels, stored.input.channels, taps, x, y);
     });
@@ -354,8 +349,15 @@ void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels,
                  uint32_t stored_channels, void* x, int32_t* labels) {
   PANDO_CUDA_CHECK(cudaMemcpyAsync(labels, batch.labels, batch.sample_count * sizeof(int32_t),
                                    cudaMemcpyDeviceToDevice, gpu.stream()));
-  WithElement(gpu.element(),
-              [&]<class T>() { ImportSamples<T>(gpu, batch, channels, stored_channels, x); });
+  if (stored_channels == channels) {
+    return WithElement(gpu.element(),
+                       [&]<class T>() { ImportSamples<T>(gpu, batch, channels, x); });
+  }
+  WithSmallElement(gpu.element(), [&]<class T>() {
+    PANDO_CHECK(stored_channels == kPackWidth<T>);
+    const size_t pixels = size_t{batch.sample_count} * batch.shape.height * batch.shape.width;
+    Launch(gpu, GridSize(gpu, pixels, 1), dim3(kMapThreads), ImportPadded<T>, batch, channels, x);
+  });
 }
 
 void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host) {

@@ -109,18 +109,18 @@ void WithWidth(uint32_t channels, F&& f) {
   }
 }
 
-// Calls f.template operator()<T>() with the elements' type.
+// Calls f.template operator()<T>() with the elements' type, of 16 bits.
+template <class F>
+void WithSmallElement(ElementType type, F&& f) {
+  if (type == ElementType::kBfloat16) return f.template operator()<Bfloat16>();
+  PANDO_CHECK(type == ElementType::kFloat16);
+  f.template operator()<Float16>();
+}
+// The same for elements of any type.
 template <class F>
 void WithElement(ElementType type, F&& f) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return f.template operator()<float>();
-    case ElementType::kBfloat16:
-      return f.template operator()<Bfloat16>();
-    case ElementType::kFloat16:
-      return f.template operator()<Float16>();
-  }
-  PANDO_CHECK(false);
+  if (type == ElementType::kFloat32) return f.template operator()<float>();
+  WithSmallElement(type, f);
 }
 
 // Returns an operation's arguments with elements of type T.
@@ -139,7 +139,7 @@ void WithPacks(ElementType type, uint32_t channels, F&& f) {
 
 inline constexpr uint32_t kMapThreads = 256;
 
-inline uint32_t DivideUp(size_t a, size_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+inline uint32_t DivideUp(size_t a, size_t b) { return CheckedCast<uint32_t>((a + b - 1) / b); }
 
 __device__ inline size_t ThreadIndex() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
@@ -153,9 +153,11 @@ inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
 }
 
 // Returns a grid with one block row per sample. One thread has `width` of the sample's elements:
-// the IndexInSample-th ones, if they exist.
-inline dim3 SampleGrid(size_t sample_size, size_t width, uint32_t sample_count) {
-  PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
+// the IndexInSample-th ones, if they exist. They are made of `source_size` elements of another
+// array's sample. Kernels count both in 32 bits.
+inline dim3 SampleGrid(size_t sample_size, size_t source_size, size_t width,
+                       uint32_t sample_count) {
+  PANDO_CHECK(std::max(sample_size, source_size) <= UINT32_MAX / 2);
   return dim3(DivideUp(sample_size / width, kMapThreads), sample_count);
 }
 __device__ inline uint32_t IndexInSample() { return blockIdx.x * blockDim.x + threadIdx.x; }
@@ -196,16 +198,23 @@ void Map(CudaDevice& gpu, size_t count, F f, U* y, const T*... x) {
   LaunchMap<kWidth>(gpu, 0, count, f, y, x...);
 }
 
+// Returns how many floats lie before the first address that is aligned to 16 bytes.
+inline size_t FloatsToAlignment(const float* floats) {
+  return (16 - reinterpret_cast<uintptr_t>(floats) % 16) % 16 / sizeof(float);
+}
+
+// For floats that may begin at any float, all at the same distance from 16 bytes.
+template <class F, class... Floats>
+void MapPackedFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*... x) {
+  LaunchMap<4>(gpu, std::min(FloatsToAlignment(y), count), count, f, y, x...);
+}
+
 // Maps floats at any address.
 template <class F, class... Floats>
 void MapFloats(CudaDevice& gpu, size_t count, F f, float* y, const Floats*... x) {
-  const auto to_alignment = [](const float* floats) {
-    return (16 - reinterpret_cast<uintptr_t>(floats) % 16) % 16 / sizeof(float);
-  };
-  const size_t head = to_alignment(y);
-  const bool can_pack = ((to_alignment(x) == head) && ...);
+  const bool can_pack = ((FloatsToAlignment(x) == FloatsToAlignment(y)) && ...);
   if (!can_pack) return Map<1>(gpu, count, f, y, x...);
-  LaunchMap<4>(gpu, std::min(head, count), count, f, y, x...);
+  MapPackedFloats(gpu, count, f, y, x...);
 }
 
 inline bool IsAligned(const void* address) {

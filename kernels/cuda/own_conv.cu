@@ -57,8 +57,9 @@ void LaunchGather(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count
   const SampleShape result = kBackward ? g.in : g.out;
   WithPacks(gpu.element(), result.channels, [&]<class T, int kWidth>() {
     const size_t row_threads = size_t{result.width} * (result.channels / kWidth);
-    Launch(gpu, dim3(result.height * sample_count, DivideUp(row_threads, kMapThreads)),
-           dim3(kMapThreads), Gather<T, kWidth, kBackward>, g, from, weight, adds, to);
+    const auto rows = CheckedCast<uint32_t>(size_t{result.height} * sample_count);
+    Launch(gpu, dim3(rows, DivideUp(row_threads, kMapThreads)), dim3(kMapThreads),
+           Gather<T, kWidth, kBackward>, g, from, weight, adds, to);
   });
 }
 
@@ -245,9 +246,9 @@ void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arr
                     arrays.w, problem.adds, arrays.x);
     case ConvPass::kWeightGradient: {
       const uint32_t lanes = WeightLanes(problem.spec);
-      return Launch(gpu, dim3(DivideUp(problem.spec.weight_size() * lanes, kMapThreads)), threads,
-                    WeightGradient<T>, g, problem.sample_count, lanes, arrays.x, arrays.y,
-                    arrays.w);
+      const auto count = CheckedCast<uint32_t>(problem.spec.weight_size() * lanes);
+      return Launch(gpu, dim3(DivideUp(count, kMapThreads)), threads, WeightGradient<T>, g,
+                    problem.sample_count, lanes, arrays.x, arrays.y, arrays.w);
     }
   }
 }

@@ -157,10 +157,11 @@ template <bool kBackward, class Spec>
 void LaunchAverage(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* from,
                    void* to) {
   const auto windows = MakeWindows(spec);
-  const size_t size = kBackward ? spec.input.size() : spec.output().size();
+  const size_t in = spec.input.size(), out = spec.output().size();
   WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(size, kWidth, sample_count), dim3(kMapThreads),
-           Average<T, kWidth, kBackward, decltype(windows.rows)>, windows, from, to);
+    Launch(gpu, SampleGrid(kBackward ? in : out, kBackward ? out : in, kWidth, sample_count),
+           dim3(kMapThreads), Average<T, kWidth, kBackward, decltype(windows.rows)>, windows, from,
+           to);
   });
 }
 
@@ -169,16 +170,16 @@ void LaunchAverage(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, con
 void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
   WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxForward<T, kWidth>, MakeWindows(spec), x, y, argmax);
+    Launch(gpu, SampleGrid(spec.output().size(), spec.input.size(), kWidth, sample_count),
+           dim3(kMapThreads), MaxForward<T, kWidth>, MakeWindows(spec), x, y, argmax);
   });
 }
 
 void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
   WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxBackward<T, kWidth>, MakeWindows(spec), argmax, dy, dx);
+    Launch(gpu, SampleGrid(spec.input.size(), spec.output().size(), kWidth, sample_count),
+           dim3(kMapThreads), MaxBackward<T, kWidth>, MakeWindows(spec), argmax, dy, dx);
   });
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <tuple>
 #include <utility>
 
@@ -55,8 +56,18 @@ void __syncthreads();
 
 namespace cuda_on_host {
 
-// Calls `kernel` for every thread of the grid.
+struct Argument {
+  const void* value;
+  size_t size_bytes;
+  size_t alignment;
+};
+// Calls `on_host` for every thread of the grid, or interprets the PTX of `function` (tests/ptx).
+void RunKernel(const void* function, dim3 grid_size, dim3 block_size,
+               std::initializer_list<Argument> arguments, const std::function<void()>& on_host);
 void RunGrid(dim3 grid_size, dim3 block_size, const std::function<void()>& kernel);
+// Chooses the only block of each grid that runs, in C++. Empty: all run. For arrays so large that
+// not all can.
+inline std::function<dim3(dim3 grid_size)> choose_block;
 // The 64 bits that the lane of this thread's warp gave in its own call. All lanes call.
 uint64_t Exchange(uint64_t bits, unsigned from_lane);
 unsigned LaneOfThread();
@@ -113,9 +124,7 @@ struct cudaPointerAttributes {
   cudaMemoryType type;
 };
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
-inline cudaError_t cudaMallocManaged(void** memory, size_t size_bytes) {
-  return cudaMalloc(memory, size_bytes);
-}
+cudaError_t cudaMallocManaged(void** memory, size_t size_bytes);
 // From and to pinned memory when the stream comes to it; from other memory at once.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
@@ -172,7 +181,13 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
   cuda_on_host::Enqueue(
       config->stream, [grid_size = config->gridDim, block_size = config->blockDim, kernel, values] {
-        cuda_on_host::RunGrid(grid_size, block_size, [&] { std::apply(kernel, values); });
+        std::apply(
+            [&](const Parameters&... each) {
+              cuda_on_host::RunKernel(reinterpret_cast<const void*>(kernel), grid_size, block_size,
+                                      {{&each, sizeof(each), alignof(Parameters)}...},
+                                      [&] { kernel(each...); });
+            },
+            values);
       });
   return cudaSuccess;
 }

@@ -13,8 +13,12 @@
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/matrix_library.h"
 #include "kernels/gpu_sum.h"
+#include "tests/cuda_on_host/device.h"
 
 namespace pando::cuda {
+
+using cuda_on_host::ForLoad;
+using cuda_on_host::ForStore;
 
 struct MatrixLibrary::Impl {
   ElementType element;
@@ -52,7 +56,15 @@ float Entry(const Product& p, const ProductArrays& arrays, size_t row, size_t co
 }
 
 template <class T>
-void Multiply(const Product& p, const ProductArrays& arrays) {
+void Multiply(const Product& p, ProductArrays arrays) {
+  arrays.a = ForLoad(static_cast<const T*>(arrays.a), p.rows * p.depth);
+  arrays.b = ForLoad(static_cast<const T*>(arrays.b), p.depth * p.cols);
+  if (p.has_bias) arrays.bias = ForLoad(static_cast<const T*>(arrays.bias), p.cols);
+  if (p.is_float) {
+    arrays.c = ForStore(static_cast<float*>(arrays.c), p.rows * p.cols);
+  } else {
+    arrays.c = ForStore(static_cast<T*>(arrays.c), p.rows * p.cols);
+  }
   for (size_t row = 0; row < p.rows; ++row) {
     for (size_t col = 0; col < p.cols; ++col) {
       const float entry = Entry<T>(p, arrays, row, col);
@@ -177,7 +189,9 @@ Status GpuSum::Sum(std::span<float> values) {
 // A GPU's memory is the host's.
 Status GpuSum::Sum(Pieces pieces, std::span<float> sums) {
   float* to = sums.data();
-  for (const std::span<const float> piece : pieces) to = std::ranges::copy(piece, to).out;
+  for (const std::span<const float> piece : pieces) {
+    to = std::copy_n(cuda_on_host::ForLoad(piece.data(), piece.size()), piece.size(), to);
+  }
   PANDO_CHECK(to == sums.data() + sums.size());
   return Sum(sums);
 }

@@ -143,9 +143,13 @@ uint64_t Exchange(uint64_t bits, unsigned from_lane) {
 
 void RunGrid(dim3 grid_size, dim3 block_size, const std::function<void()>& kernel) {
   PANDO_CHECK(block_size.x * block_size.y * block_size.z <= 1024);
-  PANDO_CHECK(grid_size.y <= 65535 && grid_size.z <= 65535 && grid_size.x > 0);
   gridDim = grid_size;
   blockDim = block_size;
+  if (choose_block) {
+    const dim3 chosen = choose_block(grid_size);
+    blockIdx = {chosen.x, chosen.y, chosen.z};
+    return TheBlock().Run(block_size, kernel);
+  }
   for (unsigned z = 0; z < grid_size.z; ++z) {
     for (unsigned y = 0; y < grid_size.y; ++y) {
       for (unsigned x = 0; x < grid_size.x; ++x) {

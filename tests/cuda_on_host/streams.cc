@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "common/philox.h"
 #include "tests/cuda_on_host/cuda_runtime.h"
+#include "tests/cuda_on_host/device.h"
 
 // One at a time runs anything: kernels have globals (threadIdx).
 static std::recursive_mutex mutex;  // guards everything below
@@ -103,13 +104,16 @@ bool IsPinned(const void* memory) {
   return at < next->first + next->second;
 }
 
-std::byte* Allocate(size_t size_bytes) {
-  constexpr size_t kAlignmentBytes = 256;
-  const size_t rounded = (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignmentBytes, rounded));
-  PANDO_CHECK(memory != nullptr);
-  std::memset(memory, 0xff, rounded);  // means nothing
-  return memory;
+cudaError_t AllocateWithin(void** memory, size_t size_bytes, bool is_managed) {
+  PANDO_CHECK(!is_capturing);
+  std::lock_guard lock(mutex);
+  size_t free_bytes = 0, total_bytes = 0;
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (size_bytes > free_bytes) return cudaErrorMemoryAllocation;
+  *memory = cuda_on_host::AllocateOnDevice(size_bytes, is_managed);
+  TheMachine().allocated[*memory] = size_bytes;
+  TheMachine().allocated_bytes += size_bytes;
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -143,15 +147,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
-  PANDO_CHECK(!is_capturing);
-  std::lock_guard lock(mutex);
-  size_t free_bytes = 0, total_bytes = 0;
-  cudaMemGetInfo(&free_bytes, &total_bytes);
-  if (size_bytes > free_bytes) return cudaErrorMemoryAllocation;
-  *memory = Allocate(size_bytes);
-  TheMachine().allocated[*memory] = size_bytes;
-  TheMachine().allocated_bytes += size_bytes;
-  return cudaSuccess;
+  return AllocateWithin(memory, size_bytes, /*is_managed=*/false);
+}
+
+cudaError_t cudaMallocManaged(void** memory, size_t size_bytes) {
+  return AllocateWithin(memory, size_bytes, /*is_managed=*/true);
 }
 
 cudaError_t cudaFree(void* memory) {
@@ -163,14 +163,14 @@ cudaError_t cudaFree(void* memory) {
   PANDO_CHECK(at != TheMachine().allocated.end());
   TheMachine().allocated_bytes -= at->second;
   TheMachine().allocated.erase(at);
-  std::free(memory);
+  cuda_on_host::FreeOnDevice(memory);
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t size_bytes) {
   PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
-  std::byte* pinned = Allocate(size_bytes);
+  std::byte* pinned = cuda_on_host::AllocateOnHost(size_bytes);
   TheMachine().pinned[pinned] = size_bytes;
   *memory = pinned;
   return cudaSuccess;
@@ -214,17 +214,18 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaM
   if (kind == cudaMemcpyHostToDevice && !IsPinned(from)) {
     const auto* bytes = static_cast<const std::byte*>(from);
     std::vector<std::byte> copy(bytes, bytes + size_bytes);
-    cuda_on_host::Enqueue(
-        stream, [to, copy = std::move(copy)] { std::memcpy(to, copy.data(), copy.size()); });
+    cuda_on_host::Enqueue(stream, [to, kind, copy = std::move(copy)] {
+      cuda_on_host::Copy(to, copy.data(), copy.size(), kind);
+    });
     return cudaSuccess;
   }
-  cuda_on_host::Enqueue(stream, [=] { std::memcpy(to, from, size_bytes); });
+  cuda_on_host::Enqueue(stream, [=] { cuda_on_host::Copy(to, from, size_bytes, kind); });
   if (kind == cudaMemcpyDeviceToHost && !IsPinned(to)) RunAll(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int byte, size_t size_bytes, cudaStream_t stream) {
-  cuda_on_host::Enqueue(stream, [=] { std::memset(to, byte, size_bytes); });
+  cuda_on_host::Enqueue(stream, [=] { cuda_on_host::SetBytes(to, byte, size_bytes); });
   return cudaSuccess;
 }
 

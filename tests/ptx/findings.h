@@ -1,0 +1,29 @@
+// The faults that the checks of the interpreter found. Each finding is printed at once, so that a
+// test which aborts keeps it, and a process with findings fails at its end.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace pando::ptx {
+
+// Threads: one at a time.
+class Findings {
+ public:
+  // A kind at a place of a kernel is printed once, and counted always.
+  void Add(const std::string& kind, const std::string& kernel, const std::string& line,
+           const std::string& detail);
+  uint64_t count() const { return count_; }
+
+ private:
+  std::set<std::tuple<std::string, std::string, std::string>> printed_;
+  uint64_t count_ = 0;
+};
+
+// This process's. Its end, if something was found, is an exit with kFoundExit.
+Findings& TheFindings();
+inline constexpr int kFoundExit = 86;
+
+}  // namespace pando::ptx
