@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/cpu/cpu_level.h"
 #include "common/cpu/float_arrays.h"
+#include "optim/exact_sum.h"
 #include "plan/loss_scale.h"
 
 namespace pando {
@@ -219,8 +220,8 @@ void ApplyLamb(const auto& s, const Coefficients& c, const auto& g) {
   s.parameters_out() = s.parameters() - c.lr * c.ratio * LambDirection(s, c, g, mean, square);
 }
 
-// SquareSum adds squares block by block, in sixteen partial sums for any register width. REQUIRES:
-// the size of each block except the last is a multiple of sixteen.
+// SquareSum adds a piece's squares block by block, in sixteen partial sums for any register width.
+// REQUIRES: the size of each block except the last is a multiple of sixteen.
 class SquareSum {
  public:
   void Add(const auto& block) {
@@ -232,7 +233,6 @@ class SquareSum {
     }
     for (size_t k = 0; i + k < count; ++k) AddSquare(block[i + k], &sums_[k]);
   }
-  float Norm() const { return static_cast<float>(std::sqrt(Total())); }
   double Total() const {
     std::array<double, kSums> sums = sums_;
     for (size_t half = kSums / 2; half > 0; half /= 2) {
@@ -246,6 +246,18 @@ class SquareSum {
   static constexpr size_t kSums = 16;
   std::array<double, kSums> sums_ = {};
 };
+
+// Calls visit(floats) for each piece of the tensor within the part.
+template <class Visit>
+void VisitPieces(size_t tensor_begin, ShardRange part, Visit visit) {
+  constexpr size_t kPiece = TensorLayout::kPieceFloats;
+  while (part.size() > 0) {
+    const size_t pieces_before = (part.first - tensor_begin) / kPiece;
+    const size_t end = std::min(part.last, tensor_begin + (pieces_before + 1) * kPiece);
+    visit(ShardRange{part.first, end});
+    part.first = end;
+  }
+}
 
 // Applies torch.optim.swa_utils.AveragedModel with buffers and the usual avg_fn: the first average
 // is a copy.
@@ -289,37 +301,38 @@ Optimizer::Optimizer(const OptimizerOptions& options, const TensorLayout& layout
     : options_(options), state_count_(OptimizerStateCount(options)) {
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
-    const Piece piece = MakePiece(spec, {layout.offset(i), layout.offset(i) + spec.size()});
-    const bool continues = !pieces_.empty() && pieces_.back().IsLike(piece) &&
-                           pieces_.back().range.last == piece.range.first;
+    const Run run = MakeRun(spec, {layout.offset(i), layout.offset(i) + spec.size()});
+    const bool continues = !runs_.empty() && runs_.back().IsLike(run) &&
+                           runs_.back().range.last == run.range.first &&
+                           options.clip_norm <= 0.0;  // norms are sums over pieces of tensors
     if (continues) {
-      pieces_.back().range.last = piece.range.last;
-    } else if (piece.range.size() > 0) {
-      pieces_.push_back(piece);
+      runs_.back().range.last = run.range.last;
+    } else if (run.range.size() > 0) {
+      runs_.push_back(run);
     }
   }
 }
 
-Optimizer::Piece Optimizer::MakePiece(const TensorSpec& spec, ShardRange range) const {
-  Piece piece{.range = range, .kind = spec.kind};
+Optimizer::Run Optimizer::MakeRun(const TensorSpec& spec, ShardRange range) const {
+  Run run{.range = range, .kind = spec.kind};
   const bool is_bias_or_norm = spec.shape.size() <= 1;
   const bool excludes = options_.weight_decay_exclude_bias_and_norm || HasTrustRatios(options_);
-  if (spec.kind == TensorKind::kParameter) piece.decays = !(is_bias_or_norm && excludes);
-  piece.is_adapted = IsAdapted(options_, spec);
-  if (spec.kind == TensorKind::kStatistic) piece.momentum = spec.momentum;
-  if (spec.kind == TensorKind::kParameter) piece.lr_factor = spec.lr_factor;
-  if (piece.decays) piece.weight_decay = spec.weight_decay;
-  if (!piece.decays && piece.lr_factor != 1.0) piece.weight_decay = 0.0;
-  return piece;
+  if (spec.kind == TensorKind::kParameter) run.decays = !(is_bias_or_norm && excludes);
+  run.is_adapted = IsAdapted(options_, spec);
+  if (spec.kind == TensorKind::kStatistic) run.momentum = spec.momentum;
+  if (spec.kind == TensorKind::kParameter) run.lr_factor = spec.lr_factor;
+  if (run.decays) run.weight_decay = spec.weight_decay;
+  if (!run.decays && run.lr_factor != 1.0) run.weight_decay = 0.0;
+  return run;
 }
 
 template <class Visit>
 void Optimizer::VisitParts(ShardRange range, Visit visit) const {
-  auto ends_before = [](const Piece& piece, size_t x) { return piece.range.last <= x; };
-  auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), range.first, ends_before);
-  for (; piece != pieces_.end() && piece->range.first < range.last; ++piece) {
-    visit(*piece, ShardRange{std::max(piece->range.first, range.first),
-                             std::min(piece->range.last, range.last)});
+  auto ends_before = [](const Run& run, size_t x) { return run.range.last <= x; };
+  auto run = std::lower_bound(runs_.begin(), runs_.end(), range.first, ends_before);
+  for (; run != runs_.end() && run->range.first < range.last; ++run) {
+    visit(*run, ShardRange{std::max(run->range.first, range.first),
+                           std::min(run->range.last, range.last)});
   }
 }
 
@@ -328,15 +341,16 @@ void Optimizer::VisitParts(ShardRange range, Visit visit) const {
 size_t Optimizer::factor_count(ShardRange range) const {
   if (!has_partials()) return 0;
   size_t count = has_last() ? 2 : 1;
-  VisitParts(range, [&](const Piece& piece, ShardRange) { count += piece.is_adapted ? 1 : 0; });
+  VisitParts(range, [&](const Run& run, ShardRange) { count += run.is_adapted ? 1 : 0; });
   return count;
 }
 
 size_t Optimizer::partial_count(ShardRange range) const {
   const size_t factors = factor_count(range);
   if (factors == 0) return 0;
-  const size_t of_all = has_last() ? 2 : 1;  // the other factors belong to trust ratios
-  return of_all + 2 * (factors - of_all);
+  const size_t last = has_last() ? 1 : 0;
+  const size_t ratios = factors - 1 - last;
+  return (1 + 2 * ratios) * ExactSum::kFloats + last;
 }
 
 void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) const {
@@ -345,32 +359,39 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
   const Update counted = Counted(u);
   Coefficients c{options_, counted};
   c.couples_decay = false;
-  double gradient_squares = 0;
+  const bool clips = options_.clip_norm > 0.0;
+  const bool is_lamb = options_.kind == OptimizerKind::kLamb;
+  ExactSum all_gradients;
   float weight = 0;
-  size_t at = 1;
-  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
-    if (piece.kind == TensorKind::kMetric)
+  size_t at = ExactSum::kFloats;
+  VisitParts(u.range, [&](const Run& run, ShardRange part) {
+    if (run.kind == TensorKind::kMetric)
       weight = u.gradient[part.first - u.range.first + kMetricWeight];
-    if (piece.kind != TensorKind::kParameter) return;
-    if (options_.clip_norm <= 0.0 && !piece.is_adapted) return;  // no update needs this norm
-    const bool is_lamb = options_.kind == OptimizerKind::kLamb;
-    SquareSum gradient, direction, parameters;
-    VisitSlices(u, part, [&]<int kSize>(const Slice<kSize>& s) {
-      WithGradient(s, c, [&](const auto& g) {
-        if (options_.clip_norm > 0.0 || !is_lamb) gradient.Add(Block<kSize>(g));
-        if (!piece.is_adapted) return;
-        parameters.Add(s.parameters());
-        Block<kSize> mean, square;
-        if (is_lamb) direction.Add(LambDirection(s, c, g, mean, square));
+    if (run.kind != TensorKind::kParameter) return;
+    if (!clips && !run.is_adapted) return;  // no update needs this norm
+    ExactSum weights, updates;
+    VisitPieces(run.range.first, part, [&](ShardRange floats) {
+      SquareSum gradient, direction, parameters;
+      VisitSlices(u, floats, [&]<int kSize>(const Slice<kSize>& s) {
+        WithGradient(s, c, [&](const auto& g) {
+          if (clips || !is_lamb) gradient.Add(Block<kSize>(g));
+          if (!run.is_adapted) return;
+          parameters.Add(s.parameters());
+          Block<kSize> mean, square;
+          if (is_lamb) direction.Add(LambDirection(s, c, g, mean, square));
+        });
       });
+      if (clips) all_gradients.Add(gradient.Total());
+      weights.Add(parameters.Total());
+      updates.Add(is_lamb ? direction.Total() : gradient.Total());
     });
-    if (options_.clip_norm > 0.0) gradient_squares += gradient.Total();
-    if (!piece.is_adapted) return;
-    const SquareSum& step = is_lamb ? direction : gradient;
-    partials[at++] = parameters.Norm();
-    partials[at++] = step.Norm();
+    if (!run.is_adapted) return;
+    for (const ExactSum& sum : {weights, updates}) {
+      sum.Write(partials.subspan(at, ExactSum::kFloats));
+      at += ExactSum::kFloats;
+    }
   });
-  partials[0] = static_cast<float>(std::sqrt(gradient_squares));
+  all_gradients.Write(partials.first(ExactSum::kFloats));
   if (options_.is_weighted) partials.back() = weight;
   if (!skips_overflows()) return;
   const bool is_finite =
@@ -415,8 +436,8 @@ void Optimizer::Skip(const Update& u) const {
     std::copy_n(u.state.begin(), kept, u.state_out.begin());
   }
   const bool begins_average = options_.ema_decay > 0.0 && u.state[StepCountAt(u.range)] == 0;
-  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
-    if (piece.kind == TensorKind::kMetric) {
+  VisitParts(u.range, [&](const Run& run, ShardRange part) {
+    if (run.kind == TensorKind::kMetric) {
       VisitSlices(u, part, [](const auto& s) { ApplyMetric(s); });
       MoveLossScale(u, part);
     } else if (begins_average) {
@@ -461,28 +482,27 @@ void Optimizer::ApplyHere(const Update& u) const {
   const bool averages = options_.ema_decay > 0.0;
   size_t done = u.range.first;  // the floats below it are done
   size_t adapted_count = 0;
-  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
+  VisitParts(u.range, [&](const Run& run, ShardRange part) {
     zero({done, part.first});
     std::optional<GroupCoefficients> group;
-    if (piece.has_own_group())
-      group.emplace(options_, counted, piece.lr_factor, piece.weight_decay);
-    Coefficients c = group ? group->Make() : piece.decays ? decaying : excluded;
-    if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
+    if (run.has_own_group()) group.emplace(options_, counted, run.lr_factor, run.weight_decay);
+    Coefficients c = group ? group->Make() : run.decays ? decaying : excluded;
+    if (run.is_adapted) c.ratio = u.factors[++adapted_count];
     const auto make = [&](const auto& s) {
-      if (piece.kind == TensorKind::kParameter) {
+      if (run.kind == TensorKind::kParameter) {
         ApplyParameter(options_, s, c);
       } else {
-        piece.kind == TensorKind::kStatistic ? ApplyStatistic(s, piece.momentum) : ApplyMetric(s);
-        const bool is_averaged = averages && piece.kind == TensorKind::kStatistic;
+        run.kind == TensorKind::kStatistic ? ApplyStatistic(s, run.momentum) : ApplyMetric(s);
+        const bool is_averaged = averages && run.kind == TensorKind::kStatistic;
         ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
       }
-      if (averages && piece.kind != TensorKind::kMetric)
+      if (averages && run.kind != TensorKind::kMetric)
         ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
     };
     // Plain SGD is one expression and needs no blocks.
     const bool is_one = state_count_ == 0 && u.gradient_right.empty();
     is_one ? make(Slice<Eigen::Dynamic>(u, part)) : VisitSlices(u, part, make);
-    if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
+    if (run.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
     done = part.last;
   });
   zero({done, u.range.last});

@@ -62,15 +62,15 @@ class Optimizer {
 
  private:
   friend struct OptimizerLoops;
-  struct Piece {  // a run of floats with the same update
+  struct Run {  // adjacent floats with the same update
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
     bool decays = true;        // kParameter: weight decay applies
-    bool is_adapted = false;   // kParameter: has a trust ratio; such a piece is one tensor
+    bool is_adapted = false;   // kParameter: has a trust ratio; such a run is one tensor
     float momentum = 0.0f;     // kStatistic: the share of a step in the running value
     double lr_factor = 1.0;    // kParameter: factor of the step's rate
     double weight_decay = -1;  // kParameter: its own; negative: the options'
-    bool IsLike(const Piece& other) const {
+    bool IsLike(const Run& other) const {
       return kind == other.kind && decays == other.decays && momentum == other.momentum &&
              lr_factor == other.lr_factor && weight_decay == other.weight_decay && !is_adapted &&
              !other.is_adapted;
@@ -91,14 +91,14 @@ class Optimizer {
   Update Counted(const Update& update) const;
   void Skip(const Update& update) const;
   void MoveLossScale(const Update& update, ShardRange metrics) const;
-  Piece MakePiece(const TensorSpec& spec, ShardRange range) const;
-  // Calls visit(piece, part) for the part of each piece within the range, ascending.
+  Run MakeRun(const TensorSpec& spec, ShardRange range) const;
+  // Calls visit(run, part) for the part of each run within the range, ascending.
   template <class Visit>
   void VisitParts(ShardRange range, Visit visit) const;
 
   OptimizerOptions options_;
   uint32_t state_count_;
-  std::vector<Piece> pieces_;  // ascending; all floats except padding
+  std::vector<Run> runs_;  // ascending; all floats except padding
 };
 
 }  // namespace pando

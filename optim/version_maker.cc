@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "optim/exact_sum.h"
 
 namespace pando {
 namespace {
@@ -11,7 +12,9 @@ namespace {
 // torch.nn.utils.clip_grad_norm_ adds this to the denominator.
 constexpr double kClipEps = 1e-6;
 
-double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
+std::span<const float> WrittenSum(std::span<const float> partials, size_t index) {
+  return partials.subspan(index * ExactSum::kFloats, ExactSum::kFloats);
+}
 
 }  // namespace
 
@@ -67,10 +70,11 @@ bool PartialPlan::AreFinite(ShardPlan::Run shards, const FindPartials& partials)
   return true;
 }
 
-double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& partials) const {
-  double sum = Square(partials(ShardId(shards.first))[0]);
-  for (uint32_t s = shards.first + 1; s < shards.last; ++s) sum += Square(partials(ShardId(s))[0]);
-  return std::sqrt(sum);
+double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& partials) {
+  ExactSum squares;
+  for (uint32_t s = shards.first; s < shards.last; ++s)
+    squares.AddWritten(WrittenSum(partials(ShardId(s)), 0));
+  return std::sqrt(squares.Total());
 }
 
 // Returns the scale that makes sums means. The last shard has the step's weight. If that is zero,
@@ -85,17 +89,16 @@ float PartialPlan::MeanScale(ShardPlan::Run shards, const FindPartials& partials
 // zero, r fades and the ratio would keep it moving at full speed. It is 1 if a norm is zero.
 float PartialPlan::TrustRatio(size_t tensor, double clip_factor,
                               const FindPartials& partials) const {
-  double weight_squares = 0;
-  double update_squares = 0;
+  ExactSum weights, updates;
   const ShardPlan::Run run = covering_[tensor];
   for (uint32_t s = run.first; s < run.last; ++s) {
-    const auto at = std::ranges::lower_bound(adapted_[s], tensor);
-    const auto slot = static_cast<size_t>(1 + 2 * (at - adapted_[s].begin()));
-    weight_squares += Square(partials(ShardId(s))[slot]);
-    update_squares += Square(partials(ShardId(s))[slot + 1]);
+    const auto at = std::ranges::lower_bound(adapted_[s], tensor) - adapted_[s].begin();
+    const auto index = 1 + 2 * static_cast<size_t>(at);
+    weights.AddWritten(WrittenSum(partials(ShardId(s)), index));
+    updates.AddWritten(WrittenSum(partials(ShardId(s)), index + 1));
   }
-  const double weight = std::sqrt(weight_squares);
-  const double update = clip_factor * std::sqrt(update_squares);
+  const double weight = std::sqrt(weights.Total());
+  const double update = clip_factor * std::sqrt(updates.Total());
   if (!(weight > 0.0 && update > 0.0)) return 1.0f;
   if (options_.kind == OptimizerKind::kLamb)
     return static_cast<float>(std::min(weight / update, options_.trust_ratio_max));

@@ -15,11 +15,11 @@ namespace pando {
 // PartialPlan combines the norms over several shards that an update may need (P14): of all
 // gradients for clipping, of each tensor for LARS and LAMB. Each shard's primary computes its
 // shard's partial values (Optimizer::MakePartials). PartialPlan computes a shard's factors from
-// them. It uses only + − × ÷ √, in the order of shards (P36).
+// them. Sums are exact, so the cut into shards changes no bit of a factor (P36).
 //
-//   partial values of a shard | norm of its part of the gradient, for clipping; then, for each
-//                             | adapted tensor that it has a part of, ascending: norm of that part
-//                             | of the weights, norm of that part of the update
+//   partial values of a shard | sum of the squares (ExactSum) of its part of the gradient, for
+//                             | clipping; then, for each adapted tensor that it has a part of,
+//                             | ascending: that of its part of the weights, of the update
 //                             | With loss scaling, last: 1 if its gradient is finite, else 0.
 //                             | In a weighted job the gradient is a sum, not a mean; and last:
 //                             | the step's weight if the shard has the metrics, else 0.
@@ -47,7 +47,7 @@ class PartialPlan {
 
  private:
   bool AreFinite(ShardPlan::Run shards, const FindPartials& partials) const;
-  double GradientNorm(ShardPlan::Run shards, const FindPartials& partials) const;
+  static double GradientNorm(ShardPlan::Run shards, const FindPartials& partials);
   float MeanScale(ShardPlan::Run shards, const FindPartials& partials) const;
   float TrustRatio(size_t tensor, double clip_factor, const FindPartials& partials) const;
 

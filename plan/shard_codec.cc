@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -150,33 +151,34 @@ struct OneBitRun {
   }
 };
 
-// Sends the values of the largest magnitudes, ascending by place, and their places. Among equal
-// magnitudes the first ones count.
+// Sends of each piece of a tensor the values of the largest magnitudes, ascending by place, and
+// their places in the run. Among equal magnitudes the first ones count.
 struct TopKRun {
+  static constexpr size_t kPiece = TensorLayout::kPieceFloats;
   double share = 0.01;
-  size_t Count(size_t n) const {
+  size_t CountInPiece(size_t n) const {
     const auto count = static_cast<size_t>(std::ceil(static_cast<double>(n) * share));
     return std::clamp<size_t>(count, 1, n);
+  }
+  size_t Count(size_t n) const {
+    return n / kPiece * CountInPiece(kPiece) + (n % kPiece == 0 ? 0 : CountInPiece(n % kPiece));
   }
   size_t HeadFloats(size_t n) const { return Count(n); }
   size_t CodeBytes(size_t n) const { return Count(n) * sizeof(uint32_t); }
   void Encode(const float* x, size_t n, float* heads, std::byte* codes) const {
-    const size_t count = Count(n);
-    std::vector<uint32_t> magnitudes(n);
-    std::transform(x, x + n, magnitudes.begin(), MagnitudeBits);
-    const auto nth = magnitudes.begin() + static_cast<ptrdiff_t>(count - 1);
-    std::nth_element(magnitudes.begin(), nth, magnitudes.end(), std::greater<>());
-    const uint32_t least = *nth;
-    const auto above = static_cast<size_t>(std::ranges::count_if(
-        magnitudes.begin(), nth, [least](uint32_t magnitude) { return magnitude > least; }));
-    size_t equals_left = count - above;
     auto* places = reinterpret_cast<uint32_t*>(codes);
-    for (size_t i = 0; i < n; ++i) {
-      const uint32_t magnitude = MagnitudeBits(x[i]);
-      if (magnitude < least || (magnitude == least && equals_left == 0)) continue;
-      if (magnitude == least) --equals_left;
-      *heads++ = x[i];
-      *places++ = static_cast<uint32_t>(i);
+    for (size_t first = 0; first < n; first += kPiece) {
+      const size_t last = std::min(first + kPiece, n);
+      const Threshold threshold = FindThreshold({x + first, last - first});
+      size_t equals_left = threshold.equal_count;
+      for (size_t i = first; i < last; ++i) {
+        const uint32_t magnitude = MagnitudeBits(x[i]);
+        const bool is_equal = magnitude == threshold.least;
+        if (magnitude < threshold.least || (is_equal && equals_left == 0)) continue;
+        if (is_equal) --equals_left;
+        *heads++ = x[i];
+        *places++ = static_cast<uint32_t>(i);
+      }
     }
   }
   template <class Take>
@@ -187,6 +189,22 @@ struct TopKRun {
       const uint32_t place = places[i];
       if (place < n) take(to[place], heads[i]);  // otherwise the peer made a mistake
     }
+  }
+
+ private:
+  struct Threshold {
+    uint32_t least = 0;      // the smallest magnitude that is sent
+    size_t equal_count = 0;  // how many values of this magnitude are sent
+  };
+  Threshold FindThreshold(std::span<const float> piece) const {
+    std::array<uint32_t, kPiece> magnitudes = {};
+    const auto end = std::ranges::transform(piece, magnitudes.begin(), MagnitudeBits).out;
+    const size_t count = CountInPiece(piece.size());
+    const auto nth = magnitudes.begin() + static_cast<ptrdiff_t>(count - 1);
+    std::nth_element(magnitudes.begin(), nth, end, std::greater<>());
+    const auto above = std::count_if(magnitudes.begin(), nth,
+                                     [nth](uint32_t magnitude) { return magnitude > *nth; });
+    return {.least = *nth, .equal_count = count - static_cast<size_t>(above)};
   }
 };
 
@@ -215,12 +233,15 @@ void WithRunCodec(const PayloadOptions& options, const Use& use) {
 ShardCodec::ShardCodec(const PayloadOptions& options, const TensorLayout& layout,
                        const ShardRange& shard)
     : options_(options), float_count_(shard.size()) {
+  const bool has_blocks =
+      options.codec != PayloadCodec::kFp16 && options.codec != PayloadCodec::kBf16;
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const size_t first = std::max(layout.offset(i), shard.first);
     const size_t last = std::min(layout.offset(i + 1), shard.last);
     if (first >= last) continue;
     const bool is_exact = layout.specs()[i].kind != TensorKind::kParameter;
-    if (runs_.empty() || runs_.back().is_exact != is_exact)
+    // Blocks begin with a tensor or a piece of it, so that they do not depend on the shard.
+    if (runs_.empty() || runs_.back().is_exact != is_exact || (!is_exact && has_blocks))
       runs_.push_back({first - shard.first, 0, is_exact});
     runs_.back().count += last - first;
   }

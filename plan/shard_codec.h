@@ -9,7 +9,8 @@
 //                                 bf16), 1 (int8), 1 bit, or the places of the values (top-k)
 //                   zeros         to a multiple of 8 bytes
 //
-// Adjacent parameters are encoded as one run.
+// Adjacent parameters are encoded as one run, with int8, 1-bit and top-k those of one tensor, so
+// that their blocks and pieces do not depend on the cut into shards.
 // fp16 and bf16: the nearest value, ties to even. A value that is too large for fp16 becomes
 // infinite.
 // int8: for each block of 256, scale = the largest magnitude / 127, and code = value / scale,
@@ -18,8 +19,8 @@
 // 1-bit: for each block the means of the values below 0 and of the others, and a bit per value.
 // Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014, section 3, with blocks
 // instead of columns.
-// top-k: the values of the largest magnitudes; the others become 0. Aji and Heafield, "Sparse
-// Communication for Distributed Gradient Descent", EMNLP 2017.
+// top-k: of each piece (tensor_layout.h) the values of the largest magnitudes; the others become 0.
+// Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
 // With the last two, the error must be added to the next gradient (train/error_feedback).
 #pragma once
 
@@ -35,7 +36,7 @@ namespace pando {
 
 struct PayloadOptions {
   PayloadCodec codec = PayloadCodec::kFp32;
-  double top_k_share = 0.01;  // the share of a run's values that is sent
+  double top_k_share = 0.01;  // the share of a piece's values that is sent
 };
 
 class ShardCodec {

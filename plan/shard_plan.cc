@@ -6,25 +6,46 @@
 
 namespace pando {
 
+namespace {
+
+constexpr size_t kBytesMin = 4 << 10;
+constexpr size_t kBytesMax = 4 << 20;
+
+}  // namespace
+
 size_t ShardPlan::TargetBytes(size_t model_bytes) {
-  return std::clamp<size_t>(model_bytes / 64, 4 << 10, 4 << 20);
+  return std::clamp<size_t>(model_bytes / 64, kBytesMin, kBytesMax);
 }
 
-ShardPlan::ShardPlan(const TensorLayout& layout, size_t target_bytes) {
-  const size_t target = target_bytes / sizeof(float);
+ShardPlan::ShardPlan(const TensorLayout& layout, const Cut& cut) {
+  constexpr size_t kPlaceShare = 32;
+  constexpr size_t kShardsOfServer = 8;
+  const size_t model_bytes = layout.float_count() * sizeof(float);
+  const bool grows = cut.target_bytes == 0 && cut.servers_max > kFewServers;
+  const size_t fixed = cut.target_bytes > 0 ? cut.target_bytes : TargetBytes(model_bytes);
+  const size_t largest =
+      std::clamp(model_bytes / (kShardsOfServer * cut.servers_max), kBytesMin, kBytesMax);
   size_t open = 0;  // the floats below it are in a shard
-  auto close_at = [&](size_t end) {
+  const auto target = [&] {
+    const size_t place = open * sizeof(float);
+    return (grows ? std::clamp(place / kPlaceShare, kBytesMin, largest) : fixed) / sizeof(float);
+  };
+  const auto close_at = [&](size_t end) {
     if (end > open) ranges_.push_back({open, end});
     open = end;
   };
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const size_t first = layout.offset(i);
     const size_t last = layout.offset(i + 1);
-    if (last - open >= 2 * target)
+    if (last - open >= 2 * target())
       close_at(first);  // the small tensors before a large one share a shard
-    const size_t pieces = std::max<size_t>(1, (last - open) / target);
-    const size_t piece = TensorLayout::Padded((last - open + pieces - 1) / pieces);
-    while (last - open >= target) close_at(std::min(open + piece, last));
+    const auto part = [&] {
+      const size_t parts = std::max<size_t>(1, (last - open) / target());
+      const size_t whole = parts * TensorLayout::kPieceFloats;
+      return (last - open + whole - 1) / whole * TensorLayout::kPieceFloats;
+    };
+    for (size_t size = part(); last - open >= target(); size = grows ? part() : size)
+      close_at(std::min(open + size, last));
   }
   close_at(layout.float_count());
 }

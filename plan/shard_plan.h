@@ -1,5 +1,5 @@
-// ShardPlan cuts the flat vector into shards (P5), by the job's identity alone. Small tensors share
-// a shard; tensors larger than the target are cut into equal pieces.
+// ShardPlan cuts the flat vector into shards (P5). Small tensors share a shard; tensors larger than
+// the target size are cut into parts of at least that size, which begin with a piece.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,20 @@ struct ShardRange {  // floats [first, last) of the flat vector; first begins a 
 
 class ShardPlan {
  public:
-  explicit ShardPlan(const TensorLayout& layout)
-      : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
-  // Takes another target size, for benchmarks of shard sizes that no model has.
-  ShardPlan(const TensorLayout& layout, size_t target_bytes);
-  static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
+  // For up to this many servers all shards have the same target size.
+  static constexpr uint32_t kFewServers = 16;
+  // With more servers the target is a 32nd of the shard's place in the vector, from 4 KiB to an
+  // eighth of a server's share. All workers send a shard to one server, and all are sent it from
+  // there. The time that computing leaves for this falls towards the front of the vector, whose
+  // gradients are complete last and whose parameters are needed first, and so do the sizes.
+  struct Cut {
+    uint32_t servers_max = kFewServers;  // for which the shards are small enough
+    size_t target_bytes = 0;  // above 0: of all shards, for benchmarks of sizes that no model has
+  };
+  explicit ShardPlan(const TensorLayout& layout) : ShardPlan(layout, Cut()) {}
+  ShardPlan(const TensorLayout& layout, const Cut& cut);
+  // With few servers: clamp(model bytes / 64, 4 KiB, 4 MiB).
+  static size_t TargetBytes(size_t model_bytes);
 
   uint32_t shard_count() const { return static_cast<uint32_t>(ranges_.size()); }
   const ShardRange& range(ShardId shard) const { return ranges_[shard.value()]; }

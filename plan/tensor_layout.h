@@ -55,6 +55,10 @@ TensorSpec MetricTensorSpec();
 class TensorLayout {
  public:
   static constexpr size_t kAlignFloats = 16;
+  // A tensor's pieces, counted from its start; its last piece may be smaller. Norms and codes are
+  // computed piece by piece, and servers' shards begin with a tensor or a piece, so that the cut
+  // into shards changes no bit.
+  static constexpr size_t kPieceFloats = 1024;
   static size_t Padded(size_t floats) {  // to whole lines
     return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   }

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <random>
 
+#include "optim/exact_sum.h"
 #include "optim/version_maker.h"
 #include "tests/cpu_levels.h"
 #include "tests/golden/optimizer_goldens.h"
@@ -46,8 +48,7 @@ struct Replica {
                              .parameters_out = made,
                              .state_out = state};
     std::vector<float> factors;
-    if (partial_plan != nullptr &&
-        optimizer.has_partials()) {  // the range is the whole, and one shard
+    if (partial_plan != nullptr && optimizer.has_partials()) {  // the range is one shard
       std::vector<float> partials(optimizer.partial_count(range));
       optimizer.MakePartials(update, partials);
       factors = *partial_plan->Combine(ShardId(0), [&](ShardId) { return std::span(partials); });
@@ -314,6 +315,86 @@ TEST_CASE("with loss scaling and no overflow Adam's steps are those without it")
     made.push_back(replica.parameters);
   }
   for (size_t i = 0; i < 32; ++i) CHECK(made[1][i] == doctest::Approx(made[0][i]).epsilon(1e-6));
+}
+
+// Returns the parameters after a few steps with these shards, and the digits of all steps' sums.
+// The factors alone would hardly ever show another rounding.
+std::vector<float> TrainInShards(const OptimizerOptions& options, const TensorLayout& layout,
+                                 const ShardPlan& shards) {
+  const Optimizer optimizer(options, layout);
+  const PartialPlan partial_plan(options, layout, shards);
+  std::vector<float> parameters = FirstParameters(layout.float_count());
+  std::vector<std::vector<float>> states, partials(shards.shard_count());
+  ExactSum sums;
+  for (const ShardRange& range : shards.ranges())
+    states.emplace_back(optimizer.state_floats(range), 0.0f);
+  std::mt19937 random(9);
+  std::normal_distribution<float> values;  // whose squares have no exact sum
+  for (uint64_t step = 0; step < 4; ++step) {
+    std::vector<float> gradient(layout.float_count());
+    for (float& x : gradient) x = values(random) * kSampleCount;
+    std::vector<float> made(parameters.size(), NAN);
+    std::vector<Optimizer::Update> updates;
+    for (uint32_t s = 0; s < shards.shard_count(); ++s) {
+      const ShardRange& range = shards.range(ShardId(s));
+      const auto part = [&](std::vector<float>& all) {
+        return std::span(all).subspan(range.first, range.size());
+      };
+      updates.push_back({.range = range,
+                         .parameters = part(parameters),
+                         .gradient = std::span(gradient).subspan(range.first, range.size()),
+                         .gradient_scale = kGradientScale,
+                         .scalars = {.lr = 0.1f,
+                                     .momentum = 0.9f,
+                                     .bias_correction1 = 0.5f,
+                                     .bias_correction2_sqrt = 0.5f},
+                         .is_first_step = step == 0,
+                         .state = states[s],
+                         .parameters_out = part(made),
+                         .state_out = states[s]});
+      partials[s].resize(optimizer.partial_count(range));
+      optimizer.MakePartials(updates.back(), partials[s]);
+      for (size_t at = 0; at + ExactSum::kFloats <= partials[s].size(); at += ExactSum::kFloats)
+        sums.AddWritten(std::span(partials[s]).subspan(at, ExactSum::kFloats));
+    }
+    for (uint32_t s = 0; s < shards.shard_count(); ++s) {
+      const auto factors = partial_plan.Combine(
+          ShardId(s), [&](ShardId id) { return std::span(partials[id.value()]); });
+      updates[s].factors = *factors;
+      optimizer.Apply(updates[s]);
+    }
+    for (size_t i = 0; i < made.size(); ++i)  // padding is not written
+      parameters[i] = std::isnan(made[i]) ? parameters[i] : made[i];
+  }
+  parameters.resize(parameters.size() + ExactSum::kFloats);
+  sums.Write(std::span(parameters).last(ExactSum::kFloats));
+  return parameters;
+}
+
+TEST_CASE("the cut into shards changes no bit of a norm") {
+  const TensorLayout layout({{.name = "a", .shape = {5008, 1}},
+                             Parameter("b", 80),
+                             {.name = "c", .shape = {40, 75}},
+                             Parameter("d", 33),
+                             {.name = "e", .shape = {2047, 2}},
+                             MetricTensorSpec()});
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{.momentum = 0.9, .clip_norm = 2.0},
+        OptimizerOptions{.kind = OptimizerKind::kAdamW, .clip_norm = 0.5},
+        OptimizerOptions{.kind = OptimizerKind::kLars, .momentum = 0.9, .weight_decay = 0.01},
+        OptimizerOptions{.kind = OptimizerKind::kLars, .momentum = 0.9, .clip_norm = 1.0},
+        OptimizerOptions{.kind = OptimizerKind::kLamb, .weight_decay = 0.01}}) {
+    CAPTURE(EnumName(options.kind));
+    const size_t whole_bytes = layout.float_count() * sizeof(float);
+    const std::vector<float> whole =
+        TrainInShards(options, layout, ShardPlan(layout, {.target_bytes = whole_bytes}));
+    for (const size_t kib : {4, 8, 12, 20}) {
+      CAPTURE(kib);
+      const ShardPlan shards(layout, {.target_bytes = kib << 10});
+      REQUIRE(shards.shard_count() > 1);
+      CHECK(SameBits(TrainInShards(options, layout, shards), whole));
+    }
+  }
 }
 
 TEST_CASE("the average starts as a copy and follows weights and statistics, not metrics") {

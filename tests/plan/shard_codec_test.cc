@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -226,6 +227,34 @@ TEST_CASE("top-k sends at least one value, at most all, and what is not finite f
   CHECK(one[0] == 0.0f);
   in[11] = 2;
   CHECK(RoundTrip({{PayloadCodec::kTopK, 1}, layout, {0, 16}}, in) == in);
+}
+
+TEST_CASE("the cut into shards changes no bit of a decoded value") {
+  const TensorLayout layout({{.name = "a", .shape = {5000}},
+                             {.name = "mean", .shape = {20}, .kind = TensorKind::kStatistic},
+                             {.name = "b", .shape = {70}},
+                             {.name = "c", .shape = {3000}},
+                             {.name = "d", .shape = {33}},
+                             MetricTensorSpec()});
+  std::mt19937 random(6);
+  std::normal_distribution<float> values;
+  std::vector<float> floats(layout.float_count());
+  for (float& x : floats) x = values(random);
+  for (PayloadCodec kind : kEvery) {
+    CAPTURE(static_cast<int>(kind));
+    const std::vector<float> whole = RoundTrip({{kind}, layout, {0, layout.float_count()}}, floats);
+    for (const size_t kib : {4, 8, 12}) {
+      CAPTURE(kib);
+      const ShardPlan shards(layout, {.target_bytes = kib << 10});
+      REQUIRE(shards.shard_count() > 1);
+      for (const ShardRange& range : shards.ranges()) {
+        const auto begin = floats.begin() + static_cast<ptrdiff_t>(range.first);
+        const auto end = floats.begin() + static_cast<ptrdiff_t>(range.last);
+        const std::vector<float> part = RoundTrip({{kind}, layout, range}, {begin, end});
+        CHECK(std::ranges::equal(part, std::span(whole).subspan(range.first, range.size())));
+      }
+    }
+  }
 }
 
 TEST_CASE("a plan says where each encoded shard lies, and nothing of floats") {

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "proto/message_limits.h"
+
 namespace pando {
 namespace {
 
@@ -24,6 +28,12 @@ TEST_CASE("tensors start on lines and count without padding") {
   CHECK(layout.Find("none") == 4);
 }
 
+bool BeginsWithPiece(const TensorLayout& layout, size_t at) {
+  size_t tensor = 0;
+  while (layout.offset(tensor + 1) <= at) ++tensor;
+  return (at - layout.offset(tensor)) % TensorLayout::kPieceFloats == 0;
+}
+
 TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
   for (auto sizes : {std::initializer_list<uint64_t>{1},
                      {5, 9},
@@ -38,7 +48,36 @@ TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
       CHECK(range.first == next);
       CHECK(range.first % TensorLayout::kAlignFloats == 0);
       CHECK(range.size() > 0);
-      CHECK(range.size() <= 2 * target + TensorLayout::kAlignFloats);
+      CHECK(range.size() <= 2 * target + TensorLayout::kPieceFloats);
+      CHECK(BeginsWithPiece(layout, range.first));
+      next = range.last;
+    }
+    CHECK(next == layout.float_count());
+  }
+}
+
+TEST_CASE("up to 16 servers change no shard, more make them finer towards the front") {
+  const TensorLayout layout = MakeLayout({64 * 27, 64, 5'000'000, 4096, 20'000'000, 1000, 50, 10});
+  const size_t model_bytes = layout.float_count() * sizeof(float);
+  const ShardPlan few(layout);
+  for (const uint32_t servers : {1u, 2u, 15u, 16u}) {
+    const ShardPlan plan(layout, {.servers_max = servers});
+    REQUIRE(plan.shard_count() == few.shard_count());
+    for (uint32_t s = 0; s < few.shard_count(); ++s)
+      CHECK(plan.range(ShardId(s)).last == few.range(ShardId(s)).last);
+  }
+  for (const uint32_t servers : {17u, 64u, 512u, 1024u}) {
+    CAPTURE(servers);
+    const ShardPlan plan(layout, {.servers_max = servers});
+    CHECK(plan.shard_count() <= kShardsMax);
+    size_t next = 0;
+    for (const ShardRange& range : plan.ranges()) {
+      CHECK(range.first == next);
+      CHECK(BeginsWithPiece(layout, range.first));
+      const size_t bytes = range.size() * sizeof(float), place = range.first * sizeof(float);
+      // A part of a tensor has less than two targets, and then a whole piece's rounding.
+      CHECK(bytes <= 2 * std::max<size_t>(place / 32, 4 << 10) + (4 << 10));
+      CHECK(bytes <= 2 * std::max<size_t>(model_bytes / 8 / servers, 4 << 10) + (4 << 10));
       next = range.last;
     }
     CHECK(next == layout.float_count());
@@ -48,7 +87,7 @@ TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
 TEST_CASE("a target of one's own cuts shards of just that size, the metric tensor in the last") {
   constexpr size_t kTargetFloats = 1 << 18;
   TensorLayout layout = MakeLayout({kTargetFloats, kTargetFloats, kTargetFloats - 16, 16});
-  ShardPlan plan(layout, kTargetFloats * sizeof(float));
+  ShardPlan plan(layout, {.target_bytes = kTargetFloats * sizeof(float)});
   REQUIRE(plan.shard_count() == 3);
   for (const ShardRange& range : plan.ranges()) CHECK(range.size() == kTargetFloats);
 }

@@ -316,7 +316,8 @@ TEST_CASE("tables of another release are refused and left alone") {
     REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
     Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
     REQUIRE_FALSE(journal.ok());
-    const std::string named = "schema " + schema + ", and this one has 9";
+    const std::string named =
+        "schema " + schema + ", and this one has " + std::to_string(SqliteJournal::kSchemaVersion);
     CHECK(journal.status().message().find(named) != std::string::npos);
   }
 }

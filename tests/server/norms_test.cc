@@ -2,6 +2,7 @@
 
 #include "server/lane_limits.h"
 #include "tests/server/part_fixture.h"
+#include "tests/written_sum.h"
 
 namespace pando {
 namespace {
@@ -32,11 +33,11 @@ TEST_CASE("a shard's own values are sent, and others' are pulled until they are 
   NormsFixture f;
   CHECK_FALSE(f.Collect());
   f.norms.Tick(f.now);
-  CHECK(f.TakeSent<Partials>().at(0).items.at(0).values.at(0) == 8.0f);
+  CHECK(ReadSum(f.TakeSent<Partials>().at(0).items.at(0).values) == 64.0);
   f.now += kRetryInterval;
   f.norms.Tick(f.now);
   CHECK(f.TakeSent<PartialsPull>().at(0).items.at(0).shard == ShardId(1));
-  f.Give(0, {0.0f});
+  f.Give(0, WrittenSum(0));
   CHECK(f.norms.TakeNews());
   const auto factors = f.Collect();
   REQUIRE(factors);
@@ -45,7 +46,7 @@ TEST_CASE("a shard's own values are sent, and others' are pulled until they are 
 
 TEST_CASE("values of other sizes and of steps out of reach are not taken") {
   NormsFixture f;
-  f.Give(2, {0.0f});
+  f.Give(2, WrittenSum(0));
   f.Give(0, {});
   f.Give(0, {0.0f, 0.0f});
   CHECK_FALSE(f.norms.TakeNews());

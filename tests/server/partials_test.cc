@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/server/lane_fixture.h"
+#include "tests/written_sum.h"
 
 namespace pando {
 namespace {
@@ -248,7 +249,7 @@ TEST_CASE("a backup answers pulls too: the asker's view may be newer (P16)") {
   const auto answers = f.Heard<Partials>(LaneFixture::Server(2));
   REQUIRE_FALSE(answers.empty());
   REQUIRE(answers.back().items.size() == 1);
-  CHECK(answers.back().items[0].values.size() == 1);
+  CHECK(answers.back().items[0].values.size() == ExactSum::kFloats);
 }
 
 TEST_CASE("a new primary answers for the dead one with its record's partial values (P16)") {
@@ -280,13 +281,13 @@ TEST_CASE("values of other steps, sizes and shards are not taken") {
   Clipping f(2);
   f.PushStep(1, 0, 0);
   f.SendFrom(LaneFixture::Server(2), 1,
-             Partials{{{ShardId(1), Step(2), {1.0f}},
+             Partials{{{ShardId(1), Step(2), WrittenSum(1)},
                        {ShardId(1), Step(0), {1.0f, 2.0f}},
                        {ShardId(1), Step(0), {}},
-                       {ShardId(2), Step(0), {1.0f}}}});
+                       {ShardId(2), Step(0), WrittenSum(1)}}});
   f.Deliver();
   CHECK(f.shard(1, 0).newest() == Version(0));
-  f.SendFrom(LaneFixture::Server(2), 1, Partials{{{ShardId(1), Step(0), {1.0f}}}});
+  f.SendFrom(LaneFixture::Server(2), 1, Partials{{{ShardId(1), Step(0), WrittenSum(1)}}});
   f.Deliver();
   CHECK(f.shard(1, 0).newest() == Version(1));
 }

@@ -145,7 +145,7 @@ TEST_CASE("a GPU encodes and decodes payloads to the CPU's bits, wherever shards
                              MetricTensorSpec()});
   const std::vector<float> floats = ManyFloats(layout.float_count());
   for (const uint64_t shard_bytes : {uint64_t{4000}, uint64_t{1} << 20}) {
-    const ShardPlan shards(layout, shard_bytes);
+    const ShardPlan shards(layout, {.target_bytes = shard_bytes});
     for (const PayloadCodec kind : kCodedOnGpu) {
       CAPTURE(static_cast<int>(kind));
       const PayloadPlan payloads({kind}, layout, shards);

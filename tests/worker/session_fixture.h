@@ -30,8 +30,9 @@ class SessionFixture : private Outbox {
   explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0,
                           size_t push_window_bytes = PushWindow::kBytesMax,
                           uint32_t shard_count = 2)
-      : plan(job, {.train_samples = 800},
-             TensorLayout({{.name = "w", .shape = {800 * shard_count}}, MetricTensorSpec()})),
+      : plan(
+            job, {.train_samples = 800},
+            TensorLayout({{.name = "w", .shape = {1024 * (shard_count - 1)}}, MetricTensorSpec()})),
         rank_(rank),
         self_{kWorkers[rank], Incarnation(100 + rank), 0},
         session({{self_, kScheduler, JobId(7)}, {.kind = "test"}, push_window_bytes}, plan, compute,

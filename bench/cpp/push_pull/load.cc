@@ -43,7 +43,7 @@ Job MakeJob(const Load& load) {
 
 JobPlan MakePlan(const Load& load) {
   JobPlan plan(MakeJob(load), DataFacts{.train_samples = load.workers}, MakeLayout(load));
-  plan.shards = ShardPlan(plan.layout, load.shard_bytes);
+  plan.shards = ShardPlan(plan.layout, {.target_bytes = load.shard_bytes});
   plan.pushes = plan.pulls = PayloadPlan({}, plan.layout, plan.shards);
   PANDO_CHECK(plan.shards.shard_count() == load.shards_per_server * load.servers);
   return plan;
