@@ -19,13 +19,14 @@ constexpr uint32_t kWorkersMax = 4096;
 constexpr uint32_t kServersMax = 1024;
 constexpr double kNumberMin = 1e-6;  // for numbers that must not be 0
 constexpr double kNumberMax = 1e9;
-// The most pushes, of all shards by all hosts. Each is simulated; this many take a few seconds.
-constexpr uint64_t kPushesMax = 1'000'000;
+// The most pushes, of all shards by all hosts. Each is simulated; this many take a minute.
+constexpr uint64_t kPushesMax = 16'000'000;
 
 struct PlanOptions {
   ModelChoice model;
   PlanInput input{.cluster = {.servers = 0, .replicas = Job{}.replicas}};  // unparsed flags
-  uint32_t micro_batches = 0;                                              // 0: one for each worker
+  uint32_t servers_max = 0;    // of the job's cut; 0: the default for the servers of the plan
+  uint32_t micro_batches = 0;  // 0: one for each worker
   std::string bandwidth;
   double latency_us = 0;
   double step_ms = 0;  // 0: by images_per_second
@@ -71,16 +72,21 @@ double CountComputeMs(const PlanOptions& options) {
 
 Status FillModel(const PlanOptions& options, PlanInput* input) {
   const double compute_ms = CountComputeMs(options);
+  const Cluster& cluster = input->cluster;
+  const uint32_t servers_max =
+      options.servers_max != 0
+          ? options.servers_max
+          : std::max({ShardPlan::kFewServers, cluster.servers, cluster.host_count()});
   if (input->parameter_count > 0) {
     input->model = "a model";
-    input->work = MakeWork(input->parameter_count, compute_ms);
+    input->work = MakeWork(input->parameter_count, compute_ms, servers_max);
     return {};
   }
   PANDO_ASSIGN_OR_RETURN(Job job, MakeJob(options.model, "--model"));
   PANDO_ASSIGN_OR_RETURN(Graph graph, BuildGraph(options.model, job));
   input->model = options.model.name;
   input->parameter_count = graph.layout().parameter_count();
-  input->work = MakeWork(graph, compute_ms);
+  input->work = MakeWork(graph, compute_ms, servers_max);
   return {};
 }
 
@@ -177,7 +183,8 @@ void AddComputeFlags(CLI::App& command, PlanOptions* options) {
       "update of all parameters on one machine; servers share it [0]", NumberFrom(0));
 }
 
-void AddMachineFlags(CLI::App& command, Cluster* cluster) {
+void AddMachineFlags(CLI::App& command, PlanOptions* options) {
+  Cluster* const cluster = &options->input.cluster;
   auto add = [&command](const char* usage, uint32_t* value, uint32_t max, const std::string& help) {
     return AddOption(command, usage, value, help, InRange(uint32_t{1}, max)).Group("Machines");
   };
@@ -190,6 +197,9 @@ void AddMachineFlags(CLI::App& command, Cluster* cluster) {
       .Group("Machines");
   add("--servers N", &cluster->servers, kServersMax,
       "on separate hosts [as many as shorten the step]");
+  add("--servers-max N", &options->servers_max, kServersMax,
+      "the job's run.servers_max: servers for which shards are small enough [all hosts, at least "
+      "16]");
   add("--replicas N", &cluster->replicas, 2,
       fmt::format("of each shard, 1 or 2 [{}]", cluster->replicas));
 }
@@ -237,7 +247,7 @@ Subcommand AddPlanCommand(CLI::App& app) {
       "    --bandwidth 25Gbit --images-per-second 142 --batch 64\n");
   AddModelFlags(command, options.get());
   AddComputeFlags(command, options.get());
-  AddMachineFlags(command, &options->input.cluster);
+  AddMachineFlags(command, options.get());
   AddNetworkFlags(command, options.get());
   AddMemoryFlags(command, options.get());
   AddFlag(command, "--json", &options->is_json, "as JSON");

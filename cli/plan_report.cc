@@ -24,12 +24,12 @@ uint64_t BytesBetween(const TensorLayout& layout, size_t first_tensor, size_t la
 
 // Assigns each shard to the first layer that has floats in it. A shard of metrics alone belongs to
 // the last layer.
-std::vector<StepShard> MakeShards(const Graph& graph) {
+std::vector<StepShard> MakeShards(const Graph& graph, uint32_t servers_max) {
   const TensorLayout& layout = graph.layout();
   const std::vector<Layer>& layers = graph.layers();
   std::vector<StepShard> shards;
   uint32_t layer = 0;
-  const ShardPlan plan(layout);
+  const ShardPlan plan(layout, {.servers_max = servers_max});
   for (const ShardRange& range : plan.ranges()) {
     while (layer + 1 < layers.size() && layout.offset(layers[layer].last_tensor) <= range.first)
       ++layer;
@@ -149,19 +149,23 @@ std::string Comparison(const Plan& plan) {
                      saved_ms, other.name, 100 * saved_ms / other.time.step_ms, hosts);
 }
 
-// Says how long the last shard's transfer takes, if that is a considerable part of a step. It is
-// the first layer's. A server answers when it has all copies, and only the job cuts shards (P5).
-std::string LastShardLine(const Plan& plan) {
+// Says which shard the step with servers on separate hosts waits for, if its transfer is a
+// considerable part of the step. Its server answers when it has all copies.
+std::string CriticalShardLine(const Plan& plan) {
   constexpr double kWorthSaying = 0.05;
   const Cluster& cluster = plan.input.cluster;
-  const uint64_t bytes = plan.input.work.shards.front().bytes;
+  const StepTime& time = plan.predictions.front().time;
+  if (!time.critical_shard) return "";
+  const StepShard& shard = plan.input.work.shards[*time.critical_shard];
   const uint32_t copies = cluster.sums_on_host ? cluster.host_count() : cluster.workers;
-  const double one_way_ms = copies * static_cast<double>(bytes) / cluster.bytes_per_ms;
-  if (2 * one_way_ms < kWorthSaying * plan.predictions.front().time.step_ms) return "";
+  const double one_way_ms = copies * static_cast<double>(shard.bytes) / cluster.bytes_per_ms;
+  if (2 * one_way_ms < kWorthSaying * time.step_ms) return "";
   return fmt::format(
-      "The last shard, of {}, takes {:.1f} ms into its server and as long out ({} copies), with "
-      "nothing\nto hide it.\n",
-      BytesText(bytes), one_way_ms, copies);
+      "The step waits for shard {} of {} ({}, of layer {} of {}): its {} copies take {:.1f} "
+      "ms\ninto "
+      "its server and as long out.\n",
+      *time.critical_shard + 1, plan.input.work.shards.size(), BytesText(shard.bytes),
+      shard.layer + 1, plan.input.work.layers.size(), copies, one_way_ms);
 }
 
 std::string ServersLine(const ServerChoice& choice) {
@@ -194,7 +198,7 @@ nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& 
 
 }  // namespace
 
-StepWork MakeWork(const Graph& graph, double compute_ms) {
+StepWork MakeWork(const Graph& graph, double compute_ms, uint32_t servers_max) {
   const ModelCost cost = CountCost(graph);
   const double ms_per_flop =
       compute_ms / static_cast<double>(cost.forward_flops + cost.backward_flops);
@@ -205,13 +209,13 @@ StepWork MakeWork(const Graph& graph, double compute_ms) {
          .backward_ms = static_cast<double>(BackwardFlops(layer)) * ms_per_flop,
          .bytes = BytesBetween(graph.layout(), layer.first_tensor, layer.last_tensor)});
   }
-  work.shards = MakeShards(graph);
+  work.shards = MakeShards(graph, servers_max);
   return work;
 }
 
-StepWork MakeWork(uint64_t parameter_count, double compute_ms) {
+StepWork MakeWork(uint64_t parameter_count, double compute_ms, uint32_t servers_max) {
   const TensorLayout layout({{.name = "parameters", .shape = {parameter_count}}});
-  const ShardPlan plan(layout);
+  const ShardPlan plan(layout, {.servers_max = servers_max});
   StepWork work;
   for (uint32_t i = 0; i < plan.shard_count(); ++i) {
     const uint64_t bytes = plan.ranges()[i].size() * sizeof(float);
@@ -294,7 +298,7 @@ std::string MemoryLines(const std::vector<MemoryBound>& memory) {
 
 std::string PlanText(const Plan& plan) {
   return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
-         ServersLine(plan.choice) + LastShardLine(plan) + MemoryLines(plan.memory);
+         ServersLine(plan.choice) + CriticalShardLine(plan) + MemoryLines(plan.memory);
 }
 
 std::string PlanJson(const Plan& plan) {

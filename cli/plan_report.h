@@ -10,6 +10,7 @@
 #include "common/result.h"
 #include "models/graph.h"
 #include "plan/role_memory.h"
+#include "plan/shard_plan.h"
 #include "plan/step_time.h"
 
 namespace pando {
@@ -18,12 +19,14 @@ namespace pando {
 inline constexpr uint64_t kPlanParametersMax = 4'000'000'000;
 
 // Makes the work of a graph's layers; compute_ms is divided among them by their FLOPs. Shards are
-// the job's (P5).
-StepWork MakeWork(const Graph& graph, double compute_ms);
+// those of a job with this `run.servers_max` (P5).
+StepWork MakeWork(const Graph& graph, double compute_ms,
+                  uint32_t servers_max = ShardPlan::kFewServers);
 
 // Makes the work of a model of which only the size is known: parameters and FLOPs are spread
 // evenly, and backward takes twice as long as forward.
-StepWork MakeWork(uint64_t parameter_count, double compute_ms);
+StepWork MakeWork(uint64_t parameter_count, double compute_ms,
+                  uint32_t servers_max = ShardPlan::kFewServers);
 
 // Parses a positive number of bytes per second. k, M, G and T are powers of 1000, and m, g, t are
 // the same (tc writes mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument

@@ -11,6 +11,7 @@
 #include "common/timeline/timeline.h"
 #include "models/toml_depth.h"
 #include "plan/external_model.h"
+#include "plan/shard_plan.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -326,6 +327,9 @@ std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
           {has_flag("run.transport") && job_.transport != Job().transport,
            "{run.strategy} sums by gloo or NCCL, which have their own transports, but "
            "{run.transport}; leave it out, or give --strategy ps"},
+          {job_.servers_max > ShardPlan::kFewServers,
+           "{run.servers_max} cuts parameters for more than 16 servers, and {run.strategy} sums in "
+           "the order of the cut for 16; leave it out, or give --strategy ps"},
           {job_.verify_every > 0,
            "{verify.every} compares what servers are sent, and {run.strategy} has none; leave one "
            "of them out"},

@@ -36,6 +36,7 @@ constexpr ValueRange kLossScale{.min = 0, .max = 1e9};
 constexpr ValueRange kScalePower{.min = 0, .max = 30};
 constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
 constexpr ValueRange kPatience{.min = 0, .max = 1e9};
+constexpr ValueRange kServersMax{.min = 0, .max = 1024};
 constexpr ValueRange kReplicas{.min = 1, .max = 2};
 constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
 constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
@@ -347,6 +348,11 @@ const std::vector<JobKey> kKeys = {
      "worker processes: they compute gradients", kThreads},
     {At<&Job::servers>(), "run.servers", "--servers", "processes",
      "server processes: they hold the parameters", kThreads},
+    {At<&Job::servers_max>(), "run.servers_max", "", "servers",
+     "the most servers for which the parameters are cut finely enough; more servers may join; a "
+     "run "
+     "keeps what it began with; 0: run.servers, at least 16",
+     kServersMax},
     {At<&Job::replicas>(), "run.replicas", "--replicas", "servers",
      "servers that hold each shard; with 2, a server's death loses nothing", kReplicas},
     {At<&Job::device>(), "run.device", "--device", "",

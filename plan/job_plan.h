@@ -49,7 +49,7 @@ struct JobPlan {
       : job(job_in),
         data(data_in),
         layout(std::move(layout_in)),
-        shards(layout),
+        shards(layout, {.servers_max = ServersMax(job)}),
         pushes({job.push_codec, job.top_k_share}, layout, shards),
         pulls({job.pull_codec}, layout, shards),
         steps({.sample_count = data_in.train_samples,
@@ -117,6 +117,11 @@ struct JobPlan {
   // The offset of the metric tensor within its shard, in floats.
   size_t metric_offset() const {
     return layout.offset(layout.tensor_count() - 1) - shards.range(metric_shard()).first;
+  }
+
+  // A run begins with this and keeps it, as snapshots are stored by shard.
+  static uint32_t ServersMax(const Job& job) {
+    return job.servers_max != 0 ? job.servers_max : std::max(job.servers, ShardPlan::kFewServers);
   }
 
   Job job;

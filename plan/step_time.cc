@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "plan/even_placement.h"
 #include "plan/link_simulation.h"
 #include "plan/micro_batch_tree.h"
 
@@ -35,7 +36,9 @@ class ServerExchange {
         alike_(is_shared() ? 1 : cluster.host_count()),
         shards_(work.shards.size()),
         links_(2 * (simulated_hosts_ + server_count_) + server_count_) {
-    PlaceShards();
+    std::vector<uint64_t> bytes;
+    for (const StepShard& shard : work.shards) bytes.push_back(shard.bytes);
+    primaries_ = PlaceEvenly(bytes, server_count_);
   }
 
   // Returns when each shard's new version has arrived. Must be called once.
@@ -88,16 +91,6 @@ class ServerExchange {
   }
   size_t ServerUpdate(size_t server) const {
     return 2 * (simulated_hosts_ + server_count_) + server;
-  }
-
-  // Gives each shard to the server with the fewest bytes, as the scheduler does by default.
-  void PlaceShards() {
-    std::vector<uint64_t> bytes(server_count_);
-    for (const StepShard& shard : work_.shards) {
-      const auto least = std::ranges::min_element(bytes);
-      *least += shard.bytes;
-      primaries_.push_back(static_cast<size_t>(least - bytes.begin()));
-    }
   }
 
   double WireMs(size_t shard) const {
@@ -222,12 +215,18 @@ class Timeline {
     return micro_batch * ComputeMs(work_) / micro_batches_ + backward_ends_[layer];
   }
   double ComputedMs() const { return ReadyMs(0, micro_batches_ - 1); }
-  // Returns the end of a forward whose layers begin at these times or later.
-  double ForwardEndMs(const std::vector<double>& earliest_ms) const {
-    double ms = ComputedMs();
-    for (size_t i = 0; i < work_.layers.size(); ++i)
-      ms = std::max(ms, earliest_ms[i]) + work_.layers[i].forward_ms / micro_batches_;
-    return ms;
+  struct Forward {
+    double end_ms = 0;
+    std::optional<size_t> waited_last;  // the layer before which it waited last
+  };
+  // Returns a forward whose layers begin at these times or later.
+  Forward ForwardFrom(const std::vector<double>& earliest_ms) const {
+    Forward forward{.end_ms = ComputedMs()};
+    for (size_t i = 0; i < work_.layers.size(); ++i) {
+      if (earliest_ms[i] > forward.end_ms) forward = {earliest_ms[i], i};
+      forward.end_ms += work_.layers[i].forward_ms / micro_batches_;
+    }
+    return forward;
   }
 
  private:
@@ -309,13 +308,19 @@ StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, Serve
   }
   const ExchangeTimes exchange = SimulateServers(work, cluster, place, ready_ms);
   std::vector<double> earliest_ms(work.layers.size(), 0.0);
+  std::vector<size_t> last_shards(work.layers.size());  // of each layer
   for (size_t i = 0; i < work.shards.size(); ++i) {
-    double& layer_ms = earliest_ms[work.shards[i].layer];
-    layer_ms = std::max(layer_ms, exchange.arrivals_ms[i]);
+    const size_t layer = work.shards[i].layer;
+    if (exchange.arrivals_ms[i] <= earliest_ms[layer]) continue;
+    earliest_ms[layer] = exchange.arrivals_ms[i];
+    last_shards[layer] = i;
   }
-  return {.step_ms = timeline.ForwardEndMs(earliest_ms),
-          .alone_ms = ComputeMs(work) + work.optimizer_ms,
-          .link_ms = exchange.busiest_link_ms};
+  const Timeline::Forward forward = timeline.ForwardFrom(earliest_ms);
+  StepTime time{.step_ms = forward.end_ms,
+                .alone_ms = ComputeMs(work) + work.optimizer_ms,
+                .link_ms = exchange.busiest_link_ms};
+  if (forward.waited_last) time.critical_shard = last_shards[*forward.waited_last];
+  return time;
 }
 
 StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits) {
@@ -330,7 +335,7 @@ StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimi
   }
   const double updated_ms = std::max(free_ms, timeline.ComputedMs()) + work.optimizer_ms;
   const std::vector<double> earliest_ms(work.layers.size(), updated_ms);
-  return {.step_ms = timeline.ForwardEndMs(earliest_ms),
+  return {.step_ms = timeline.ForwardFrom(earliest_ms).end_ms,
           .alone_ms = ComputeMs(work) + work.optimizer_ms,
           .link_ms = RingMs(cluster, GradientBytes(work))};
 }

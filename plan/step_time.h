@@ -66,6 +66,8 @@ struct StepTime {
   double step_ms = 0;
   double alone_ms = 0;  // one worker without network computes and updates
   double link_ms = 0;   // load of a link's busiest direction, at full speed
+  // With servers: the shard whose parameters the next forward waits for last, if it waits.
+  std::optional<size_t> critical_shard = {};
   double efficiency() const { return step_ms > 0 ? alone_ms / step_ms : 1; }
   double exposed_ms() const { return step_ms - alone_ms; }  // below 0: servers share the update
 };

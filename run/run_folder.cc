@@ -136,6 +136,12 @@ Status MakeFolders(const std::string& path, RunFolder::Access access) {
   return error ? FileError("create run folder", path, error.value()) : Status();
 }
 
+// Writes the default of run.servers_max as a value: a run keeps the one that it began with.
+Status WriteJob(const RunFolder& folder, Job job) {
+  job.servers_max = JobPlan::ServersMax(job);
+  return WriteText(folder.JobPath(), WriteJobText(job));
+}
+
 }  // namespace
 
 Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced, Access access) {
@@ -148,7 +154,7 @@ Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced, Access acces
     PANDO_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(path));
     RemoveOwnFiles(path);
   }
-  PANDO_RETURN_IF_ERROR(WriteText(folder.JobPath(), WriteJobText(job)));
+  PANDO_RETURN_IF_ERROR(WriteJob(folder, job));
   return folder;
 }
 
@@ -158,7 +164,7 @@ Result<RunFolder> RunFolder::Reopen(const Job& job) {
   std::error_code error;
   fs::remove(folder.SummaryPath(), error);
   if (error) return FileError("remove", folder.SummaryPath(), error.value());
-  PANDO_RETURN_IF_ERROR(WriteText(folder.JobPath(), WriteJobText(job)));
+  PANDO_RETURN_IF_ERROR(WriteJob(folder, job));
   return folder;
 }
 
@@ -166,10 +172,11 @@ namespace {
 
 constexpr const char* kFingerprintKey = "data_fingerprint";
 constexpr const char* kTrainSamplesKey = "train_samples";
+constexpr const char* kServersMaxKey = "run.servers_max";
 
 std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
-  return fmt::format("{} = \"{:016x}\"\n{}", kFingerprintKey, data_fingerprint,
-                     JobIdentityText(job));
+  return fmt::format("{} = \"{:016x}\"\n{} = {}\n{}", kFingerprintKey, data_fingerprint,
+                     kServersMaxKey, JobPlan::ServersMax(job), JobIdentityText(job));
 }
 
 // Returns the values of the text by key, with the key's section.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/check.h"
+#include "plan/even_placement.h"
 
 namespace pando {
 
@@ -12,6 +13,7 @@ namespace {
 
 // Up to this many bytes per lane, messages determine the cost of a step, and beyond it bytes do.
 constexpr size_t kRunBytesMax = 256 << 10;
+constexpr size_t kLaneBytesMin = 1 << 20;  // among many servers
 
 // Returns the servers that stay, so that neighbours are in different domains wherever possible.
 std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers) {
@@ -62,22 +64,28 @@ std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
   return placements;
 }
 
-// Places the largest shards first, each on the emptiest lane of the emptiest server, so that all
-// lanes have work during the whole backward pass.
-std::vector<ShardPlacement> PlaceEvenly(const ShardPlan& plan,
-                                        const std::vector<PlacementServer>& ring) {
-  std::vector<size_t> floats(ring.size());
-  std::vector<std::vector<size_t>> lane_floats;
-  for (const PlacementServer& server : ring) lane_floats.emplace_back(server.lane_count);
+// Spreads the shards over the servers (plan/even_placement.h), and there over the lanes, so that
+// all lanes have work during the whole backward pass. Among many servers a lane that has little
+// would cost each worker a connection and messages, so a server uses as many lanes as its bytes
+// need.
+std::vector<ShardPlacement> PlaceOnLanes(const ShardPlan& plan,
+                                         const std::vector<PlacementServer>& ring) {
+  std::vector<uint64_t> bytes;
+  for (const ShardRange& range : plan.ranges()) bytes.push_back(range.size() * sizeof(float));
+  const std::vector<size_t> servers = PlaceEvenly(bytes, ring.size());
+  const uint64_t share = plan.ranges().back().last * sizeof(float) / ring.size();
+  const size_t lanes_needed = ring.size() <= ShardPlan::kFewServers
+                                  ? SIZE_MAX
+                                  : (share + kLaneBytesMin - 1) / kLaneBytesMin;
+  std::vector<std::vector<uint64_t>> lane_bytes;
+  for (const PlacementServer& server : ring)
+    lane_bytes.emplace_back(std::min<size_t>(server.lane_count, lanes_needed));
   std::vector<ShardPlacement> placements(plan.shard_count());
-  for (uint32_t shard : LargestFirst(plan)) {
-    const size_t size = plan.ranges()[shard].size();
-    const auto server = std::ranges::min_element(floats) - floats.begin();
-    auto& lanes = lane_floats[server];
+  for (const uint32_t shard : LargestFirst(plan)) {
+    auto& lanes = lane_bytes[servers[shard]];
     const auto lane = std::ranges::min_element(lanes) - lanes.begin();
-    floats[server] += size;
-    lanes[lane] += size;
-    placements[shard].primary = OnLane(ring[server].peer, static_cast<size_t>(lane));
+    lanes[lane] += bytes[shard];
+    placements[shard].primary = OnLane(ring[servers[shard]].peer, static_cast<size_t>(lane));
   }
   return placements;
 }
@@ -93,8 +101,9 @@ std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
   size_t lane_count = 0;
   for (const PlacementServer& server : ring) lane_count += server.lane_count;
   const size_t bytes = plan.ranges().back().last * sizeof(float);
+  const bool is_small = ring.size() <= ShardPlan::kFewServers && bytes <= kRunBytesMax * lane_count;
   std::vector<ShardPlacement> placements =
-      bytes <= kRunBytesMax * lane_count ? PlaceInRuns(plan, ring, count) : PlaceEvenly(plan, ring);
+      is_small ? PlaceInRuns(plan, ring, count) : PlaceOnLanes(plan, ring);
   const MoveOptions free{.replicas = count, .transfer_floats_max = SIZE_MAX};
   const size_t rounds_max = 4 * placements.size() + 4;
   for (size_t i = 0; i < rounds_max && MoveShards(plan, ring, free, placements); ++i) {
