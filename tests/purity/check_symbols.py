@@ -16,7 +16,7 @@ ALLOWED = [
     r"mem(cpy|move|set|cmp|chr)|strlen|strcmp|__mem.*_chk",
     r"aligned_alloc|malloc|free|abort|stderr|fprintf|fwrite|__fprintf_chk",  # PANDO_CHECK prints and stops
     r"pthread_mutex_(lock|unlock)|__pthread_key_create|pthread_once",  # the buffer pool; I/O threads free buffers
-    r"cos|sin|pow|exp|sqrt|sqrtf|ceil|floor|lround|fmod|trunc|round|log|modf|frexp",
+    r"cos|sin|pow|exp|sqrt|sqrtf|ceil|floor|lround|fmod|trunc|round|log|modf|frexp|ldexp",
     r"__extendhfsf2|__truncsfhf2",  # fp16 at x86-64-v2
     r"isspace|isdigit|localeconv|snprintf|__snprintf_chk|strto(d|f|l|ll|ul|ull|ld)|__errno_location|__isoc.*",
     r"XXH.*|__libc_single_threaded|__assert_fail",  # hashes; counts of shared pointers; libraries' own checks
