@@ -66,6 +66,13 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
+// A run keeps its cut, also where the job file has another number of servers now.
+void TakeServersMax(Job* job) {
+  if (job->servers_max != 0) return;
+  const Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
+  if (begun.ok()) job->servers_max = begun->servers_max;
+}
+
 Result<RunFolder> MakeNewFolder(const FolderChoice& choice, Job* job) {
   if (job->init.empty()) return choice.Create(*job);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
@@ -81,6 +88,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
   Job begun = *job;
   TakeDeclaration(&begun);
   TakeInitHash(&begun);
+  TakeServersMax(&begun);
   const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
   if (is_unfinished && (options.args.is_resumed || !options.folder.is_forced)) {
     *job = begun;

@@ -73,7 +73,7 @@ double CountComputeMs(const PlanOptions& options) {
 Status FillModel(const PlanOptions& options, PlanInput* input) {
   const double compute_ms = CountComputeMs(options);
   const Cluster& cluster = input->cluster;
-  const uint32_t servers_max =
+  const uint32_t servers_max = input->servers_max =
       options.servers_max != 0
           ? options.servers_max
           : std::max({ShardPlan::kFewServers, cluster.servers, cluster.host_count()});

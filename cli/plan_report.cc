@@ -184,6 +184,13 @@ std::string ServersLine(const ServerChoice& choice) {
       choice.tried_max, enough, more);
 }
 
+// Says the key of the job without which it has larger shards than the plan.
+std::string CutLine(const Plan& plan) {
+  const uint32_t cut = plan.input.servers_max;
+  if (cut == std::max(plan.predictions.front().servers, ShardPlan::kFewServers)) return "";
+  return fmt::format("The shards are those of run.servers_max = {}: set it in the job.\n", cut);
+}
+
 nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& p) {
   nlohmann::ordered_json json{{"strategy", p.key},
                               {"servers", p.servers},
@@ -298,7 +305,8 @@ std::string MemoryLines(const std::vector<MemoryBound>& memory) {
 
 std::string PlanText(const Plan& plan) {
   return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
-         ServersLine(plan.choice) + CriticalShardLine(plan) + MemoryLines(plan.memory);
+         ServersLine(plan.choice) + CriticalShardLine(plan) + CutLine(plan) +
+         MemoryLines(plan.memory);
 }
 
 std::string PlanJson(const Plan& plan) {
@@ -307,6 +315,7 @@ std::string PlanJson(const Plan& plan) {
   nlohmann::ordered_json json{{"model", input.model},
                               {"parameters", input.parameter_count},
                               {"gradient_bytes", GradientBytes(input.work)},
+                              {"servers_max", input.servers_max},
                               {"shards", input.work.shards.size()},
                               {"workers", input.cluster.workers},
                               {"worker_hosts", input.cluster.host_count()},

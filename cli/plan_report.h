@@ -43,9 +43,10 @@ struct PlanInput {
   std::string model;  // or "a model"
   uint64_t parameter_count = 0;
   StepWork work;
-  Cluster cluster;       // servers 0: as many as are worth their machines
-  BucketLimits buckets;  // those of ring allreduce
-  uint64_t batch = 0;    // samples of a worker's step; 0: unknown
+  Cluster cluster;                                // servers 0: as many as are worth their machines
+  BucketLimits buckets;                           // those of ring allreduce
+  uint64_t batch = 0;                             // samples of a worker's step; 0: unknown
+  uint32_t servers_max = ShardPlan::kFewServers;  // the job's run.servers_max, for its shards
 };
 
 struct Prediction {

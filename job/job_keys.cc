@@ -349,9 +349,9 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::servers>(), "run.servers", "--servers", "processes",
      "server processes: they hold the parameters", kThreads},
     {At<&Job::servers_max>(), "run.servers_max", "", "servers",
-     "the most servers for which the parameters are cut finely enough; more servers may join; a "
-     "run "
-     "keeps what it began with; 0: run.servers, at least 16",
+     "shards are cut small enough for so many servers; more may join; fixed when the run begins; "
+     "0: "
+     "run.servers, at least 16",
      kServersMax},
     {At<&Job::replicas>(), "run.replicas", "--replicas", "servers",
      "servers that hold each shard; with 2, a server's death loses nothing", kReplicas},

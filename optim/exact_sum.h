@@ -4,6 +4,7 @@
 // and Validity", 2008, chapter 8. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -28,7 +29,7 @@ class ExactSum {
     }
     int exponent = 0;
     const double fraction = std::frexp(x, &exponent);  // x = fraction * 2^exponent
-    // The digit of the mantissa's lowest bit, unless it lies below all digits and is zero.
+    // The place of the mantissa's lowest bit. Below the lowest digit the mantissa has only zeros.
     const int place = std::max(0, exponent - kMantissaBits - kLowestExponent);
     const int shift = exponent - kLowestExponent - place;
     auto mantissa = static_cast<uint64_t>(std::ldexp(fraction, shift));

@@ -382,6 +382,7 @@ void Optimizer::MakePartialsHere(const Update& u, std::span<float> partials) con
         });
       });
       if (clips) all_gradients.Add(gradient.Total());
+      if (!run.is_adapted) return;
       weights.Add(parameters.Total());
       updates.Add(is_lamb ? direction.Total() : gradient.Total());
     });

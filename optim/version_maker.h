@@ -19,7 +19,7 @@ namespace pando {
 //
 //   partial values of a shard | sum of the squares (ExactSum) of its part of the gradient, for
 //                             | clipping; then, for each adapted tensor that it has a part of,
-//                             | ascending: that of its part of the weights, of the update
+//                             | ascending: the sums of its part of the weights and the update
 //                             | With loss scaling, last: 1 if its gradient is finite, else 0.
 //                             | In a weighted job the gradient is a sum, not a mean; and last:
 //                             | the step's weight if the shard has the metrics, else 0.

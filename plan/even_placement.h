@@ -11,8 +11,8 @@ namespace pando {
 // Returns the index of each shard's server: the one with the fewest bytes so far. Up to
 // ShardPlan::kFewServers the largest shards are placed first, for bytes that are as even as
 // possible. With more, shards are placed in the order of the vector, so that the bytes of each
-// layer are spread, too: the servers receive and send all of them at about the same time. There
-// the sizes grow with the place, which keeps bytes even. REQUIRES: server_count > 0.
+// layer are spread, too: the servers receive and send all of them at about the same time.
+// REQUIRES: server_count > 0.
 std::vector<size_t> PlaceEvenly(const std::vector<uint64_t>& shard_bytes, size_t server_count);
 
 }  // namespace pando

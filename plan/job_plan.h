@@ -121,7 +121,8 @@ struct JobPlan {
 
   // A run begins with this and keeps it, as snapshots are stored by shard.
   static uint32_t ServersMax(const Job& job) {
-    return job.servers_max != 0 ? job.servers_max : std::max(job.servers, ShardPlan::kFewServers);
+    const uint32_t wanted = job.servers_max != 0 ? job.servers_max : job.servers;
+    return std::max(wanted, ShardPlan::kFewServers);
   }
 
   Job job;

@@ -18,6 +18,7 @@ size_t ShardPlan::TargetBytes(size_t model_bytes) {
 }
 
 ShardPlan::ShardPlan(const TensorLayout& layout, const Cut& cut) {
+  constexpr size_t kPiece = TensorLayout::kPieceFloats;
   constexpr size_t kPlaceShare = 32;
   constexpr size_t kShardsOfServer = 8;
   const size_t model_bytes = layout.float_count() * sizeof(float);
@@ -39,13 +40,12 @@ ShardPlan::ShardPlan(const TensorLayout& layout, const Cut& cut) {
     const size_t last = layout.offset(i + 1);
     if (last - open >= 2 * target())
       close_at(first);  // the small tensors before a large one share a shard
-    const auto part = [&] {
-      const size_t parts = std::max<size_t>(1, (last - open) / target());
-      const size_t whole = parts * TensorLayout::kPieceFloats;
-      return (last - open + whole - 1) / whole * TensorLayout::kPieceFloats;
-    };
-    for (size_t size = part(); last - open >= target(); size = grows ? part() : size)
-      close_at(std::min(open + size, last));
+    size_t parts = (last - open) / target();
+    for (; parts > 0; parts = grows ? (last - open) / target() : parts - 1) {
+      const size_t part = (last - open) / parts;
+      const size_t pieces = std::max<size_t>(1, (part + kPiece / 2) / kPiece);
+      close_at(parts == 1 ? last : std::min(open + pieces * kPiece, last));
+    }
   }
   close_at(layout.float_count());
 }

@@ -1,5 +1,5 @@
 // ShardPlan cuts the flat vector into shards (P5). Small tensors share a shard; tensors larger than
-// the target size are cut into parts of at least that size, which begin with a piece.
+// the target size are cut into equal parts, as far as each has whole pieces.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ class ShardPlan {
   // For up to this many servers all shards have the same target size.
   static constexpr uint32_t kFewServers = 16;
   // With more servers the target is a 32nd of the shard's place in the vector, from 4 KiB to an
-  // eighth of a server's share. All workers send a shard to one server, and all are sent it from
-  // there. The time that computing leaves for this falls towards the front of the vector, whose
-  // gradients are complete last and whose parameters are needed first, and so do the sizes.
+  // eighth of a server's share. All workers send a shard to one server, and it sends the shard to
+  // all of them. Backward computes the front last and forward needs it first, so little computing
+  // hides its transfer. Shards at the front are therefore smallest.
   struct Cut {
     uint32_t servers_max = kFewServers;  // for which the shards are small enough
     size_t target_bytes = 0;  // above 0: of all shards, for benchmarks of sizes that no model has

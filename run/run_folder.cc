@@ -136,6 +136,42 @@ Status MakeFolders(const std::string& path, RunFolder::Access access) {
   return error ? FileError("create run folder", path, error.value()) : Status();
 }
 
+// Returns the values of the text by key, with the key's section.
+std::map<std::string, std::string> ReadAssignments(const std::string& text) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(text);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    const size_t equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    values[section + line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return values;
+}
+
+constexpr const char* kServersMaxKey = "run.servers_max";
+
+// Returns the error of a key that has another value than when the run began.
+Status HasChanged(const RunFolder& folder, const std::string& key, const std::string& now,
+                  const std::string& began) {
+  return InvalidArgument(fmt::format(
+      "{} was changed after the run began: {} is {} there, and was {}. A resumed run goes on as "
+      "it began: change it back, or start another run with pando train",
+      folder.JobPath(), key, now, began));
+}
+
+// Checks that the shards of the run's snapshots are those of the job.
+Status CheckCut(const RunFolder& folder, const Job& job) {
+  const Result<std::string> text = ReadTextFile(folder.IdentityPath());
+  if (!text.ok()) return Status();  // the run has not begun, or CheckIdentity names the file
+  const std::map<std::string, std::string> then = ReadAssignments(*text);
+  const std::string now = std::to_string(JobPlan::ServersMax(job));
+  const auto began = then.find(kServersMaxKey);
+  if (began == then.end() || began->second == now) return Status();
+  return HasChanged(folder, kServersMaxKey, now, began->second);
+}
+
 // Writes the default of run.servers_max as a value: a run keeps the one that it began with.
 Status WriteJob(const RunFolder& folder, Job job) {
   job.servers_max = JobPlan::ServersMax(job);
@@ -161,6 +197,7 @@ Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced, Access acces
 Result<RunFolder> RunFolder::Reopen(const Job& job) {
   RunFolder folder(job.run_dir);
   PANDO_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(folder.path()));
+  PANDO_RETURN_IF_ERROR(CheckCut(folder, job));
   std::error_code error;
   fs::remove(folder.SummaryPath(), error);
   if (error) return FileError("remove", folder.SummaryPath(), error.value());
@@ -172,25 +209,10 @@ namespace {
 
 constexpr const char* kFingerprintKey = "data_fingerprint";
 constexpr const char* kTrainSamplesKey = "train_samples";
-constexpr const char* kServersMaxKey = "run.servers_max";
 
 std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
   return fmt::format("{} = \"{:016x}\"\n{} = {}\n{}", kFingerprintKey, data_fingerprint,
                      kServersMaxKey, JobPlan::ServersMax(job), JobIdentityText(job));
-}
-
-// Returns the values of the text by key, with the key's section.
-std::map<std::string, std::string> ReadAssignments(const std::string& text) {
-  std::map<std::string, std::string> values;
-  std::istringstream lines(text);
-  std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
-    const size_t equals = line.find(" = ");
-    if (equals == std::string::npos) continue;
-    values[section + line.substr(0, equals)] = line.substr(equals + 3);
-  }
-  return values;
 }
 
 }  // namespace
@@ -210,10 +232,7 @@ Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const
           "give the folder of that with --data, or start another run with pando train",
           job.dataset, job.data_path, path_, now, began->second));
     }
-    return InvalidArgument(fmt::format(
-        "{} was changed after the run began: {} is {} there, and was {}. A resumed run goes on as "
-        "it began: change it back, or start another run with pando train",
-        JobPath(), key, now, began->second));
+    return HasChanged(*this, key, now, began->second);
   }
   return Status();
 }

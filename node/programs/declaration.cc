@@ -54,6 +54,7 @@ Status Keep(DeclarationIntake& intake, const SchedulerArgs& args, Job* job) {
   InitialWeights weights{.flat = FloatBuffer(plan.layout.float_count())};
   std::memcpy(weights.flat.data(), bytes.data(), bytes.size());
   job->init_hash = WeightsHash(plan.layout, std::as_const(weights.flat).span());
+  job->servers_max = JobPlan::ServersMax(*job);  // the run keeps it
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(weights, RunFolder::Open(args.run_dir), plan));
   return WriteFileAtomically(RunFolder::Open(args.run_dir).JobPath(), WriteJobText(*job),
                              FileAccess::kAsFolder);

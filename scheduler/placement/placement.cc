@@ -64,22 +64,23 @@ std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
   return placements;
 }
 
+// Returns how many lanes each server uses at first. Among many servers a lane that has little would
+// cost each worker a connection and messages, so a server uses as many as its bytes need.
+size_t LanesNeeded(const ShardPlan& plan, size_t server_count) {
+  if (server_count <= ShardPlan::kFewServers) return SIZE_MAX;
+  const size_t share = plan.ranges().back().last * sizeof(float) / server_count;
+  return share / kLaneBytesMin + 1;
+}
+
 // Spreads the shards over the servers (plan/even_placement.h), and there over the lanes, so that
-// all lanes have work during the whole backward pass. Among many servers a lane that has little
-// would cost each worker a connection and messages, so a server uses as many lanes as its bytes
-// need.
+// all lanes have work during the whole backward pass.
 std::vector<ShardPlacement> PlaceOnLanes(const ShardPlan& plan,
                                          const std::vector<PlacementServer>& ring) {
   std::vector<uint64_t> bytes;
   for (const ShardRange& range : plan.ranges()) bytes.push_back(range.size() * sizeof(float));
   const std::vector<size_t> servers = PlaceEvenly(bytes, ring.size());
-  const uint64_t share = plan.ranges().back().last * sizeof(float) / ring.size();
-  const size_t lanes_needed = ring.size() <= ShardPlan::kFewServers
-                                  ? SIZE_MAX
-                                  : (share + kLaneBytesMin - 1) / kLaneBytesMin;
   std::vector<std::vector<uint64_t>> lane_bytes;
-  for (const PlacementServer& server : ring)
-    lane_bytes.emplace_back(std::min<size_t>(server.lane_count, lanes_needed));
+  for (const PlacementServer& server : ring) lane_bytes.emplace_back(server.lane_count);
   std::vector<ShardPlacement> placements(plan.shard_count());
   for (const uint32_t shard : LargestFirst(plan)) {
     auto& lanes = lane_bytes[servers[shard]];
@@ -95,8 +96,11 @@ std::vector<ShardPlacement> PlaceOnLanes(const ShardPlan& plan,
 std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& servers,
                                         uint32_t replicas) {
-  const std::vector<PlacementServer> ring = InRing(servers);
+  std::vector<PlacementServer> ring = InRing(servers);
   PANDO_CHECK(!ring.empty());
+  for (PlacementServer& server : ring)
+    server.lane_count =
+        static_cast<uint16_t>(std::min<size_t>(server.lane_count, LanesNeeded(plan, ring.size())));
   const auto count = std::min(replicas, static_cast<uint32_t>(ring.size()));
   size_t lane_count = 0;
   for (const PlacementServer& server : ring) lane_count += server.lane_count;

@@ -94,7 +94,7 @@ TEST_CASE("a model's work is its FLOPs' share of the time, and its job's shards"
 
 TEST_CASE("a count of parameters is spread evenly, a third of its time forward") {
   const StepWork work = MakeWork(1'000'000, 30);
-  CHECK(work.shards.size() == 64);
+  CHECK(work.shards.size() == 62);  // of 16 pieces each
   CHECK(GradientBytes(work) == 4'000'000);
   CHECK(ComputeMs(work) == doctest::Approx(30));
   CHECK(work.layers[5].backward_ms == doctest::Approx(2 * work.layers[5].forward_ms));
@@ -113,13 +113,27 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
 }
 
 TEST_CASE("where the ring is faster than any number of servers, none are to be bought for speed") {
-  const Outcome outcome = Pando({"plan", "--parameters", "138000000", "--workers", "64",
-                                 "--bandwidth", "25Gbit", "--step-ms", "10"});
+  const Outcome outcome = Pando({"plan", "--parameters", "44000000", "--workers", "8",
+                                 "--bandwidth", "100Gbit", "--step-ms", "140"});
   REQUIRE(outcome.exit_code == kExitCompleted);
   CHECK(outcome.output.find("Best: ring allreduce") != std::string::npos);
-  CHECK(outcome.output.find("Servers to buy: none for speed. Ring allreduce is faster than 1 to 64 "
+  CHECK(outcome.output.find("Servers to buy: none for speed. Ring allreduce is faster than 1 to 8 "
                             "servers on separate hosts.\nThe best number of these is ") !=
         std::string::npos);
+}
+
+TEST_CASE("the cut for many servers makes them faster than the ring, the cut for few does not") {
+  std::vector<std::string> plan{"plan",        "--parameters", "44000000",  "--workers", "64",
+                                "--bandwidth", "100Gbit",      "--step-ms", "140"};
+  const auto efficiencies = [](const nlohmann::json& json) {
+    std::vector<double> all;
+    for (const auto& prediction : json["predictions"]) all.push_back(prediction["efficiency"]);
+    return all;
+  };
+  const auto fine = efficiencies(MustPlan(plan));
+  CHECK(std::min(fine[0], fine[1]) > fine[2]);
+  const auto coarse = efficiencies(MustPlan(With(plan, {"--servers-max", "16"})));
+  CHECK(std::max(coarse[0], coarse[1]) < coarse[2]);
 }
 
 TEST_CASE("the memory of each role follows from the protocol's bounds") {
@@ -142,11 +156,11 @@ TEST_CASE("the memory of each role follows from the protocol's bounds") {
   CHECK(Pando(text).output.find("server    together") != std::string::npos);
 }
 
-TEST_CASE("the last shard's way is said where it is a good part of a step") {
-  // 64 shards of 62.5 kB; at 100 Mbit/s four copies take 20 ms each way.
+TEST_CASE("the shard that a step waits for is said where it is a good part of a step") {
+  // Shards of 65.5 kB; at 100 Mbit/s four copies take 21 ms each way.
   std::vector<std::string> plan{"plan", "--parameters", "1000000", "--workers",
                                 "4",    "--bandwidth",  "100Mbit", "--step-ms"};
-  CHECK(Pando(With(plan, {"10"})).output.find("takes 20.0 ms into its server") !=
+  CHECK(Pando(With(plan, {"10"})).output.find("its 4 copies take 21.0 ms\ninto its server") !=
         std::string::npos);
   CHECK(Pando(With(plan, {"10000"})).output.find("into its server") == std::string::npos);
 }

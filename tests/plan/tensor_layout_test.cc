@@ -59,6 +59,9 @@ TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
 TEST_CASE("up to 16 servers change no shard, more make them finer towards the front") {
   const TensorLayout layout = MakeLayout({64 * 27, 64, 5'000'000, 4096, 20'000'000, 1000, 50, 10});
   const size_t model_bytes = layout.float_count() * sizeof(float);
+  CHECK(ShardPlan(MakeLayout({100'352, 128, 1280, 10, 16})).shard_count() == 64);  // an MLP
+  CHECK(ShardPlan(MakeLayout({100'000})).shard_count() == 64);
+  CHECK(ShardPlan(MakeLayout({11'000})).shard_count() == 10);
   const ShardPlan few(layout);
   for (const uint32_t servers : {1u, 2u, 15u, 16u}) {
     const ShardPlan plan(layout, {.servers_max = servers});

@@ -43,7 +43,9 @@ TEST_CASE("a run folder starts with the resolved job and a place for logs") {
   CHECK(job.name == "first");
   CHECK(fs::is_directory(folder->path() + "/logs"));
   CHECK(folder->LogPath("worker-1") == folder->path() + "/logs/worker-1.log");
-  CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(job));
+  Job resolved = job;
+  resolved.servers_max = 16;  // the default becomes a value, which the run keeps
+  CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(resolved));
 }
 
 TEST_CASE("a run goes on with the job and the data that it began with, wherever the data are") {
@@ -62,6 +64,11 @@ TEST_CASE("a run goes on with the job and the data that it began with, wherever 
   CheckMessage(
       folder.CheckIdentity(job, 0x4321), StatusCode::kInvalidArgument,
       {"mnist at /moved is not the data", "0000000000004321", "0000000000001234", "--data"});
+  job.servers = 64;  // whose default is another cut
+  CheckMessage(folder.CheckIdentity(job, kFingerprint), StatusCode::kInvalidArgument,
+               {"run.servers_max is 64", "and was 16"});
+  job.servers_max = 16;
+  CHECK(folder.CheckIdentity(job, kFingerprint).ok());
   job.optimizer.lr = 0.5;
   CheckMessage(folder.KeepIdentity(job, data), StatusCode::kInvalidArgument,
                {folder.JobPath() + " was changed", "optimizer.lr is 0.5", "and was 0.01"});

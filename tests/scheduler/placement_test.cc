@@ -123,6 +123,28 @@ TEST_CASE("a first placement is even, with replicas on different servers") {
   }
 }
 
+TEST_CASE("among many servers each has as many lanes as its bytes need, however small the model") {
+  for (const uint32_t count : {16u, 17u, 129u}) {
+    std::vector<PlacementServer> servers;
+    for (uint32_t i = 0; i < count; ++i) {
+      servers.push_back(ServerNumber(i + 1));
+      servers.back().lane_count = 8;
+    }
+    for (const uint64_t size : {uint64_t{1}, uint64_t{20'000'000}}) {
+      CAPTURE(count);
+      CAPTURE(size);
+      const ShardPlan plan = PlanOfTensors({size});
+      const size_t share = size * sizeof(float) / count;
+      const size_t lanes_max = count <= 16 ? 8 : share / (1 << 20) + 1;
+      for (const ShardPlacement& placement : PlaceShards(plan, servers, 2)) {
+        CHECK(placement.primary.lane < lanes_max);
+        REQUIRE(placement.in_sync_backups.size() == 1);
+        CHECK(placement.in_sync_backups[0].lane < lanes_max);
+      }
+    }
+  }
+}
+
 TEST_CASE("nothing moves where nothing is wrong") {
   const ShardPlan plan = PlanOfTensors(std::vector<uint64_t>(64, 4096));
   std::vector<PlacementServer> servers{ServerNumber(1), ServerNumber(2), ServerNumber(3)};
