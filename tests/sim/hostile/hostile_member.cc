@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
 #include "common/float_buffer.h"
+#include "optim/optimizer.h"
 #include "proto/assignment.h"
 
 namespace pando::sim {
@@ -217,6 +219,12 @@ std::optional<Message> HostileMember::LieToPeers(Role role, ShardId shard) {
         if constexpr (requires { m.items.front().shard = shard; }) {
           m.items.resize(std::min<size_t>(m.items.size(), 1));
           for (auto& item : m.items) item.shard = shard;
+        }
+        if constexpr (std::is_same_v<std::decay_t<decltype(m)>, Partials>) {
+          // Other sizes are dropped by every lane, whoever sends them.
+          const Optimizer optimizer(run.plan.job.optimizer, run.plan.layout);
+          const size_t count = optimizer.partial_count(run.plan.shards.range(shard));
+          for (PartialsItem& item : m.items) item.values.resize(count, 1.0f);
         }
         if constexpr (requires { m.view = run.view; }) m.view = run.view;
       },
