@@ -221,7 +221,7 @@ std::optional<Message> HostileMember::LieToPeers(Role role, ShardId shard) {
           for (auto& item : m.items) item.shard = shard;
         }
         if constexpr (std::is_same_v<std::decay_t<decltype(m)>, Partials>) {
-          // Other sizes are dropped by every lane, whoever sends them.
+          // Every lane drops values of other sizes.
           const Optimizer optimizer(run.plan.job.optimizer, run.plan.layout);
           const size_t count = optimizer.partial_count(run.plan.shards.range(shard));
           for (PartialsItem& item : m.items) item.values.resize(count, 1.0f);
