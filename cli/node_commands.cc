@@ -66,9 +66,10 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
-// A run keeps its cut, also where the job file has another number of servers now.
+// A run keeps its cut, also where the job file has another number of servers now. Allreduce has
+// only one cut, and the run folder refuses it if the run began with another.
 void TakeServersMax(Job* job) {
-  if (job->servers_max != 0) return;
+  if (job->servers_max != 0 || job->strategy == Strategy::kAllreduce) return;
   const Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
   if (begun.ok()) job->servers_max = begun->servers_max;
 }
