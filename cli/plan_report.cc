@@ -161,9 +161,8 @@ std::string CriticalShardLine(const Plan& plan) {
   const double one_way_ms = copies * static_cast<double>(shard.bytes) / cluster.bytes_per_ms;
   if (2 * one_way_ms < kWorthSaying * time.step_ms) return "";
   return fmt::format(
-      "The step waits for shard {} of {} ({}, of layer {} of {}): its {} copies take {:.1f} "
-      "ms\ninto "
-      "its server and as long out.\n",
+      "The step waits for shard {} of {} ({}, of layer {} of {}): its {} copies take {:.1f} ms\n"
+      "into its server and as long out.\n",
       *time.critical_shard + 1, plan.input.work.shards.size(), BytesText(shard.bytes),
       shard.layer + 1, plan.input.work.layers.size(), copies, one_way_ms);
 }

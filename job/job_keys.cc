@@ -349,8 +349,7 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::servers>(), "run.servers", "--servers", "processes",
      "server processes: they hold the parameters", kThreads},
     {At<&Job::servers_max>(), "run.servers_max", "", "servers",
-     "shards are cut small enough for N servers; more may join; fixed when the run begins; "
-     "0: "
+     "shards are cut small enough for N servers; more may join; fixed when the run begins; 0: "
      "run.servers, at least 16",
      kServersMax},
     {At<&Job::replicas>(), "run.replicas", "--replicas", "servers",

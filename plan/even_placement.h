@@ -6,7 +6,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/shard_plan.h"
+
 namespace pando {
+
+// Returns the bytes of each shard.
+std::vector<uint64_t> ShardBytes(const ShardPlan& plan);
+
+// Returns the indices of these sizes, the largest first; equal ones in their order.
+std::vector<uint32_t> LargestFirst(const std::vector<uint64_t>& sizes);
 
 // Returns the index of each shard's server: the one with the fewest bytes so far. Up to
 // ShardPlan::kFewServers the largest shards are placed first, for bytes that are as even as

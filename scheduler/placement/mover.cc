@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/check.h"
+#include "plan/even_placement.h"
 #include "scheduler/placement/placement.h"
 
 namespace pando {
@@ -55,8 +56,9 @@ class Mover {
   bool Move() {
     TakeStock();
     for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
-    for (uint32_t shard : LargestFirst(plan_)) SpreadShard(shard);
-    for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
+    const std::vector<uint32_t> order = LargestFirst(ShardBytes(plan_));
+    for (uint32_t shard : order) SpreadShard(shard);
+    for (uint32_t shard : order) FillShard(shard);
     // Each shift evens out two servers, so the loop ends. The bound is a second guard.
     for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
     }
@@ -415,15 +417,6 @@ class Mover {
 };
 
 }  // namespace
-
-std::vector<uint32_t> LargestFirst(const ShardPlan& plan) {
-  std::vector<uint32_t> shards(plan.shard_count());
-  std::iota(shards.begin(), shards.end(), 0);
-  std::ranges::stable_sort(shards, [&](uint32_t a, uint32_t b) {
-    return plan.range(ShardId(a)).size() > plan.range(ShardId(b)).size();
-  });
-  return shards;
-}
 
 void Promote(ShardPlacement& placement, PeerId backup, ViewId next) {
   std::erase(placement.in_sync_backups, backup);

@@ -76,13 +76,12 @@ size_t LanesNeeded(const ShardPlan& plan, size_t server_count) {
 // all lanes have work during the whole backward pass.
 std::vector<ShardPlacement> PlaceOnLanes(const ShardPlan& plan,
                                          const std::vector<PlacementServer>& ring) {
-  std::vector<uint64_t> bytes;
-  for (const ShardRange& range : plan.ranges()) bytes.push_back(range.size() * sizeof(float));
+  const std::vector<uint64_t> bytes = ShardBytes(plan);
   const std::vector<size_t> servers = PlaceEvenly(bytes, ring.size());
   std::vector<std::vector<uint64_t>> lane_bytes;
   for (const PlacementServer& server : ring) lane_bytes.emplace_back(server.lane_count);
   std::vector<ShardPlacement> placements(plan.shard_count());
-  for (const uint32_t shard : LargestFirst(plan)) {
+  for (const uint32_t shard : LargestFirst(bytes)) {
     auto& lanes = lane_bytes[servers[shard]];
     const auto lane = std::ranges::min_element(lanes) - lanes.begin();
     lanes[lane] += bytes[shard];

@@ -55,9 +55,8 @@ struct MoveOptions {
 bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                 const MoveOptions& options, std::vector<ShardPlacement>& placements);
 
-// The functions above share these two. LargestFirst returns the shards by size. Promote makes an
-// in-sync backup the primary; newcomers start over from the new source (P24).
-std::vector<uint32_t> LargestFirst(const ShardPlan& plan);
+// Makes an in-sync backup the primary; newcomers start over from the new source (P24). The
+// functions above share it.
 void Promote(ShardPlacement& placement, PeerId backup, ViewId next);
 
 }  // namespace pando

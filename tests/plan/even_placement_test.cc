@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "plan/shard_plan.h"
-
 namespace pando {
 namespace {
 
@@ -30,8 +28,7 @@ TEST_CASE("among many servers each prefix of the model is spread evenly") {
                              MetricTensorSpec()});
   constexpr uint32_t kServers = 64;
   const ShardPlan shards(layout, {.servers_max = kServers});
-  std::vector<uint64_t> bytes;
-  for (const ShardRange& range : shards.ranges()) bytes.push_back(range.size() * sizeof(float));
+  const std::vector<uint64_t> bytes = ShardBytes(shards);
   const std::vector<size_t> servers = PlaceEvenly(bytes, kServers);
   uint64_t largest = 0;
   for (size_t count = 1; count <= bytes.size(); ++count) {
