@@ -73,9 +73,9 @@ bool Block::IsInVariable(uint64_t address, uint32_t bytes) const {
 std::byte* Block::AccessShared(Warp& warp, uint32_t lane, uint64_t address, uint32_t bytes,
                                bool is_store) {
   if (!warp.IsAligned(lane, address, bytes)) return nullptr;
-  if (!IsInVariable(address, bytes)) {
+  if (!IsInVariable(address, bytes)) [[unlikely]] {
     warp.Report("an access beyond an array of shared memory", lane,
-                "address " + std::to_string(address));
+                [=] { return "address " + std::to_string(address); });
     return nullptr;
   }
   const uint32_t shift = setting_.kernel.access_shift;
@@ -91,67 +91,32 @@ std::byte* Block::AccessShared(Warp& warp, uint32_t lane, uint64_t address, uint
 
 void Block::NoteSharedStore(Warp& warp, uint32_t lane, Cell& cell) {
   const uint32_t self = warp.Thread(lane);
-  if (cell.write_epoch == epoch_ && cell.writer != self)
-    warp.Report("a race in shared memory", lane,
-                "a store after thread " + std::to_string(cell.writer) + "'s, without a barrier");
-  if (cell.read_epoch == epoch_ && cell.reader != self)
-    warp.Report("a race in shared memory", lane,
-                "a store after " +
-                    (cell.reader == kManyReaders ? std::string("others'")
-                                                 : "thread " + std::to_string(cell.reader) + "'s") +
-                    " load, without a barrier");
+  if (cell.write_epoch == epoch_ && cell.writer != self) [[unlikely]]
+    ReportRace(warp, lane, "store", "store", cell.writer);
+  if (cell.read_epoch == epoch_ && cell.reader != self) [[unlikely]]
+    ReportRace(warp, lane, "store", "load", cell.reader);
   cell.writer = self;
   cell.write_epoch = epoch_;
 }
 
 void Block::NoteSharedLoad(Warp& warp, uint32_t lane, Cell& cell) {
   const uint32_t self = warp.Thread(lane);
-  if (cell.write_epoch < first_epoch_)
-    warp.Report("a load from shared memory that was never written", lane, "");
-  if (cell.write_epoch == epoch_ && cell.writer != self)
-    warp.Report(
-        "a race in shared memory", lane,
-        "a load after thread " + std::to_string(cell.writer) + "'s store, without a barrier");
+  if (cell.write_epoch < first_epoch_) [[unlikely]]
+    warp.Report("a load from shared memory that was never written", lane);
+  if (cell.write_epoch == epoch_ && cell.writer != self) [[unlikely]]
+    ReportRace(warp, lane, "load", "store", cell.writer);
   const bool is_other = cell.read_epoch == epoch_ && cell.reader != self;
   cell.reader = is_other ? kManyReaders : self;
   cell.read_epoch = epoch_;
 }
 
-std::byte* Block::AccessGlobal(Warp& warp, uint32_t lane, uint64_t address, uint32_t bytes,
-                               bool is_store) {
-  if (!warp.IsAligned(lane, address, bytes)) return nullptr;
-  DeviceMemory& memory = setting_.memory;
-  const DeviceMemory::Allocation* allocation = memory.Find(address);
-  if (allocation == nullptr || address + bytes > allocation->end) {  // no address is near 2^64
-    warp.Report(is_store ? "a store beyond the allocated memory"
-                         : "a load from beyond the allocated memory",
-                lane,
-                allocation == nullptr ? "no array is there"
-                                      : std::to_string(address + bytes - allocation->end) +
-                                            " bytes beyond the array's end");
-    return nullptr;
-  }
-  if (!is_store && !memory.IsValid(address, bytes))
-    warp.Report("a load of bytes that were never written", lane,
-                std::to_string(address - allocation->begin) + " bytes from the array's begin");
-  const uint32_t shift = setting_.kernel.access_shift;
-  const uint32_t launch = setting_.first_stamp;
-  for (uint32_t i = 0; i < bytes; i += 1u << shift) {
-    DeviceMemory::Stamps& stamps = memory.StampsAt(address + i, shift);
-    const bool is_written = stamps.writer >= launch && stamps.writer != stamp_;
-    const bool is_read = stamps.reader >= launch && stamps.reader != stamp_;
-    if (is_written || (is_store && is_read))
-      warp.Report("a race between blocks", lane,
-                  std::string(is_store ? "a store" : "a load") + " after another block's " +
-                      (is_written ? "store" : "load"));
-    if (is_store) {
-      stamps.writer = stamp_;
-    } else {
-      stamps.reader = is_read ? launch : stamp_;
-    }
-  }
-  if (is_store) memory.MakeValid(address, bytes);
-  return memory.View(address);
+void Block::ReportRace(Warp& warp, uint32_t lane, const char* access, const char* earlier,
+                       uint32_t other) {
+  const std::string thread =
+      other == kManyReaders ? "others'" : "thread " + std::to_string(other) + "'s";
+  warp.Report(
+      "a race in shared memory", lane,
+      std::string("a ") + access + " after " + thread + " " + earlier + ", without a barrier");
 }
 
 }  // namespace pando::ptx

@@ -60,6 +60,8 @@ class Block {
   bool IsInVariable(uint64_t address, uint32_t bytes) const;
   void NoteSharedStore(Warp& warp, uint32_t lane, Cell& cell);
   void NoteSharedLoad(Warp& warp, uint32_t lane, Cell& cell);
+  [[gnu::cold]] static void ReportRace(Warp& warp, uint32_t lane, const char* access,
+                                       const char* earlier, uint32_t other);
   bool RunWarps();
   void CheckBarrier();
 
@@ -74,5 +76,47 @@ class Block {
   Size3 position_;
   uint32_t stamp_ = 0;
 };
+
+[[gnu::always_inline]] inline std::byte* Block::AccessGlobal(Warp& warp, uint32_t lane,
+                                                             uint64_t address, uint32_t bytes,
+                                                             bool is_store) {
+  if (!warp.IsAligned(lane, address, bytes)) return nullptr;
+  DeviceMemory& memory = setting_.memory;
+  const DeviceMemory::Allocation* allocation = memory.Find(address);
+  // No address is near 2^64.
+  if (allocation == nullptr || address + bytes > allocation->end) [[unlikely]] {
+    warp.Report(is_store ? "a store beyond the allocated memory"
+                         : "a load from beyond the allocated memory",
+                lane, [=] {
+                  if (allocation == nullptr) return std::string("no array is there");
+                  return std::to_string(address + bytes - allocation->end) +
+                         " bytes beyond the array's end";
+                });
+    return nullptr;
+  }
+  if (!is_store && !memory.IsValid(address, bytes)) [[unlikely]]
+    warp.Report("a load of bytes that were never written", lane, [=] {
+      return std::to_string(address - allocation->begin) + " bytes from the array's begin";
+    });
+  const uint32_t shift = setting_.kernel.access_shift;
+  const uint32_t launch = setting_.first_stamp;
+  for (uint32_t i = 0; i < bytes; i += 1u << shift) {
+    DeviceMemory::Stamps& stamps = memory.StampsAt(address + i, shift);
+    const bool is_written = stamps.writer >= launch && stamps.writer != stamp_;
+    const bool is_read = stamps.reader >= launch && stamps.reader != stamp_;
+    if (is_written || (is_store && is_read)) [[unlikely]]
+      warp.Report("a race between blocks", lane, [=] {
+        return std::string(is_store ? "a store" : "a load") + " after another block's " +
+               (is_written ? "store" : "load");
+      });
+    if (is_store) {
+      stamps.writer = stamp_;
+    } else {
+      stamps.reader = is_read ? launch : stamp_;
+    }
+  }
+  if (is_store) memory.MakeValid(address, bytes);
+  return memory.View(address);
+}
 
 }  // namespace pando::ptx

@@ -42,7 +42,7 @@ void* DeviceMemory::Allocate(size_t size_bytes, bool is_managed) {
   const uint64_t pages = size_bytes / kPageBytes + 1;
   PANDO_CHECK(next_offset_ + (pages + 1) * kPageBytes <= kArenaBytes);
   const uint64_t begin = base_address_ + next_offset_;
-  allocations_.push_back({begin, begin + size_bytes, is_managed, true});
+  allocations_.push_back({begin, begin + size_bytes, is_managed});
   for (uint64_t i = 0; i < pages; ++i)
     pages_[next_offset_ / kPageBytes + i] = static_cast<uint32_t>(allocations_.size());
   std::memset(view_ + next_offset_, 0xff, size_bytes);  // means nothing
@@ -61,8 +61,7 @@ void DeviceMemory::Free(void* memory) {
   const uint64_t offset = Offset(memory);
   const uint32_t number = pages_[offset / kPageBytes];
   PANDO_CHECK(number > 0 && allocations_[number - 1].begin == begin);
-  Allocation& allocation = allocations_[number - 1];
-  allocation.is_live = false;
+  const Allocation allocation = allocations_[number - 1];
   const uint64_t pages = (allocation.end - begin) / kPageBytes + 1, bytes = pages * kPageBytes;
   std::memset(pages_ + offset / kPageBytes, 0, pages * sizeof(uint32_t));
   PANDO_CHECK(fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -75,13 +74,6 @@ void DeviceMemory::Free(void* memory) {
     if (last > first_page)
       madvise(reinterpret_cast<std::byte*>(stamps_) + first_page, last - first_page, MADV_DONTNEED);
   }
-}
-
-const DeviceMemory::Allocation* DeviceMemory::Find(uint64_t address) const {
-  const uint64_t offset = address - base_address_;
-  if (offset >= kArenaBytes) return nullptr;
-  const uint32_t number = pages_[offset / kPageBytes];
-  return number == 0 ? nullptr : &allocations_[number - 1];
 }
 
 std::byte* DeviceMemory::ForLoad(const void* memory, size_t size_bytes, const std::string& user) {
@@ -109,22 +101,6 @@ void DeviceMemory::CopyValidity(const void* to, const void* from, size_t size_by
   const auto target = reinterpret_cast<uint64_t>(to), source = reinterpret_cast<uint64_t>(from);
   if (AreValid(source, size_bytes)) return SetValid(target, size_bytes, true);
   for (size_t i = 0; i < size_bytes; ++i) SetValid(target + i, 1, IsValid(source + i, 1));
-}
-
-bool DeviceMemory::IsValid(uint64_t address, uint32_t bytes) const {
-  const uint64_t offset = address - base_address_;
-  if (bytes == 16) return valid_[offset / 8] == 0xff && valid_[offset / 8 + 1] == 0xff;
-  const uint32_t mask = (1u << bytes) - 1;
-  return (valid_[offset / 8] >> offset % 8 & mask) == mask;
-}
-
-void DeviceMemory::MakeValid(uint64_t address, uint32_t bytes) {
-  const uint64_t offset = address - base_address_;
-  if (bytes == 16) {
-    valid_[offset / 8] = valid_[offset / 8 + 1] = 0xff;
-  } else {
-    valid_[offset / 8] |= static_cast<uint8_t>(((1u << bytes) - 1) << offset % 8);
-  }
 }
 
 void DeviceMemory::SetValid(uint64_t begin, uint64_t size_bytes, bool is_valid) {

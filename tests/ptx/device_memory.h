@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <string>
+#include <vector>
 
 namespace pando::ptx {
 
@@ -17,7 +17,6 @@ class DeviceMemory {
     uint64_t begin = 0;
     uint64_t end = 0;
     bool is_managed = false;
-    bool is_live = false;
   };
 
   DeviceMemory();
@@ -27,8 +26,13 @@ class DeviceMemory {
   // An address is never used twice.
   void* Allocate(size_t size_bytes, bool is_managed);
   void Free(void* memory);
-  // The live allocation that has the address, or null.
-  const Allocation* Find(uint64_t address) const;
+  // The live allocation that has the address, or null. An allocation invalidates it.
+  const Allocation* Find(uint64_t address) const {
+    const uint64_t offset = address - base_address_;
+    if (offset >= kArenaBytes) return nullptr;
+    const uint32_t number = pages_[offset / kPageBytes];
+    return number == 0 ? nullptr : &allocations_[number - 1];
+  }
   bool IsDevice(const void* address) const { return Offset(address) < kArenaBytes; }
   // Where the interpreter and the libraries in place of NVIDIA's see it. Reports a range that is
   // not within a live allocation; `user` says whose.
@@ -41,8 +45,20 @@ class DeviceMemory {
   // REQUIRES: within an allocation.
   std::byte* View(uint64_t address) { return view_ + (address - base_address_); }
   // REQUIRES: as View, aligned to bytes, a power of two up to 16.
-  bool IsValid(uint64_t address, uint32_t bytes) const;
-  void MakeValid(uint64_t address, uint32_t bytes);
+  bool IsValid(uint64_t address, uint32_t bytes) const {
+    const uint64_t offset = address - base_address_;
+    if (bytes == 16) return valid_[offset / 8] == 0xff && valid_[offset / 8 + 1] == 0xff;
+    const uint32_t mask = (1u << bytes) - 1;
+    return (valid_[offset / 8] >> offset % 8 & mask) == mask;
+  }
+  void MakeValid(uint64_t address, uint32_t bytes) {
+    const uint64_t offset = address - base_address_;
+    if (bytes == 16) {
+      valid_[offset / 8] = valid_[offset / 8 + 1] = 0xff;
+    } else {
+      valid_[offset / 8] |= static_cast<uint8_t>(((1u << bytes) - 1) << offset % 8);
+    }
+  }
 
   // A stamp is a block of a launch, or, the launch's first one, "several blocks".
   struct Stamps {
@@ -72,7 +88,7 @@ class DeviceMemory {
   uint8_t* valid_ = nullptr;   // a bit for each byte
   uint32_t* pages_ = nullptr;  // the allocation of each page, plus 1
   Stamps* stamps_ = nullptr;
-  std::deque<Allocation> allocations_;
+  std::vector<Allocation> allocations_;
   uint64_t next_offset_ = kPageBytes;
   uint64_t next_stamp_ = 1;
 };

@@ -40,7 +40,7 @@ void Divide(Warp& warp, const Instruction& instruction) {
   for (uint32_t i = 0; i < kWarpLanes; ++i) {
     if ((warp.active() >> i & 1) == 0) continue;
     if (b[i] == 0) {
-      warp.Report("a division by zero", i, "");
+      warp.Report("a division by zero", i);
     } else if (std::is_signed_v<T> && b[i] == T(-1)) {
       values[i] = kRemainder ? T(0) : static_cast<T>(0 - uint64_t(a[i]));
     } else {

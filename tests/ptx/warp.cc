@@ -20,7 +20,12 @@ void ForEachLane(uint32_t lanes, F&& f) {
 uint32_t FirstLane(uint32_t lanes) { return static_cast<uint32_t>(std::countr_zero(lanes)); }
 
 void FillLanes(std::byte* to, uint32_t bytes, uint64_t bits) {
-  for (uint32_t i = 0; i < kWarpLanes; ++i) std::memcpy(to + i * bytes, &bits, bytes);
+  const auto fill = [to, bits]<class T>(T) {
+    std::fill_n(reinterpret_cast<T*>(to), kWarpLanes, static_cast<T>(bits));
+  };
+  if (bytes == 2) return fill(uint16_t{});
+  if (bytes == 4) return fill(uint32_t{});
+  fill(bits);
 }
 
 }  // namespace
@@ -54,15 +59,20 @@ void Warp::Begin() {
 void Warp::SetSpecials() {
   const LaunchSetting& setting = block_.setting();
   const Size3 at = block_.position();
-  Fill(Special::kThreadsX, setting.block.x);
-  Fill(Special::kThreadsY, setting.block.y);
-  Fill(Special::kThreadsZ, setting.block.z);
-  Fill(Special::kBlockX, at.x);
-  Fill(Special::kBlockY, at.y);
-  Fill(Special::kBlockZ, at.z);
-  Fill(Special::kBlocksX, setting.grid.x);
-  Fill(Special::kBlocksY, setting.grid.y);
-  Fill(Special::kBlocksZ, setting.grid.z);
+  const auto fill = [this](Special special, uint32_t value) {
+    const auto found = kernel_.specials.find(special);
+    if (found != kernel_.specials.end())
+      std::fill_n(Lanes<uint32_t>(found->second), kWarpLanes, value);
+  };
+  fill(Special::kThreadsX, setting.block.x);
+  fill(Special::kThreadsY, setting.block.y);
+  fill(Special::kThreadsZ, setting.block.z);
+  fill(Special::kBlockX, at.x);
+  fill(Special::kBlockY, at.y);
+  fill(Special::kBlockZ, at.z);
+  fill(Special::kBlocksX, setting.grid.x);
+  fill(Special::kBlocksY, setting.grid.y);
+  fill(Special::kBlocksZ, setting.grid.z);
   for (const auto& [special, operand] : kernel_.specials) {
     defined_[operand.number] = ~0u;
     uint32_t* lanes = Lanes<uint32_t>(operand);
@@ -74,12 +84,6 @@ void Warp::SetSpecials() {
       if (special == Special::kLane) lanes[i] = i;
     }
   }
-}
-
-void Warp::Fill(Special special, uint32_t value) {
-  const auto found = kernel_.specials.find(special);
-  if (found == kernel_.specials.end()) return;
-  std::fill_n(Lanes<uint32_t>(found->second), kWarpLanes, value);
 }
 
 // ------------------------------------------------------------------------------ which lanes go on
@@ -268,7 +272,7 @@ void Warp::ResolveShuffles() {
   for (LaneGroup& group : groups_) {
     if (group.state != LaneGroup::State::kAtShuffle) continue;
     current_ = group;
-    Report("a shuffle that some of its lanes do not reach", FirstLane(group.lanes), "");
+    Report("a shuffle that some of its lanes do not reach", FirstLane(group.lanes));
     FinishShuffle(kernel_.code[group.place], group.lanes);
     ++group.place;
     group.state = LaneGroup::State::kReady;
@@ -287,10 +291,10 @@ void Warp::CheckSources(const Instruction& instruction, uint32_t lanes) {
 
 void Warp::ReportUndefined(const Operand& operand, uint32_t lanes) {
   const uint32_t undefined = lanes & ~defined_[operand.number];
-  Report("a register that was never written", FirstLane(undefined), "");
+  Report("a register that was never written", FirstLane(undefined));
 }
 
-void Warp::Report(const std::string& kind, uint32_t lane, const std::string& detail) const {
+void Warp::Report(const char* kind, uint32_t lane, const std::string& detail) const {
   const Size3 at = block_.position();
   const std::string where = "block (" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " +
                             std::to_string(at.z) + "), thread " + std::to_string(Thread(lane));
@@ -302,21 +306,21 @@ std::byte* Warp::AccessParameter(uint32_t lane, uint64_t address, uint32_t bytes
   if (!IsAligned(lane, address, bytes)) return nullptr;
   if (address < kernel_.parameter_bytes && bytes <= kernel_.parameter_bytes - address)
     return block_.setting().parameters.data() + address;
-  Report("an access beyond the parameters", lane, "");
+  Report("an access beyond the parameters", lane);
   return nullptr;
 }
 
 std::byte* Warp::AccessLocal(uint32_t lane, uint64_t address, uint32_t bytes, bool is_store) {
   if (!IsAligned(lane, address, bytes)) return nullptr;
   if (address >= kernel_.local_bytes || bytes > kernel_.local_bytes - address) {
-    Report("an access beyond the local memory", lane, "");
+    Report("an access beyond the local memory", lane);
     return nullptr;
   }
   uint8_t* valid = local_valid_.data() + lane * kernel_.local_bytes + address;
   for (uint32_t i = 0; i < bytes; ++i) {
     if (is_store) valid[i] = 1;
     if (valid[i] == 0) {
-      Report("a load from local memory that was never written", lane, "");
+      Report("a load from local memory that was never written", lane);
       break;
     }
   }

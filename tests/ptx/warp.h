@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/ptx/findings.h"
@@ -56,19 +57,25 @@ class Warp {
   std::byte* AccessLocal(uint32_t lane, uint64_t address, uint32_t bytes, bool is_store);
   Block& block() { return block_; }
   uint32_t Thread(uint32_t lane) const { return number_ * kWarpLanes + lane; }
-  void Report(const std::string& kind, uint32_t lane, const std::string& detail) const;
+  void Report(const char* kind, uint32_t lane, const std::string& detail = "") const;
+  // The same for code that often runs: `detail` returns the text, which costs nothing before.
+  template <class F>
+  requires std::is_invocable_v<F>
+  [[gnu::cold, gnu::noinline]] void Report(const char* kind, uint32_t lane, F detail) const {
+    Report(kind, lane, detail());
+  }
   // REQUIRES: bytes is a power of two.
   bool IsAligned(uint32_t lane, uint64_t address, uint32_t bytes) const {
-    if (address % bytes == 0) return true;
-    Report("a misaligned access", lane,
-           std::to_string(bytes) + " bytes, " + std::to_string(address % bytes) +
-               " beyond a multiple");
+    const uint64_t rest = address & (bytes - 1);
+    if (rest == 0) return true;
+    Report("a misaligned access", lane, [=] {
+      return std::to_string(bytes) + " bytes, " + std::to_string(rest) + " beyond a multiple";
+    });
     return false;
   }
 
  private:
   void SetSpecials();
-  void Fill(Special special, uint32_t value);
   bool Select();
   void Execute();
   bool Step(const Instruction& instruction);
