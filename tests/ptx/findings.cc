@@ -1,10 +1,13 @@
 #include "tests/ptx/findings.h"
 
 #include <cxxabi.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "common/check.h"
 
 namespace pando::ptx {
 namespace {
@@ -28,9 +31,16 @@ void FailIfFound() {
 
 }  // namespace
 
+Findings::Findings() {
+  void* memory =
+      mmap(nullptr, sizeof(*count_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  PANDO_CHECK(memory != MAP_FAILED);
+  count_ = new (memory) std::atomic<uint64_t>(0);
+}
+
 void Findings::Add(const std::string& kind, const std::string& kernel, const std::string& line,
                    const std::string& detail) {
-  ++count_;
+  ++*count_;
   if (!printed_.emplace(kind, kernel, line).second) return;
   std::fprintf(stderr, "PTX finding: %s\n  at %s\n  in %s\n  %s\n", kind.c_str(), line.c_str(),
                kernel.empty() ? "the host's code" : Demangle(kernel).c_str(), detail.c_str());
