@@ -69,16 +69,22 @@ TEST_CASE("max pools of random shapes are the CPU's") {
   });
 }
 
+template <class Spec, class Forward, class Backward>
+Results PoolResults(Bench& b, uint32_t samples, const Spec& spec, Forward forward,
+                    Backward backward) {
+  const size_t in = spec.input.size() * samples, out = spec.output().size() * samples;
+  void *x = b.Elements(ExactValues(in, 1)), *dy = b.Elements(ExactValues(out, 2));
+  void *y = b.Elements(out), *dx = b.Elements(in);
+  forward(b.device(), spec, samples, x, y);
+  backward(b.device(), spec, samples, dy, dx);
+  return {b.ReadElements(y, out), b.ReadElements(dx, in)};
+}
+
 TEST_CASE("average pools of random shapes are the CPU's") {
   CheckShapes([](Bench& b, RandomShapes& shapes) {
     const uint32_t samples = shapes.Between(1, 3);
     const Pool2dSpec spec{shapes.Shape(), shapes.Between(1, 3), shapes.Between(1, 2), 0};
-    const size_t in = spec.input.size() * samples, out = spec.output().size() * samples;
-    void *x = b.Elements(ExactValues(in, 1)), *dy = b.Elements(ExactValues(out, 2));
-    void *y = b.Elements(out), *dx = b.Elements(in);
-    AveragePoolForward(b.device(), spec, samples, x, y);
-    AveragePoolBackward(b.device(), spec, samples, dy, dx);
-    return Results{b.ReadElements(y, out), b.ReadElements(dx, in)};
+    return PoolResults(b, samples, spec, AveragePoolForward, AveragePoolBackward);
   });
 }
 
@@ -86,12 +92,7 @@ TEST_CASE("adaptive pools of random shapes are the CPU's") {
   CheckShapes([](Bench& b, RandomShapes& shapes) {
     const uint32_t samples = shapes.Between(1, 3);
     const AdaptivePool2dSpec spec{shapes.Shape(), shapes.Between(1, 3), shapes.Between(1, 3)};
-    const size_t in = spec.input.size() * samples, out = spec.output().size() * samples;
-    void *x = b.Elements(ExactValues(in, 1)), *dy = b.Elements(ExactValues(out, 2));
-    void *y = b.Elements(out), *dx = b.Elements(in);
-    AdaptiveAveragePoolForward(b.device(), spec, samples, x, y);
-    AdaptiveAveragePoolBackward(b.device(), spec, samples, dy, dx);
-    return Results{b.ReadElements(y, out), b.ReadElements(dx, in)};
+    return PoolResults(b, samples, spec, AdaptiveAveragePoolForward, AdaptiveAveragePoolBackward);
   });
 }
 
