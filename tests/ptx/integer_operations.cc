@@ -41,10 +41,8 @@ void Divide(Warp& warp, const Instruction& instruction) {
     if ((warp.active() >> i & 1) == 0) continue;
     if (b[i] == 0) {
       warp.Report("a division by zero", i);
-    } else if (std::is_signed_v<T> && b[i] == T(-1)) {
-      values[i] = kRemainder ? T(0) : static_cast<T>(0 - uint64_t(a[i]));
     } else {
-      values[i] = static_cast<T>(kRemainder ? a[i] % b[i] : a[i] / b[i]);
+      values[i] = kRemainder ? a[i] % b[i] : a[i] / b[i];
     }
   }
   warp.Store(instruction.to[0], values);
@@ -64,7 +62,6 @@ void AddBitOperations(Operations& table, const std::string& type) {
   AddRow<T, T, T>(table, "xor." + type, [](T a, T b) { return a ^ b; });
   AddRow<T, T>(table, "not." + type, [](T a) { return T(~a); });
   AddRow<Truth, T, T>(table, "setp.eq." + type, [](T a, T b) { return a == b; });
-  AddRow<Truth, T, T>(table, "setp.ne." + type, [](T a, T b) { return a != b; });
   AddRow<T, T, uint32_t>(table, "shl." + type,
                          [](T a, uint32_t by) { return by < sizeof(T) * 8 ? T(a << by) : T(0); });
 }
@@ -103,29 +100,17 @@ void AddIntegerRows(Operations& table) {
   AddArithmetic<uint64_t>(table, "u64");
   AddArithmetic<int64_t>(table, "s64");
   AddDivisions<uint32_t>(table, "u32");
-  AddDivisions<int32_t>(table, "s32");
   AddDivisions<uint64_t>(table, "u64");
-  AddDivisions<int64_t>(table, "s64");
   AddBitOperations<uint16_t>(table, "b16");
   AddBitOperations<uint32_t>(table, "b32");
   AddBitOperations<uint64_t>(table, "b64");
-  AddRow<int16_t, int16_t>(table, "neg.s16", [](int16_t a) { return -a; });
-  AddRow<int32_t, int32_t>(table, "neg.s32", [](int32_t a) { return 0u - uint32_t(a); });
   AddRow<int64_t, int64_t>(table, "neg.s64", [](int64_t a) { return uint64_t{0} - uint64_t(a); });
   AddRow<uint32_t, uint16_t, uint16_t>(table, "mul.wide.u16",
                                        [](uint16_t a, uint16_t b) { return uint32_t{a} * b; });
-  AddRow<int32_t, int16_t, int16_t>(table, "mul.wide.s16",
-                                    [](int16_t a, int16_t b) { return int32_t{a} * b; });
   AddRow<uint64_t, uint32_t, uint32_t>(table, "mul.wide.u32",
                                        [](uint32_t a, uint32_t b) { return uint64_t{a} * b; });
   AddRow<int64_t, int32_t, int32_t>(table, "mul.wide.s32",
                                     [](int32_t a, int32_t b) { return int64_t{a} * b; });
-  AddRow<uint64_t, uint32_t, uint32_t, uint64_t>(
-      table, "mad.wide.u32",
-      [](uint32_t a, uint32_t b, uint64_t c) { return uint64_t{a} * b + c; });
-  AddRow<uint32_t, uint32_t, uint32_t>(table, "mul.hi.u32", [](uint32_t a, uint32_t b) {
-    return static_cast<uint32_t>(uint64_t{a} * b >> 32);
-  });
   AddRow<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>(
       table, "bfi.b32", [](auto... x) { return InsertBits<uint32_t>(x...); });
   AddRow<uint64_t, uint64_t, uint64_t, uint32_t, uint32_t>(

@@ -131,7 +131,7 @@ void KernelParser::ParseParameter(std::string_view declaration) {
   const size_t offset = AlignUp(kernel_.parameter_bytes, parameter.alignment);
   kernel_.parameters.push_back({offset, parameter.size_bytes});
   kernel_.parameter_bytes = offset + parameter.size_bytes;
-  symbols_[parameter.name] = {offset};
+  symbols_[parameter.name] = offset;
 }
 
 void KernelParser::ParseBody(std::string_view body) {
@@ -212,7 +212,7 @@ void KernelParser::ParseVariable(std::string_view declaration, bool is_shared) {
   const Declaration variable = ParseDeclaration(declaration);
   size_t& used_bytes = is_shared ? kernel_.shared_bytes : kernel_.local_bytes;
   const size_t offset = AlignUp(used_bytes, std::max<size_t>(variable.alignment, 16));
-  symbols_[variable.name] = {offset};
+  symbols_[variable.name] = offset;
   used_bytes = offset + variable.size_bytes;
   if (!is_shared) return;
   kernel_.shared_variables.push_back({offset, variable.size_bytes});
@@ -305,8 +305,7 @@ bool KernelParser::ParseMemory(Instruction& instruction, std::string_view mnemon
 bool KernelParser::ParseVectorMove(Instruction& instruction, std::string_view mnemonic,
                                    const std::vector<std::string_view>& operands) {
   if (!mnemonic.starts_with("mov.b") || operands.size() != 2) return false;
-  const bool splits = operands[0].front() == '{', joins = operands[1].front() == '{';
-  if (splits == joins) return false;
+  if ((operands[0].front() == '{') == (operands[1].front() == '{')) return false;
   const uint8_t whole_bytes = TypeBytes(mnemonic.substr(4));
   const auto to = VectorParts(operands[0]), from = VectorParts(operands[1]);
   for (const std::string_view part : to)
@@ -315,7 +314,7 @@ bool KernelParser::ParseVectorMove(Instruction& instruction, std::string_view mn
   for (const std::string_view part : from)
     instruction.from[instruction.from_count++] =
         ParseOperand(part, static_cast<uint8_t>(whole_bytes / from.size()));
-  instruction.run = splits ? &SplitRegister : &JoinRegisters;
+  instruction.run = &MoveParts;
   return true;
 }
 
@@ -341,11 +340,10 @@ Operand KernelParser::ParseOperand(std::string_view text, uint8_t bytes) {
     return found->second;
   }
   if (const auto found = symbols_.find(name); found != symbols_.end())
-    return FindConstant(found->second.address, bytes);
+    return FindConstant(found->second, bytes);
   if (text.front() == '%') return FindSpecial(text);
-  const bool is_digit = std::isdigit(static_cast<unsigned char>(text.back())) != 0 ||
-                        std::isxdigit(static_cast<unsigned char>(text.back())) != 0;
-  if (!is_digit || bytes == 0) Fail("an operand: " + name);
+  const bool is_number = std::isxdigit(static_cast<unsigned char>(text.back())) != 0;
+  if (!is_number || bytes == 0) Fail("an operand: " + name);
   if (text.starts_with("0f") || text.starts_with("0d"))
     return FindConstant(std::stoull(name.substr(2), nullptr, 16), bytes);
   return FindConstant(

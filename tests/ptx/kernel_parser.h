@@ -22,10 +22,6 @@ class KernelParser {
   Kernel Parse(const std::string& name);
 
  private:
-  struct Symbol {
-    uint64_t address = 0;
-  };
-
   void ParseHead(std::string_view head);
   void ParseParameter(std::string_view declaration);
   void ParseBody(std::string_view body);
@@ -52,7 +48,7 @@ class KernelParser {
   const Module& module_;
   Kernel kernel_;
   std::unordered_map<std::string, Operand> registers_;
-  std::unordered_map<std::string, Symbol> symbols_;
+  std::unordered_map<std::string, uint64_t> symbols_;  // addresses of parameters and variables
   std::unordered_map<std::string, uint32_t> labels_;
   std::vector<std::pair<size_t, std::string>> branches_;  // instructions, and where they go
   std::map<std::pair<uint64_t, uint8_t>, Operand> constants_;

@@ -31,7 +31,7 @@ MachineOptions ReadOptions(const std::filesystem::path& ptx) {
   PANDO_CHECK(order == "lowest" || order == "highest" || order == "random");
   if (order == "highest") options.lane_order = LaneOrder::kHighestFirst;
   if (order == "random") options.lane_order = LaneOrder::kRandom;
-  options.ran_path = Variable("CUDA_ON_HOST_RAN", "");
+  options.notes_path = Variable("CUDA_ON_HOST_NOTES", "");
   return options;
 }
 
@@ -44,6 +44,7 @@ Machine::Machine(MachineOptions options) : options_(std::move(options)), random_
     const std::string path = file.path();
     if (!path.ends_with(ending)) continue;
     modules_.emplace_back(path, path.substr(0, path.size() - 3) + "txt");
+    for (const auto& [name, entry] : modules_.back().entries()) Note("kernel", name);
   }
   if (modules_.empty()) {
     std::fprintf(stderr, "PTX: no *%s in %s\n", ending.c_str(), options_.folder.c_str());
@@ -71,7 +72,7 @@ const Kernel& Machine::FindKernel(const void* function) {
   for (const Module& module : modules_) {
     if (!module.entries().contains(name)) continue;
     kernel = std::make_unique<Kernel>(KernelParser(module).Parse(name));
-    NoteRun(name);
+    Note("ran", name);
     return *kernel;
   }
   std::fprintf(stderr, "PTX: no kernel is named %s\n", name.c_str());
@@ -131,9 +132,9 @@ void Machine::RunBlocks(LaunchSetting& setting) {
   }
 }
 
-void Machine::NoteRun(const std::string& name) {
-  if (options_.ran_path.empty()) return;
-  std::ofstream(options_.ran_path, std::ios::app) << name << '\n';
+void Machine::Note(const char* what, const std::string& kernel) const {
+  if (options_.notes_path.empty()) return;
+  std::ofstream(options_.notes_path, std::ios::app) << what << ' ' << kernel << '\n';
 }
 
 Machine* TheMachine() {

@@ -34,7 +34,8 @@ struct MachineOptions {
   std::string arch;  // "sm_90": of NAME.sm_90.ptx, and of what ptxas said of it, NAME.sm_90.txt
   uint64_t seed = 1;
   LaneOrder lane_order = LaneOrder::kLowestFirst;
-  std::string ran_path;  // of a file to which the names of kernels that ran are added; or empty
+  // The file to which the kernels are added, and those that ran; or empty.
+  std::string notes_path;
 };
 
 // Threads: one at a time.
@@ -52,7 +53,7 @@ class Machine {
   std::vector<std::byte> PackArguments(const Kernel& kernel,
                                        std::span<const Argument> arguments) const;
   void RunBlocks(LaunchSetting& setting);
-  void NoteRun(const std::string& name);
+  void Note(const char* what, const std::string& kernel) const;
 
   const MachineOptions options_;
   DeviceMemory memory_;

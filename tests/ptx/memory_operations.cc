@@ -24,10 +24,8 @@ std::byte* Access(Warp& warp, uint32_t lane, uint64_t address, uint32_t bytes, b
   } else if constexpr (kSpace == Space::kParameter) {
     return warp.AccessParameter(lane, address, bytes);
   } else {
-    if (address - kSharedWindow < kWindowBytes)
+    if (address >= kSharedWindow)
       return warp.block().AccessShared(warp, lane, address - kSharedWindow, bytes, is_store);
-    if (address - kLocalWindow < kWindowBytes)
-      return warp.AccessLocal(lane, address - kLocalWindow, bytes, is_store);
     return warp.block().AccessGlobal(warp, lane, address, bytes, is_store);
   }
 }
@@ -119,25 +117,19 @@ Handler FindMemoryHandler(const MemoryOperation& operation) {
   return nullptr;
 }
 
-void SplitRegister(Warp& warp, const Instruction& instruction) {
-  const uint32_t bytes = instruction.from[0].bytes / instruction.to_count;
-  const auto* from = warp.Lanes<std::byte>(instruction.from[0]);
+void MoveParts(Warp& warp, const Instruction& instruction) {
+  const bool splits = instruction.to_count > 1;
+  const Operand& whole = splits ? instruction.from[0] : instruction.to[0];
+  const Operand* parts = splits ? instruction.to.data() : instruction.from.data();
+  const uint32_t count = splits ? instruction.to_count : instruction.from_count;
+  const uint32_t bytes = whole.bytes / count;
   for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
     if ((warp.active() >> lane & 1) == 0) continue;
-    for (uint32_t i = 0; i < instruction.to_count; ++i)
-      std::memcpy(warp.Lanes<std::byte>(instruction.to[i]) + lane * bytes,
-                  from + lane * instruction.from[0].bytes + i * bytes, bytes);
-  }
-}
-
-void JoinRegisters(Warp& warp, const Instruction& instruction) {
-  const uint32_t bytes = instruction.to[0].bytes / instruction.from_count;
-  auto* to = warp.Lanes<std::byte>(instruction.to[0]);
-  for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-    if ((warp.active() >> lane & 1) == 0) continue;
-    for (uint32_t i = 0; i < instruction.from_count; ++i)
-      std::memcpy(to + lane * instruction.to[0].bytes + i * bytes,
-                  warp.Lanes<std::byte>(instruction.from[i]) + lane * bytes, bytes);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::byte* part = warp.Lanes<std::byte>(parts[i]) + lane * bytes;
+      std::byte* place = warp.Lanes<std::byte>(whole) + lane * whole.bytes + i * bytes;
+      std::memcpy(splits ? part : place, splits ? place : part, bytes);
+    }
   }
 }
 

@@ -23,11 +23,10 @@ using Operations = std::unordered_map<std::string, Operation>;
 // All opcodes except loads, stores and moves of vectors.
 const Operations& AllOperations();
 
-// How an instruction reaches memory.
-// Where shared and local memory lie among generic addresses.
-inline constexpr uint64_t kSharedWindow = uint64_t{1} << 60, kLocalWindow = uint64_t{1} << 61;
-inline constexpr uint64_t kWindowBytes = uint64_t{1} << 32;
+// Where shared memory lies among generic addresses.
+inline constexpr uint64_t kSharedWindow = uint64_t{1} << 60;
 
+// How an instruction reaches memory.
 enum class Space : uint8_t { kGlobal, kShared, kLocal, kParameter, kGeneric };
 
 struct MemoryOperation {
@@ -42,7 +41,6 @@ struct MemoryOperation {
 Handler FindMemoryHandler(const MemoryOperation& operation);
 
 // mov.b32 {a, b}, c and mov.b32 c, {a, b}: between a register and its parts.
-void SplitRegister(Warp& warp, const Instruction& instruction);
-void JoinRegisters(Warp& warp, const Instruction& instruction);
+void MoveParts(Warp& warp, const Instruction& instruction);
 
 }  // namespace pando::ptx
