@@ -33,10 +33,16 @@ std::byte* Access(Warp& warp, uint32_t lane, uint64_t address, uint32_t bytes, b
 // Element is the memory's type, and Register the registers' one of the same sign.
 template <Space kSpace, class Element, class Register, uint32_t kVector>
 void Load(Warp& warp, const Instruction& instruction) {
+  // Lanes in a row that load the same bytes need one check, where lanes are not told apart.
+  constexpr bool kLanesAreAlike = kSpace == Space::kGlobal || kSpace == Space::kParameter;
+  uint64_t checked = 0;
+  const std::byte* from = nullptr;
   for (uint32_t lanes = warp.active(); lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
-    const std::byte* from = Access<kSpace>(warp, lane, Address(warp, instruction, lane),
-                                           sizeof(Element) * kVector, /*is_store=*/false);
+    const uint64_t address = Address(warp, instruction, lane);
+    if (!kLanesAreAlike || from == nullptr || address != checked)
+      from = Access<kSpace>(warp, lane, address, sizeof(Element) * kVector, /*is_store=*/false);
+    checked = address;
     for (uint32_t i = 0; i < kVector; ++i) {
       Element element{};
       if (from != nullptr) std::memcpy(&element, from + i * sizeof(Element), sizeof(Element));
