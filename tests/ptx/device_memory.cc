@@ -97,12 +97,6 @@ std::byte* DeviceMemory::ForStore(void* memory, size_t size_bytes, const std::st
   return ForLoad(memory, size_bytes, user);
 }
 
-void DeviceMemory::CopyValidity(const void* to, const void* from, size_t size_bytes) {
-  const auto target = reinterpret_cast<uint64_t>(to), source = reinterpret_cast<uint64_t>(from);
-  if (AreValid(source, size_bytes)) return SetValid(target, size_bytes, true);
-  for (size_t i = 0; i < size_bytes; ++i) SetValid(target + i, 1, IsValid(source + i, 1));
-}
-
 void DeviceMemory::SetValid(uint64_t begin, uint64_t size_bytes, bool is_valid) {
   uint64_t at = begin - base_address_;
   const uint64_t end = at + size_bytes;

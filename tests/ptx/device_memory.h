@@ -39,7 +39,6 @@ class DeviceMemory {
   std::byte* ForLoad(const void* memory, size_t size_bytes, const std::string& user);
   // The same, and the bytes become valid.
   std::byte* ForStore(void* memory, size_t size_bytes, const std::string& user);
-  void CopyValidity(const void* to, const void* from, size_t size_bytes);
 
   // ---- for kernels
   // REQUIRES: within an allocation.

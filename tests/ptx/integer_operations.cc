@@ -37,14 +37,10 @@ void Divide(Warp& warp, const Instruction& instruction) {
   const T* a = warp.Lanes<T>(instruction.from[0]);
   const T* b = warp.Lanes<T>(instruction.from[1]);
   T values[kWarpLanes] = {};
-  for (uint32_t i = 0; i < kWarpLanes; ++i) {
-    if ((warp.active() >> i & 1) == 0) continue;
-    if (b[i] == 0) {
-      warp.Report("a division by zero", i);
-    } else {
-      values[i] = kRemainder ? a[i] % b[i] : a[i] / b[i];
-    }
-  }
+  ForEachLane(warp.active(), [&](uint32_t i) {
+    if (b[i] == 0) return warp.Report("a division by zero", i);
+    values[i] = kRemainder ? a[i] % b[i] : a[i] / b[i];
+  });
   warp.Store(instruction.to[0], values);
 }
 

@@ -37,8 +37,7 @@ void Load(Warp& warp, const Instruction& instruction) {
   constexpr bool kLanesAreAlike = kSpace == Space::kGlobal || kSpace == Space::kParameter;
   uint64_t checked = 0;
   const std::byte* from = nullptr;
-  for (uint32_t lanes = warp.active(); lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+  ForEachLane(warp.active(), [&](uint32_t lane) {
     const uint64_t address = Address(warp, instruction, lane);
     if (!kLanesAreAlike || from == nullptr || address != checked)
       from = Access<kSpace>(warp, lane, address, sizeof(Element) * kVector, /*is_store=*/false);
@@ -48,22 +47,21 @@ void Load(Warp& warp, const Instruction& instruction) {
       if (from != nullptr) std::memcpy(&element, from + i * sizeof(Element), sizeof(Element));
       warp.Lanes<Register>(instruction.to[i])[lane] = static_cast<Register>(element);
     }
-  }
+  });
 }
 
 template <Space kSpace, class Element, class Register, uint32_t kVector>
 void Keep(Warp& warp, const Instruction& instruction) {
-  for (uint32_t lanes = warp.active(); lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+  ForEachLane(warp.active(), [&](uint32_t lane) {
     std::byte* to = Access<kSpace>(warp, lane, Address(warp, instruction, lane),
                                    sizeof(Element) * kVector, /*is_store=*/true);
-    if (to == nullptr) continue;
+    if (to == nullptr) return;
     for (uint32_t i = 0; i < kVector; ++i) {
       const auto element =
           static_cast<Element>(warp.Lanes<Register>(instruction.from[1 + i])[lane]);
       std::memcpy(to + i * sizeof(Element), &element, sizeof(Element));
     }
-  }
+  });
 }
 
 template <Space kSpace, class Element, class Register>
@@ -129,14 +127,13 @@ void MoveParts(Warp& warp, const Instruction& instruction) {
   const Operand* parts = splits ? instruction.to.data() : instruction.from.data();
   const uint32_t count = splits ? instruction.to_count : instruction.from_count;
   const uint32_t bytes = whole.bytes / count;
-  for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-    if ((warp.active() >> lane & 1) == 0) continue;
+  ForEachLane(warp.active(), [&](uint32_t lane) {
     for (uint32_t i = 0; i < count; ++i) {
       std::byte* part = warp.Lanes<std::byte>(parts[i]) + lane * bytes;
       std::byte* place = warp.Lanes<std::byte>(whole) + lane * whole.bytes + i * bytes;
       std::memcpy(splits ? part : place, splits ? place : part, bytes);
     }
-  }
+  });
 }
 
 }  // namespace pando::ptx

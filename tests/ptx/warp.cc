@@ -12,11 +12,6 @@ namespace {
 
 constexpr size_t kAlignmentBytes = 64;
 
-template <class F>
-void ForEachLane(uint32_t lanes, F&& f) {
-  for (; lanes != 0; lanes &= lanes - 1) f(static_cast<uint32_t>(std::countr_zero(lanes)));
-}
-
 uint32_t FirstLane(uint32_t lanes) { return static_cast<uint32_t>(std::countr_zero(lanes)); }
 
 void FillLanes(std::byte* to, uint32_t bytes, uint64_t bits) {

@@ -1,6 +1,7 @@
 // A warp: the registers and places of its 32 lanes. Block runs it.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -18,6 +19,11 @@ class Block;
 
 // Which lanes go on where a warp diverged.
 enum class LaneOrder : uint8_t { kLowestFirst, kHighestFirst, kRandom };
+
+template <class F>
+void ForEachLane(uint32_t lanes, F&& f) {
+  for (; lanes != 0; lanes &= lanes - 1) f(static_cast<uint32_t>(std::countr_zero(lanes)));
+}
 
 // Lanes at one instruction.
 struct LaneGroup {
