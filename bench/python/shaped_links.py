@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""shaped_links.py exchange|plan|hosts [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
+"""shaped_links.py exchange|plan|hosts|pairs [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
 
 Measures training over links of a known speed: each process has a separate host (a network namespace and a host name),
 with a link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything
@@ -12,6 +12,9 @@ made is taken away at the end.
             strategies. A worker's computing is measured in the same turns, as many at once as compute at once.
   hosts     the same 553 MB among 4 workers on 2 hosts and 2 servers on others: gradients summed on each host first
             (--host-sum auto) beside each worker pushing for itself, in turns.
+  pairs     5.2 MB among 2, 4, 8 and 16 workers and as many servers, beside `pando plan`, and gloo's ring among the
+            workers. The workers' computing is a timed wait (bench/cpp/timed_worker.c), so that two cores carry 33
+            processes; --rate 20mbit keeps the links the slowest part.
 
 A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once
 a round, and every other round goes backwards.
@@ -28,15 +31,16 @@ import sys
 import tempfile
 import time
 
-from report import PANDO, commit, cpu, in_turns, make_parser
+from report import PANDO, ROOT, commit, cpu, in_turns, make_parser
 
 SUBNET = "10.83.0"
 SWITCH = "pando-switch"
 WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
-PROCESSES_MAX = 16
+PROCESSES_MAX = 64
 PAYLOAD_SHARE = 1448 / 1514  # of a TCP frame of Ethernet, as tc counts it
-BUCKET_BYTES = 128 * 1024  # a shaped link lets these through at once
+BUCKET_BYTES = 128 * 1024  # a shaped link lets these through at once, and a slow one what it carries in 5 ms
+BUCKET_BYTES_MIN = 16 * 1024
 NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # except at the end
 EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
 # Models whose exchange takes longer than their computing, and one for which both take equally long.
@@ -45,12 +49,35 @@ PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, serv
     ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 4, 2),
     ("resnet50-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 2, "500mbit", 2, 1),
     ("resnet18-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 4, "200mbit", 2, 2)]
+PAIRS = [2, 4, 8, 16]
+PAIR_PARAMETERS = 1280 * 1024
+PAIR_COMPUTE_MS = [0, 1000]
+# For gloo's ring, which takes no external model: about as many parameters, and next to no computing.
+PAIR_MODEL = """input = "1x1x1024"
+[[layer]]
+type = "linear"
+out = 1248
+[[layer]]
+type = "linear"
+out = 10
+"""
 
 
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def bits_of(rate):
+    """Returns the number and the unit of tc's "20mbit"."""
+    unit = rate.lstrip("0123456789")
+    return int(rate.removesuffix(unit)), unit
+
+
+def bytes_per_second(rate):
+    number, unit = bits_of(rate)
+    return number * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[unit] / 8
 
 
 class Network:
@@ -77,7 +104,8 @@ class Network:
         run(*inside, "ip", "addr", "add", f"{SUBNET}.{i + 1}/24", "dev", "eth0")
         run(*inside, "ip", "link", "set", "eth0", "up")
         run(*inside, "ip", "link", "set", "lo", "up")
-        shape = ["root", "tbf", "rate", rate, "burst", str(BUCKET_BYTES), "latency", "100ms"]
+        burst = min(max(int(bytes_per_second(rate) / 200), BUCKET_BYTES_MIN), BUCKET_BYTES)
+        shape = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "100ms"]
         run("tc", "qdisc", "add", "dev", outside, *shape)  # towards the process
         run(*inside, "tc", "qdisc", "add", "dev", "eth0", *shape)  # away from it
 
@@ -100,17 +128,23 @@ class Job:
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder, self.processes = args, network, folder, []
 
-    def start(self, name, *arguments, host=None):
+    def start(self, name, *arguments, host=None, program=None):
+        """Starts `pando` with these arguments, or another program."""
         host = host or name
         log = open(f"{self.folder}/{name}.log", "w", encoding="utf-8")
         as_host = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pando-{host}"]
         self.processes.append(subprocess.Popen(
-            ["ip", "netns", "exec", f"pando-{host}", *as_host, self.args.pando, *arguments], stdout=log, stderr=log))
+            ["ip", "netns", "exec", f"pando-{host}", *as_host, program or self.args.pando, *arguments], stdout=log,
+            stderr=log, env=dict(os.environ, PANDO_SCHEDULER=self.endpoint())))
         return self.processes[-1]
 
-    def train(self, flags, workers, servers, workers_per_host=1):
-        """Returns the milliseconds of each step after the first ones."""
-        endpoint = f"tcp://{self.network.address('scheduler')}:7070"
+    def endpoint(self):
+        return f"tcp://{self.network.address('scheduler')}:7070"
+
+    def train(self, flags, workers, servers, workers_per_host=1, program=()):
+        """Returns the milliseconds of each step after the first ones. `program`: a worker's command line, in place of
+        `pando worker`."""
+        endpoint = self.endpoint()
         run_dir = f"{self.folder}/run"
         leads = self.start(
             "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
@@ -121,8 +155,11 @@ class Job:
             self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
                        "1")
         for i in range(workers):
-            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu",
-                       host=f"worker{i - i % workers_per_host}")
+            host = f"worker{i - i % workers_per_host}"
+            if program:
+                self.start(f"worker{i}", *program[1:], host=host, program=program[0])
+                continue
+            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu", host=host)
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
@@ -151,13 +188,13 @@ def hosts_of(workers, servers, workers_per_host):
             [f"server{i}" for i in range(servers)])
 
 
-def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1):
+def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1, program=()):
     servers = servers if strategy == "ps" else 0
     network = Network(hosts_of(workers, servers, workers_per_host), rate)
     try:
         with tempfile.TemporaryDirectory() as folder:
             extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
-            return Job(args, network, folder).train(flags + extra, workers, servers, workers_per_host)
+            return Job(args, network, folder).train(flags + extra, workers, servers, workers_per_host, program)
     finally:
         network.close()
 
@@ -226,13 +263,13 @@ def exchange(args):
               f"{median - computing:>16,.0f}{(median - computing) / (ring - computing):>13.3f}")
 
 
-def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
-    unit = rate.lstrip("0123456789")
-    bandwidth = f"{int(rate.removesuffix(unit)) * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
-    done = subprocess.run([args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers",
-                           str(workers), "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth,
-                           "--step-ms", f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch",
-                           str(samples), "--json"], check=True, capture_output=True, text=True)
+def predicted(args, model, rate, workers, servers, *times):
+    """Returns the plan's milliseconds by strategy. `model` and `times` are flags."""
+    number, unit = bits_of(rate)
+    bandwidth = f"{number * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
+    done = subprocess.run([args.pando, "plan", *model, "--workers", str(workers), "--servers", str(servers),
+                           "--replicas", "1", "--bandwidth", bandwidth, *times, "--json"], check=True,
+                          capture_output=True, text=True)
     return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
 
 
@@ -259,7 +296,9 @@ class PlannedJob:
 
     def show(self, args):
         step_ms, update_ms = (statistics.median(times) for times in zip(*self.alone))
-        plans = predicted(args, self.model, self.samples, self.rate, self.workers, self.servers, step_ms, update_ms)
+        plans = predicted(args, ["--model", self.model, "--classes", "1000", "--input", "32x32x3"], self.rate,
+                          self.workers, self.servers, "--step-ms", f"{step_ms - update_ms:.2f}", "--optimizer-ms",
+                          f"{update_ms:.2f}", "--batch", str(self.samples))
         for strategy, name in (("ps", "ps-own-hosts"), ("allreduce", "allreduce")):
             steps, planned = self.steps[strategy], plans[name]
             measured = statistics.median(steps)
@@ -292,6 +331,38 @@ def hosts(args):
         print(f"{kind:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
 
 
+def measure_pair(args, kind, model):
+    """Returns the milliseconds of the steps of one (workers, computing) of PAIRS; computing None: gloo's ring."""
+    workers, compute_ms = kind
+    if compute_ms is None:
+        flags = ["--model", model, "--dataset", "synthetic-digits", "--set", "run.allreduce=ring"]
+        return measure(args, flags + batch_flags(workers, workers, args.steps), workers, 0, args.rate, "allreduce")
+    steps = str(args.steps + WARM_UP_STEPS + 1)
+    program = [args.timed_worker, str(PAIR_PARAMETERS), str(compute_ms), str(workers), steps]
+    return measure(args, ["--model", "external", "--dataset", "external"], workers, workers, args.rate, "ps",
+                   program=program)
+
+
+def pairs(args):
+    heading(args)
+    sizes = [int(n) for n in args.pairs.split(",")]
+    kinds = [(n, ms) for n in sizes for ms in PAIR_COMPUTE_MS] + [(n, None) for n in sizes if args.ring]
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as model:
+        model.write(PAIR_MODEL)
+        model.flush()
+        times = times_of(args, kinds, lambda kind: measure_pair(args, kind, model.name))
+    print(f"{'pairs':>5}  {'strategy':<9}{'computing':>10}{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}"
+          f"{'of plan':>9}")
+    for (workers, compute_ms), steps in times.items():
+        plans = predicted(args, ["--parameters", str(PAIR_PARAMETERS)], args.rate, workers, workers, "--step-ms",
+                          str(compute_ms or 0.01))
+        planned = plans["allreduce" if compute_ms is None else "ps-own-hosts"]
+        name, computing = ("ring", 0) if compute_ms is None else ("servers", compute_ms)
+        median = statistics.median(steps)
+        print(f"{workers:>5}  {name:<9}{computing:>10}{planned:>9,.0f}{len(steps):>7}{min(steps):>9,.0f}"
+              f"{median:>9,.0f}{max(steps):>9,.0f}{median / planned:>9.3f}", flush=True)
+
+
 def leave(*_):
     """Exits, which removes the network, and ignores further signals."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -299,14 +370,15 @@ def leave(*_):
 
 
 def main():
-    parser = make_parser(__doc__, rate="1gbit", steps=6, rounds=2, pando=PANDO)
-    parser.add_argument("part", choices=["exchange", "plan", "hosts"])
+    parser = make_parser(__doc__, rate="1gbit", steps=6, rounds=2, pando=PANDO, pairs=",".join(map(str, PAIRS)),
+                         ring=False, timed_worker=str(ROOT / "build/bench/cpp/timed_worker"))
+    parser.add_argument("part", choices=["exchange", "plan", "hosts", "pairs"])
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")
     signal.signal(signal.SIGTERM, leave)
     began = time.monotonic()
-    {"exchange": exchange, "plan": plan, "hosts": hosts}[args.part](args)
+    {"exchange": exchange, "plan": plan, "hosts": hosts, "pairs": pairs}[args.part](args)
     print(f"{time.monotonic() - began:.0f} s")
 
 
