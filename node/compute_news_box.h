@@ -25,8 +25,7 @@ class ComputeNewsBox {
   void Push(ComputeTicket ticket, ComputeEvent event) {
     const auto* gradient = std::get_if<GradientReady>(&event);
     const size_t bytes = gradient == nullptr ? 0 : gradient->payload.size_bytes();
-    const bool is_little =
-        gradient != nullptr && (unseen_bytes_ += bytes) < PushSender::kFlushBytes;
+    const bool is_little = gradient != nullptr && (unseen_bytes_ += bytes) < PushGroups::kBytesMax;
     if (!is_little) unseen_bytes_ = 0;
     std::ignore = mailbox_.Push({ticket, std::move(event)}, is_little ? Wake::kLater : Wake::kNow);
   }

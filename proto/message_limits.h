@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 namespace pando {
 
@@ -56,21 +54,5 @@ inline constexpr size_t kFrameBytesMax = kPayloadBytesMax;
 // last byte arrives; with several messages, replies begin while the rest is still being sent. So a
 // message is closed at this size of its payloads: 256 KiB to 1 MiB were best on loopback.
 inline constexpr size_t kMessageBytes = 1 << 20;
-
-// Distributes the items over messages, in order; no message is empty.
-template <class Item>
-std::vector<std::vector<Item>> InMessages(std::vector<Item> items) {
-  std::vector<std::vector<Item>> messages;
-  size_t bytes = kMessageBytes;
-  for (Item& item : items) {
-    if (bytes >= kMessageBytes || messages.back().size() == kItemsPerMessageMax) {
-      messages.emplace_back();
-      bytes = 0;
-    }
-    bytes += item.payload.size_bytes();
-    messages.back().push_back(std::move(item));
-  }
-  return messages;
-}
 
 }  // namespace pando

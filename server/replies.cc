@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/message_limits.h"
+#include "proto/item_messages.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -114,14 +114,30 @@ void Replies::Tick(Micros now) {
       !params_out_.empty() && !HasFullMessage(params_out_) &&
       replicas_.VersionsDiffer([](const Shard& s) { return s.committed(); });
   if (IsHeld(now, is_worth_waiting, &params_held_until_)) return;
-  while (!params_out_.empty()) SendTo(params_out_.begin()->first);
+  std::vector<PeerId> peers;
+  for (const auto& [peer, params] : params_out_) peers.push_back(peer);
+  // Lanes begin at different places among the workers, so that not all of them send to one first.
+  const size_t ours = peers.empty() ? 0 : member_.self().node.value() % peers.size();
+  std::ranges::rotate(peers, peers.begin() + static_cast<std::ptrdiff_t>(ours));
+  for (const PeerId& peer : peers) SendTo(peer);
+}
+
+void Replies::EnterView() {
+  std::erase_if(waiting_,
+                [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
+  primary_bytes_ = 0;
+  for (const auto& [id, replica] : replicas_.all()) {
+    if (replica.is_primary()) primary_bytes_ += plan_.shards.range(id).size() * sizeof(float);
+  }
 }
 
 void Replies::SendTo(PeerId peer) {
   if (auto reply = replies_out_.extract(peer)) member_.Send(peer, std::move(reply.mapped()));
   auto params = params_out_.extract(peer);
   if (params.empty()) return;
-  for (auto& items : InMessages(std::move(params.mapped().items)))
+  std::vector<ParamsItem>& all = params.mapped().items;
+  std::ranges::stable_sort(all, {}, &ParamsItem::shard);  // the next forward reads the first first
+  for (auto& items : InMessages(std::move(all), MessageBytesFor(primary_bytes_)))
     member_.Send(peer, Params{std::move(items)});
 }
 

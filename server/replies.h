@@ -32,10 +32,7 @@ class Replies : LanePart {
   // Sends the newly committed version to the workers that wait for it.
   void ReplyToWaiting(Shard& shard);
 
-  void EnterView() {
-    std::erase_if(waiting_,
-                  [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
-  }
+  void EnterView();
   // A new generation begins.
   void Clear() {
     waiting_.clear();
@@ -60,6 +57,7 @@ class Replies : LanePart {
   void SendTo(PeerId peer);
 
   EarlyMessages& early_;
+  size_t primary_bytes_ = 0;  // of the parameters of which the lane is primary
   std::map<ShardId, std::map<std::pair<Incarnation, ParamsForm>, Waiting>> waiting_;
   // Gathered until Tick, or a little longer.
   std::map<PeerId, PushReply> replies_out_;

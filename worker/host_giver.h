@@ -29,13 +29,11 @@ class HostGiver : SessionPart {
 
   void EnterView(const HostGroup& group);
   // Returns whether gradients of this shard go to the relay.
-  bool Gives(ShardId shard) const {
-    return has_relay_ && !has_given_up_ && group_.sums[shard.value()];
-  }
+  bool Gives(ShardId shard) const { return GivesAny() && group_.sums[shard.value()]; }
+  // Returns whether gradients of any shard do.
+  bool GivesAny() const { return has_relay_ && !has_given_up_; }
   bool IsOurRelay(const PeerId& peer) const { return has_relay_ && peer == group_.relay; }
   const PeerId& relay() const { return group_.relay; }
-  // How many shards are summed on the host.
-  size_t shard_count() const { return static_cast<size_t>(std::ranges::count(group_.sums, true)); }
   bool has_given_up() const { return has_given_up_; }
 
   void OnGiven(Micros now) {

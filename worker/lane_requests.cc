@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/message_limits.h"
+#include "proto/item_messages.h"
 
 namespace pando {
 namespace {

@@ -93,7 +93,7 @@ void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& upd
   requests_.EnterView(now);
   giver_.EnterView(group);
   relay_.EnterView(group);
-  sender_.EnterView(view);
+  sender_.EnterView();
   evaluation_.EnterView(now);
   helping_.EnterView();
   verification_.EnterView();

@@ -57,9 +57,9 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
  public:
   struct Options {
     ViewMember::Identity identity;
-    Ready ready;                                       // repeated until a view has us
-    size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
-    BufferSource sum_buffers = {};                     // of sums that are made here for the host
+    Ready ready;                                   // repeated until a view has us
+    std::optional<size_t> push_window_bytes = {};  // see PushWindow
+    BufferSource sum_buffers = {};                 // of sums that are made here for the host
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);

@@ -43,8 +43,11 @@ class UnrepliedGradients {
   size_t count() const {
     return static_cast<size_t>(std::ranges::distance(shards_ | std::views::join));
   }
-  bool HasUnsent() const {
-    return std::ranges::any_of(shards_ | std::views::join, &UnrepliedGradient::is_unsent);
+  // Returns whether a gradient of this step waits to be sent.
+  bool HasUnsent(ShardId id, Step step) const {
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& gradient) {
+      return gradient.is_unsent() && gradient.step == step;
+    });
   }
   bool HasPushed(ShardId id) const {
     return std::ranges::any_of(shard(id), &UnrepliedGradient::is_pushed);
@@ -66,6 +69,7 @@ class UnrepliedGradients {
   }
 
   void Add(ShardId id, UnrepliedGradient gradient) {
+    if (gradient.is_unsent()) unsent_.push_back(id);
     shards_[id.value()].push_back(std::move(gradient));
   }
   void OnCommitted(ShardId id, Version version) {
@@ -78,7 +82,10 @@ class UnrepliedGradients {
     for (auto& gradients : shards_)
       std::erase_if(gradients, [&](const auto& gradient) { return gradient.step >= step; });
   }
-  void Clear() { shards_.assign(shards_.size(), {}); }
+  void Clear() {
+    shards_.assign(shards_.size(), {});
+    unsent_.clear();
+  }
 
   // ---- delivery --------------------------------------------------------------------------------
   void MarkSent(ShardId id, size_t index, Delivery delivery) {
@@ -106,7 +113,7 @@ class UnrepliedGradients {
       const MicroBatchTree tree = steps_.Tree(gradient.step);
       gradient.is_held = StepReading(item.version) == gradient.step &&
                          IsHeld(item, tree.Range(gradient.node), tree);
-      if (!gradient.is_held) gradient.delivery = Delivery::kUnsent;
+      if (!gradient.is_held) MakeUnsent(item.shard, gradient);
       is_any_held |= gradient.is_held;
     }
     return is_any_held;
@@ -116,9 +123,12 @@ class UnrepliedGradients {
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
       const bool is_held = StepReading(item.version) == gradient.step &&
                            std::ranges::find(item.nodes, gradient.node) != item.nodes.end();
-      if (gradient.is_given() && !is_held) gradient.delivery = Delivery::kUnsent;
+      if (gradient.is_given() && !is_held) MakeUnsent(item.shard, gradient);
     }
   }
+  // Returns the shards in which gradients have become unsent since the last call, except by
+  // EnterView and TakeBackGiven. They may be named twice, and may have none any more.
+  std::vector<ShardId> TakeUnsentShards() { return std::exchange(unsent_, {}); }
 
   // ---- sums ------------------------------------------------------------------------------------
   // Returns whether a gradient here is the sum of this node, or of a node above it.
@@ -148,8 +158,14 @@ class UnrepliedGradients {
   }
 
  private:
+  void MakeUnsent(ShardId id, UnrepliedGradient& gradient) {
+    gradient.delivery = Delivery::kUnsent;
+    unsent_.push_back(id);
+  }
+
   const StepPlan& steps_;
   std::vector<std::vector<UnrepliedGradient>> shards_;
+  std::vector<ShardId> unsent_;  // of which TakeUnsentShards tells
 };
 
 }  // namespace pando

@@ -30,7 +30,7 @@ struct Seat {
   uint32_t process_id = 0;
   uint16_t lane_count = 1;
   Micros micro_batch_time{0};
-  size_t push_window_bytes = PushWindow::kBytesMax;
+  std::optional<size_t> push_window_bytes = {};
   std::string name;  // "server 2": for traces, and for a supervisor's notes
 };
 

@@ -93,7 +93,7 @@ struct Swarm {
   double speed_spread = 1;     // the slowest worker's time over the fastest's
   bool files_travel = false;   // to the scheduler and back (P45)
   bool shares_memory = false;  // payloads are read where they lie (P42)
-  size_t push_window_bytes = PushWindow::kBytesMax;
+  std::optional<size_t> push_window_bytes = {};
   uint32_t host_count = 3;
   bool has_keys = false;       // views are signed
   Micros hostile_interval{0};  // between a hostile peer's messages; 0: there is none

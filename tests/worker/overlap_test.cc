@@ -136,7 +136,7 @@ TEST_CASE("what is not worth a message by itself is pushed when backward ends") 
   OneWorker worker(test, 1);
   const OneWorker::Bytes pushed = worker.PushStep();
   CHECK(pushed.all == test.plan.layout.float_count() * sizeof(float));
-  REQUIRE(pushed.all < PushSender::kFlushBytes);
+  REQUIRE(pushed.all < PushGroups::kBytesMax);
   CHECK(pushed.before_the_end == 0);
 }
 

@@ -1,147 +1,159 @@
+#include "worker/push_window.h"
+
 #include <doctest/doctest.h>
-
-#include <utility>
-#include <vector>
-
-#include "tests/worker/compute_log.h"
-#include "worker/push_sender.h"
 
 namespace pando {
 namespace {
 
+constexpr Micros kMs = std::chrono::milliseconds(1);
 constexpr size_t kShardBytes = 100;
-using Shards = std::vector<uint32_t>;
+constexpr size_t kMiB = size_t{1} << 20;
 
-// The windows of a worker. Shards `first` to `last` of the look's lane lack the version, and this
-// worker has all its parts of them.
-struct Windows {
-  explicit Windows(size_t bytes_max, size_t lane_count = 1) {
-    look.windows.resize(lane_count);
-    look.window_bytes_max = bytes_max;
-    look.patience = PushWindow::kPatienceMax;
-  }
+// Ten shards that lack version 1, and of which this worker has all its parts.
+struct Window {
+  explicit Window(size_t room) : window(std::vector<size_t>(10, kShardBytes), room) {}
   // While backward goes on.
-  Shards Choose(Micros now, uint32_t first, uint32_t last, Version lacking = Version(1),
-                size_t window = 0) {
-    look.now = now;
-    look.lacking = lacking;
-    look.shards.assign(first, {.window = window, .bytes = kShardBytes});
-    look.shards.resize(
-        last + 1, {.window = window, .bytes = kShardBytes, .has_ready = true, .is_lacking = true});
-    return Choose();
+  void Look(Micros now, uint32_t back, Version lacking = Version(1)) {
+    Begin({.now = now, .lacking = lacking, .front = ShardId(0), .back = ShardId(back)});
   }
   // Once it is over.
-  Shards ChooseAfter(Micros now, uint32_t first, uint32_t last) {
-    look.is_computed = true;
-    return Choose(now, first, last);
+  void LookAfter(Micros now, uint32_t front, uint32_t back) {
+    Begin({.now = now,
+           .lacking = Version(1),
+           .is_computed = true,
+           .front = ShardId(front),
+           .back = ShardId(back)});
   }
-  Shards Choose() {
-    PushLook after = ChooseShards(look);
-    look.windows = std::move(after.windows);
-    Shards numbers;
-    for (ShardId shard : after.chosen) numbers.push_back(shard.value());
-    return numbers;
+  void Begin(PushWindow::Look look) {
+    look.usual = kUsual;
+    window.Begin(look);
   }
-  Micros open_at() const { return look.windows[0].open_at; }
-
-  PushLook look;
+  // The first shard that is admitted from the back, and the last one from the front.
+  uint32_t ToBack() const {
+    uint32_t s = 10;
+    while (s > 0 && window.AdmitsFromBack(ShardId(s - 1))) --s;
+    return s;
+  }
+  uint32_t FromFront() const {
+    uint32_t s = 0;
+    while (s < 10 && window.AdmitsFromFront(ShardId(s))) ++s;
+    return s;
+  }
+  static constexpr Micros kUsual = std::chrono::milliseconds(400);
+  static constexpr Micros kPatience = std::chrono::milliseconds(100);  // a quarter of it
+  PushWindow window;
 };
 
 TEST_CASE("a window begins at the last shard that lacks its version, and moves with it") {
-  Windows f(2 * kShardBytes);
-  CHECK(f.Choose(Micros(0), 0, 9) == Shards{9, 8});
-  CHECK(f.Choose(Micros(1), 0, 9) == Shards{9, 8});
-  CHECK(f.Choose(Micros(2), 0, 8) == Shards{8, 7});
-  CHECK(f.Choose(Micros(3), 0, 1) == Shards{1, 0});
-  CHECK(f.open_at() == kNever);
+  Window f(2 * kShardBytes);
+  f.Look(kMs, 9);
+  CHECK(f.ToBack() == 8);
+  CHECK(f.FromFront() == 0);
+  f.Look(kMs, 8);
+  CHECK(f.ToBack() == 7);
+  f.Look(kMs, 1);
+  CHECK(f.ToBack() == 0);
 }
 
-TEST_CASE("the first shard goes even if it is larger, and every lane has its own window") {
-  Windows f(1, 2);
-  CHECK(f.Choose(Micros(0), 0, 4) == Shards{4});
-  CHECK(f.Choose(Micros(0), 0, 6, Version(1), 1) == Shards{6});
+TEST_CASE("the shard where a window begins may go, however large it is") {
+  Window f(1);
+  f.Look(kMs, 4);
+  CHECK(f.ToBack() == 4);
+  f.LookAfter(kMs, 2, 7);
+  CHECK(f.FromFront() == 3);
 }
 
-TEST_CASE("a lane whose window does not move is sent all of the step, and only of that one") {
-  Windows f(kShardBytes);
-  f.Choose(Micros(0), 0, 3);
-  CHECK(f.open_at() == PushWindow::kPatienceMax);
-  CHECK(f.Choose(PushWindow::kPatienceMax - kMs, 0, 3) == Shards{3});
-  CHECK(f.Choose(PushWindow::kPatienceMax, 0, 3) == Shards{3, 2, 1, 0});
-  CHECK(f.open_at() == kNever);
-  CHECK(f.Choose(PushWindow::kPatienceMax + kMs, 0, 2) == Shards{2, 1, 0});
-  CHECK(f.Choose(PushWindow::kPatienceMax + kMs, 0, 3, Version(2)) == Shards{3});
+TEST_CASE("after backward the window begins at the first shard, with a quarter of it at the last") {
+  Window f(8 * kShardBytes);
+  f.Look(kMs, 9);
+  CHECK(f.ToBack() == 2);
+  CHECK(f.FromFront() == 0);
+  f.LookAfter(kMs, 0, 9);
+  CHECK(f.FromFront() == 8);
+  CHECK(f.ToBack() == 8);
+  f.LookAfter(kMs, 1, 8);
+  CHECK(f.FromFront() == 9);
+  CHECK(f.ToBack() == 7);
+}
+
+TEST_CASE("a window that does not move lets all of the step through, and only of that one") {
+  Window f(kShardBytes);
+  f.Look(kMs, 3);
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == kMs + f.kPatience);
+  f.Look(f.kPatience, 3);
+  CHECK(f.ToBack() == 3);
+  f.Look(kMs + f.kPatience, 3);
+  CHECK(f.ToBack() == 0);
+  f.window.End(false);
+  CHECK(f.window.NextDeadline() == kNever);
+  f.Look(2 * f.kPatience, 2);
+  CHECK(f.ToBack() == 0);
+  f.Look(2 * f.kPatience, 3, Version(2));
+  CHECK(f.ToBack() == 3);
 }
 
 TEST_CASE("patience begins when something is held up, and again when the window moves") {
-  Windows f(kShardBytes);
-  f.Choose(Micros(0), 0, 3);
-  f.Choose(PushWindow::kPatienceMax / 2, 0, 2);
-  CHECK(f.open_at() == PushWindow::kPatienceMax * 3 / 2);
-  f.Choose(PushWindow::kPatienceMax, 0, 0);  // the last one goes: nothing is held up
-  CHECK(f.open_at() == kNever);
+  Window f(kShardBytes);
+  f.LookAfter(Micros(0), 0, 9);
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == f.kPatience);
+  f.LookAfter(10 * kMs, 1, 9);
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == f.kPatience + 10 * kMs);
+  f.LookAfter(20 * kMs, 1, 8);
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == f.kPatience + 20 * kMs);
+  f.LookAfter(30 * kMs, 1, 8);
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == f.kPatience + 20 * kMs);
+  f.window.Rest();
+  CHECK(f.window.NextDeadline() == kNever);
 }
 
-TEST_CASE("what another step's window has waited does not count") {
-  Windows f(kShardBytes);
-  f.Choose(Micros(0), 0, 3);
-  f.Choose(PushWindow::kPatienceMax / 2, 0, 3, Version(2));
-  CHECK(f.open_at() == PushWindow::kPatienceMax * 3 / 2);
+TEST_CASE("patience has an upper bound, also before a step has been measured") {
+  Window f(kShardBytes);
+  f.window.Begin({.now = kMs, .lacking = Version(1), .front = ShardId(0), .back = ShardId(9)});
+  f.window.End(true);
+  CHECK(f.window.NextDeadline() == kMs + PushWindow::kPatienceMax);
 }
 
-TEST_CASE("a lane that waits for this worker is sent all that there is") {
-  Windows f(kShardBytes);
-  f.Choose(Micros(0), 0, 3);
-  f.look.shards[3].has_ready = false;
-  f.look.shards[3].is_awaiting_us = true;
-  CHECK(f.Choose() == Shards{2, 1, 0});
-  CHECK(f.open_at() == kNever);
-}
-
-TEST_CASE("gradients for the host's relay need no window, and their shards count for their lane") {
-  Windows f(kShardBytes);
-  f.Choose(Micros(0), 0, 3);
-  for (uint32_t s : {3, 1}) f.look.shards[s].is_given = true;
-  CHECK(f.Choose() == Shards{3, 1});
+TEST_CASE("a window that waits for this worker lets everything through") {
+  Window f(kShardBytes);
+  f.Begin({.now = kMs,
+           .lacking = Version(1),
+           .front = ShardId(0),
+           .back = ShardId(9),
+           .is_awaiting_us = true});
+  CHECK(f.ToBack() == 0);
 }
 
 TEST_CASE("a window without end holds nothing up") {
-  Windows f(SIZE_MAX);
-  CHECK(f.Choose(Micros(0), 0, 3) == Shards{3, 2, 1, 0});
-  CHECK(f.ChooseAfter(Micros(0), 0, 1) == Shards{0, 1});
+  Window f(SIZE_MAX);
+  f.Look(kMs, 9);
+  CHECK(f.ToBack() == 0);
+  f.LookAfter(kMs, 0, 9);
+  CHECK(f.FromFront() == 10);
 }
 
-TEST_CASE("after backward a window begins at the first shard, and the last one goes as well") {
-  Windows f(2 * kShardBytes);
-  CHECK(f.Choose(Micros(0), 0, 9) == Shards{9, 8});
-  CHECK(f.ChooseAfter(Micros(1), 0, 9) == Shards{0, 1, 9});
-  CHECK(f.ChooseAfter(Micros(2), 1, 9) == Shards{1, 2, 9});
-  CHECK(f.ChooseAfter(Micros(3), 1, 8) == Shards{1, 2, 8});
+// How many of 1,024 equal shards a window lets through.
+uint32_t ShardsAdmitted(size_t bytes, size_t round_bytes, std::optional<Micros> usual) {
+  PushWindow window(std::vector<size_t>(1024, bytes / 1024), std::nullopt);
+  window.SetRoundBytes(round_bytes);
+  window.Begin({.usual = usual, .lacking = Version(1), .front = ShardId(0), .back = ShardId(1023)});
+  uint32_t count = 0;
+  while (count < 1024 && window.AdmitsFromBack(ShardId(1023 - count))) ++count;
+  return count;
 }
 
-TEST_CASE("a window has room for an eighth of the lane's gradients, within bounds") {
-  constexpr size_t kMiB = size_t{1} << 20;
-  for (const auto& [all, room] : {std::pair{2, 4}, {64, 8}, {1024, 16}}) {
-    Windows f(PushWindow::kBytesMax);
-    f.look.windows[0].lane_bytes = all * kMiB;
-    f.look.lacking = Version(1);
-    const auto shard = [](size_t bytes) {
-      return PushLook::Shard{.bytes = bytes, .has_ready = true, .is_lacking = true};
-    };
-    f.look.shards = {shard(1), shard(1), shard(room * kMiB - 1)};
-    CHECK(f.Choose() == Shards{2, 1});
-  }
-}
-
-TEST_CASE("patience begins again when either window moves, and has an end while they are held up") {
-  Windows f(kShardBytes);
-  f.ChooseAfter(Micros(0), 0, 9);
-  f.ChooseAfter(Micros(10), 1, 9);
-  CHECK(f.open_at() == PushWindow::kPatienceMax + Micros(10));
-  f.ChooseAfter(Micros(20), 1, 8);
-  CHECK(f.open_at() == PushWindow::kPatienceMax + Micros(20));
-  CHECK(f.ChooseAfter(PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 3});
-  CHECK(f.ChooseAfter(2 * PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 2, 3});
+TEST_CASE("a window has room for an eighth of the step's gradients, within bounds") {
+  const Micros second = std::chrono::seconds(1);
+  CHECK(ShardsAdmitted(64 * kMiB, 0, second) == 128);
+  CHECK(ShardsAdmitted(1024 * kMiB, 0, second) == 16);        // 16 MiB
+  CHECK(ShardsAdmitted(8 * kMiB, 0, std::nullopt) == 512);    // 4 MiB: no step has been measured
+  CHECK(ShardsAdmitted(8 * kMiB, 0, 40 * kMs) == 256);        // sent in 10 of 40 ms
+  CHECK(ShardsAdmitted(8 * kMiB, 0, 3 * kMs) == 1024);        // a round trip may take longer
+  CHECK(ShardsAdmitted(64 * kMiB, 8 * kMiB, second) == 384);  // three rounds
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ class SessionFixture : private Outbox {
     return job;
   }
   explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0,
-                          size_t push_window_bytes = PushWindow::kBytesMax,
-                          uint32_t shard_count = 2)
+                          std::optional<size_t> push_window_bytes = {}, uint32_t shard_count = 2)
       : plan(
             job, {.train_samples = 800},
             TensorLayout({{.name = "w", .shape = {1024 * (shard_count - 1)}}, MetricTensorSpec()})),

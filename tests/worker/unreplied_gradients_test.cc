@@ -37,9 +37,11 @@ TEST_CASE("in a new view all gradients are unsent") {
   f.gradients.Add(kAnyShard, f.Gradient(0, 0));
   f.gradients.MarkSent(kAnyShard, 0, Delivery::kPushed);
   f.gradients.MarkHeld(kAnyShard, kOurs, Version(1));
-  CHECK_FALSE(f.gradients.HasUnsent());
+  CHECK_FALSE(f.gradients.HasUnsent(kAnyShard, Step(0)));
   CHECK(f.gradients.HasPushed(kAnyShard));
   f.gradients.EnterView();
+  CHECK(f.gradients.HasUnsent(kAnyShard, Step(0)));
+  CHECK_FALSE(f.gradients.HasUnsent(kAnyShard, Step(1)));
   CHECK(Only(f).is_unsent());
   CHECK_FALSE(Only(f).is_held);
 }
@@ -101,6 +103,19 @@ TEST_CASE("only unsent gradients are taken for a sum") {
   CHECK(f.gradients.TakeUnsent(kAnyShard, Step(0), TreeNode(4)).has_value());
   f.gradients.DropUnsentBelow(kAnyShard, Step(0), TreeNode(2));
   CHECK(Only(f).node == TreeNode(5));
+}
+
+TEST_CASE("shards are named once whose gradients have become unsent") {
+  PartsFixture f;
+  f.gradients.Add(kAnyShard, f.Gradient(0, 0));
+  CHECK(f.gradients.TakeUnsentShards() == std::vector<ShardId>{kAnyShard});
+  CHECK(f.gradients.TakeUnsentShards().empty());
+  f.gradients.MarkSent(kAnyShard, 0, Delivery::kPushed);
+  f.gradients.JudgePushed({kAnyShard, Version(0), {}});  // the lane has lost it
+  CHECK(f.gradients.TakeUnsentShards() == std::vector<ShardId>{kAnyShard});
+  f.gradients.MarkSent(kAnyShard, 0, Delivery::kGiven);
+  f.gradients.JudgeGiven({kAnyShard, Version(0), {}});
+  CHECK(f.gradients.TakeUnsentShards() == std::vector<ShardId>{kAnyShard});
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ PushItem LoadGenerator::MakeItem(ShardId id) const {
   return {id, shard.step, node_, shard.gradient};
 }
 
-// Sends a message to a lane when it is large enough (PushSender::kFlushBytes), and the rest when no
+// Sends a message to a lane when it is large enough (PushGroups::kBytesMax), and the rest when no
 // further shard is ready.
 void LoadGenerator::FlushPushes(Micros now) {
   std::map<PeerId, Push> parcels;
@@ -106,7 +106,7 @@ void LoadGenerator::FlushPushes(Micros now) {
     const PeerId& lane = member_.view().shards[i].primary;
     Push& push = parcels[lane];
     push.items.push_back(MakeItem(ShardId(i)));
-    if (push.items.size() * load_.shard_bytes >= PushSender::kFlushBytes)
+    if (push.items.size() * load_.shard_bytes >= PushGroups::kBytesMax)
       SendPush(lane, std::exchange(push, {}));
   }
   for (auto& [lane, push] : parcels) {
