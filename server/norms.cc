@@ -16,7 +16,9 @@ std::optional<std::vector<float>> Norms::CollectFactors(Micros now, Shard& shard
     has_news_ = true;  // other shards of this lane may have waited for these values
   }
   const Step step = shard.step();
-  auto factors = maker_.Combine(shard.id(), [&](ShardId id) { return Find(id, step); });
+  std::optional<std::vector<float>> factors;
+  if (MayBeComplete(shard.id(), step))
+    factors = maker_.Combine(shard.id(), [&](ShardId id) { return Find(id, step); });
   if (!factors && !awaits_others_) {
     awaits_others_ = true;
     pull_at_ = is_view_fresh_ ? now : now + kRetryInterval;
@@ -27,8 +29,20 @@ std::optional<std::vector<float>> Norms::CollectFactors(Micros now, Shard& shard
 std::span<const float> Norms::Find(ShardId shard, Step step) const {
   const Shard* own = std::as_const(replicas_).FindPrimary(shard);
   if (own != nullptr) return own->FindPartials(step);
-  const auto others = others_.find({step, shard});
-  return others == others_.end() ? std::span<const float>() : others->second;
+  const auto of_step = others_.find(step);
+  if (of_step == others_.end()) return {};
+  const auto others = of_step->second.find(shard);
+  return others == of_step->second.end() ? std::span<const float>() : others->second;
+}
+
+bool Norms::MayBeComplete(ShardId shard, Step step) const {
+  const ShardPlan::Run needs = maker_.Needs(shard);
+  if (needs.last - needs.first < plan_.shards.shard_count()) return true;
+  const auto of_step = others_.find(step);
+  size_t count = of_step == others_.end() ? 0 : of_step->second.size();
+  for (const auto& [id, replica] : replicas_.all())
+    count += replica.is_primary() && !replica.shard.FindPartials(step).empty() ? 1 : 0;
+  return count >= plan_.shards.shard_count();
 }
 
 template <class Visit>
@@ -60,12 +74,12 @@ void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
     lowest = std::min(lowest.value_or(replica.shard.step()), replica.shard.step());
   }
   if (!lowest || !maker_.has_partials()) return;
-  others_.erase(others_.begin(), others_.lower_bound({*lowest, ShardId(0)}));
+  others_.erase(others_.begin(), others_.lower_bound(*lowest));
   for (const PartialsItem& item : partials.items) {
     if (item.step < *lowest || item.step > NextStep(*lowest)) continue;
     if (item.shard.value() >= plan_.shards.shard_count()) continue;
     if (item.values.size() != maker_.partial_count(item.shard)) continue;
-    has_news_ |= others_.try_emplace({item.step, item.shard}, item.values).second;
+    has_news_ |= others_[item.step].try_emplace(item.shard, item.values).second;
   }
 }
 

@@ -47,6 +47,9 @@ class Norms : LanePart {
 
  private:
   std::span<const float> Find(ShardId shard, Step step) const;
+  // Returns false if values that the shard's update needs are missing. It looks at this lane's
+  // shards alone and counts the others, because it is asked whenever values arrive.
+  bool MayBeComplete(ShardId shard, Step step) const;
   // Calls visit(shard, primary) for other lanes' shards whose values this shard's update needs.
   template <class Visit>
   void VisitOthers(ShardId shard, Visit visit) const;
@@ -55,7 +58,7 @@ class Norms : LanePart {
   void PullMissing(Micros now);
 
   const VersionMaker& maker_;
-  std::map<std::pair<Step, ShardId>, std::vector<float>> others_;
+  std::map<Step, std::map<ShardId, std::vector<float>>> others_;
   bool has_news_ = false;
   std::map<PeerId, Partials> out_;  // until Tick, or a little longer
   std::optional<Micros> held_until_;

@@ -19,20 +19,15 @@ void LaneRequests::OnStepBegun(Step step) {
   for (uint32_t s = 0; s < asks_.size(); ++s) {
     const ShardId shard(s);
     if (versions_.known(shard) >= version && !parameters_.HasVersion(shard, version))
-      asks_[s].at = Micros(0);
+      AskFrom(shard, Micros(0));
   }
 }
 
 Micros LaneRequests::NextDeadline() const {
-  Micros deadline = parameters_.wanted().NextDeadline();
-  for (const auto& [lane, debt] : debts_) deadline = std::min(deadline, debt.question_at);
-  for (uint32_t s = 0; s < asks_.size(); ++s) {
-    const ShardId shard(s);
-    if (asks_[s].at == kNever) continue;
-    if (gradients_.HasPushed(shard) || parameters_.VersionToPull(shard))
-      deadline = std::min(deadline, asks_[s].at);
-  }
-  return deadline;
+  if (looks_at_all_ || !looks_at_.empty() || works_seen_ != parameters_.works_change_count())
+    return Micros(0);
+  const Micros due_at = due_.empty() ? kNever : due_.begin()->first;
+  return std::min({parameters_.wanted().NextDeadline(), due_at, question_at_});
 }
 
 bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
@@ -50,17 +45,21 @@ bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
 void LaneRequests::FindLost(const AnswerItem& item) {
   versions_.Learn(item.shard, item.version);
   if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
-    asks_[item.shard.value()].at = Micros(0);
+    AskFrom(item.shard, Micros(0));
 }
 
 void LaneRequests::QuestionSilentLanes(Micros now) {
+  if (now < question_at_) return;
+  question_at_ = kNever;
   for (auto& [lane, debt] : debts_) {
-    if (now < debt.question_at) continue;
-    debt.question_at = kNever;
-    if (!Owes(lane)) continue;
-    SendQuestion(now, lane);
-    debt.interval = std::min(2 * debt.interval, kRetryMax);
-    debt.question_at = now + debt.interval;
+    if (now >= debt.question_at) {
+      debt.question_at = kNever;
+      if (!Owes(lane)) continue;
+      SendQuestion(now, lane);
+      debt.interval = std::min(2 * debt.interval, kRetryMax);
+      debt.question_at = now + debt.interval;
+    }
+    question_at_ = std::min(question_at_, debt.question_at);
   }
 }
 
@@ -97,7 +96,7 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
 void LaneRequests::AskWhatIsDue(Micros now) {
   Pushes pushes;
   std::vector<PullItem> pulls;
-  for (uint32_t s = 0; s < asks_.size(); ++s) Gather(now, ShardId(s), &pushes, &pulls);
+  for (const ShardId shard : TakeShardsToLookAt(now)) Gather(now, shard, &pushes, &pulls);
   for (const WantedShards::Key& key : parameters_.wanted().TakeDue(now)) {
     const bool is_for_training = key.use == ParameterUse::kTraining;
     const ParamsForm form = is_for_training ? plan_.training_form() : ParamsForm::kExact;
@@ -110,12 +109,27 @@ void LaneRequests::AskWhatIsDue(Micros now) {
   lanes_.AskFor(now, pulls);
 }
 
+std::set<ShardId> LaneRequests::TakeShardsToLookAt(Micros now) {
+  std::set<ShardId> shards = std::exchange(looks_at_, {});
+  for (; !due_.empty() && due_.begin()->first <= now; due_.erase(due_.begin()))
+    shards.insert(due_.begin()->second);
+  const uint64_t works = parameters_.works_change_count();
+  const bool have_works_changed = std::exchange(works_seen_, works) != works;
+  if (std::exchange(looks_at_all_, false) || have_works_changed) {
+    for (uint32_t s = 0; s < asks_.size(); ++s) shards.insert(ShardId(s));
+  }
+  return shards;
+}
+
 // Asks for versions that no push requests. Repeats pushes that a lane refused because it was not
 // primary, and pushes that were lost.
 void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector<PullItem>* pulls) {
   const Ask& ask = asks_[shard.value()];
   std::optional<Version> wanted = parameters_.VersionToPull(shard);
-  if (now < ask.at && !(wanted && *wanted > ask.newest)) return;
+  if (now < ask.at && !(wanted && *wanted > ask.newest)) {
+    if (ask.at != kNever) due_.insert({ask.at, shard});
+    return;
+  }
   const PeerId& lane = lanes_.primary(shard);
   bool has_repeated = false;
   for (const UnrepliedGradient& gradient : gradients_.shard(shard)) {

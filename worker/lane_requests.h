@@ -4,10 +4,14 @@
 // Over a slow link a step's gradients take seconds, and so do their replies. If a timer repeated
 // them, the link would carry nothing else. So a silent lane is asked what it holds (P17's
 // question). Its answer comes after everything that it was sent before, and after all its replies:
-// all that is missing then was lost. Used by the session. Threads: none.
+// all that is missing then was lost. A tick looks at the shards about which something has
+// changed; only a question to a silent lane needs a look at all shards. Used by the session.
+// Threads: none.
 #pragma once
 
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "worker/lanes.h"
@@ -34,10 +38,14 @@ class LaneRequests : SessionPart {
       ask.newest = Version(0);
     }
     debts_.clear();  // other lanes may be asked now
+    looks_at_all_ = true;
   }
-  void Forget() { std::ranges::fill(asks_, Ask{}); }
+  void Forget() {
+    std::ranges::fill(asks_, Ask{});
+    looks_at_all_ = true;
+  }
   // Asks at once for the shard's version, if compute lacks it.
-  void OnCommitted(ShardId shard) { asks_[shard.value()].at = Micros(0); }
+  void OnCommitted(ShardId shard) { AskFrom(shard, Micros(0)); }
   // The step is handed to compute. Asks at once for the parameters of it that compute lacks.
   void OnStepBegun(Step step);
   // The lane was sent a request for data, or has sent data.
@@ -45,6 +53,7 @@ class LaneRequests : SessionPart {
     Debt& debt = debts_[lane];
     debt.interval = kRetryFirst;
     debt.question_at = now + debt.interval;
+    question_at_ = std::min(question_at_, debt.question_at);
   }
   // The shard's lane was asked for this version.
   void OnAsked(Micros now, ShardId shard, Version version) {
@@ -54,8 +63,7 @@ class LaneRequests : SessionPart {
     ask.newest = std::max(ask.newest, version);
   }
   void OnNotPrimary(Micros now, ShardId shard) {
-    Ask& ask = asks_[shard.value()];
-    ask.at = std::min(ask.at, now + kNotPrimaryRetry);
+    AskFrom(shard, std::min(asks_[shard.value()].at, now + kNotPrimaryRetry));
     parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
   }
   // Returns whether the answer was expected: the losses are known now.
@@ -86,6 +94,11 @@ class LaneRequests : SessionPart {
   };
   using Pushes = std::map<PeerId, Push>;
 
+  void AskFrom(ShardId shard, Micros at) {
+    asks_[shard.value()].at = at;
+    looks_at_.insert(shard);
+  }
+  std::set<ShardId> TakeShardsToLookAt(Micros now);
   void FindLost(const AnswerItem& item);
   void QuestionSilentLanes(Micros now);
   bool Owes(const PeerId& lane) const;
@@ -96,7 +109,14 @@ class LaneRequests : SessionPart {
   Parameters& parameters_;
   Lanes& lanes_;
   std::vector<Ask> asks_;  // by shard
+  // The shards that the next tick looks at, because they may have become due, and when further ones
+  // do. All of them, if the works have changed: compute may lack other versions now.
+  std::set<ShardId> looks_at_;
+  bool looks_at_all_ = false;
+  uint64_t works_seen_ = 0;  // Steps::change_count() in the last look
+  std::set<std::pair<Micros, ShardId>> due_;
   std::map<PeerId, Debt> debts_;
+  Micros question_at_ = kNever;  // no debt has an earlier one
 };
 
 }  // namespace pando

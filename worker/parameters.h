@@ -55,6 +55,9 @@ class Parameters : SessionPart {
   // the version that it helps to make, so nothing is pulled before our pushes are made.
   std::optional<Version> VersionToPull(ShardId shard) const;
 
+  // Counts what may change VersionToPull for all shards at once.
+  uint64_t works_change_count() const { return steps_.change_count(); }
+
   // With layer residency: the shards that compute asked for.
   WantedShards& wanted() { return wanted_; }
   const WantedShards& wanted() const { return wanted_; }

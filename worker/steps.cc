@@ -28,6 +28,7 @@ void Steps::DropCommitted() {
   const Step lowest = versions_.lowest_incomplete();
   while (!works_.empty() && works_.front().step < lowest) {
     const Work& work = works_.front();
+    ++change_count_;
     if (work.open_calls > 0) {
       const Step from = work.step;
       compute_.Abandon(from);
@@ -49,6 +50,7 @@ bool Steps::IsAssignedFrom(Step step) const {
 }
 
 void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
+  ++change_count_;
   Work* work = Find(step);
   if (work == nullptr) {
     work = &works_.emplace_back(Work{.step = step});
@@ -63,6 +65,7 @@ void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
 
 void Steps::OnAnswered(const ShardAnswers& answers) {
   const Step lowest = versions_.lowest_incomplete();
+  ++change_count_;
   if (!has_started_) {
     has_started_ = true;
     next_ = lowest;
@@ -91,6 +94,7 @@ void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
     const Step next = NextStep(step);
     compute_.Abandon(next);
     works_.pop_back();
+    ++change_count_;
     next_ = next;
     listener_.OnStepsAbandoned(next);
   }

@@ -33,6 +33,7 @@ class Steps : SessionPart {
   void Advance();
   void OnStepComputed(Micros now, const StepComputed& done) {
     if (Work* work = Find(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
+    ++change_count_;
     waiting_since_ = now;
   }
   void OnParams(Micros now) { waiting_since_ = now; }
@@ -45,12 +46,15 @@ class Steps : SessionPart {
     works_.clear();
     next_ = Step(0);
     has_started_ = false;
+    ++change_count_;
   }
 
   // The first questions have been answered.
   bool has_started() const { return has_started_; }
   const std::deque<Work>& works() const { return works_; }  // ascending
-  const Work* Find(Step step) const;                        // null: it is not in the works
+  // Counts the changes of the two above, so that a part can do something after each of them alone.
+  uint64_t change_count() const { return change_count_; }
+  const Work* Find(Step step) const;  // null: it is not in the works
   // Returns whether compute has finished its part of this step.
   bool IsComputed(Step step) const {
     const Work* work = Find(step);
@@ -86,6 +90,7 @@ class Steps : SessionPart {
   Step next_;               // the next step to hand to compute
   bool has_started_ = false;
   Micros waiting_since_{0};
+  uint64_t change_count_ = 0;
 };
 
 }  // namespace pando

@@ -11,8 +11,14 @@ struct Pushed : PartsFixture {
     Start();
     for (uint32_t s : {0, 1}) parameters.OnParams(Params(s, 0));
     AddPushed(kMs, 0);
+    requests.Tick(kMs);
   }
 };
+
+TEST_CASE("without a view nothing is due") {
+  PartsFixture f;
+  CHECK(f.requests.NextDeadline() == kNever);
+}
 
 TEST_CASE("what compute lacks is pulled at once, and not again while the lane owes it") {
   PartsFixture f;
@@ -60,6 +66,7 @@ TEST_CASE("an answer that was not waited for is no proof of a loss") {
 TEST_CASE("a push to a lane that was not primary is repeated soon") {
   Pushed f;
   f.requests.OnNotPrimary(2 * kMs, ShardId(0));
+  f.requests.Tick(2 * kMs);
   const Micros soon = 2 * kMs + LaneRequests::kNotPrimaryRetry;
   CHECK(f.requests.NextDeadline() == soon);
   f.requests.Tick(soon);
