@@ -121,6 +121,22 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   }
 }
 
+TEST_CASE("the number of servers for which shards are small enough changes no bit (P5)") {
+  const Args kOptions[] = {{"--momentum", "0.9", "--clip-norm", "0.5"},
+                           {"--optimizer", "lamb", "--lr", "0.01"},
+                           {"--codec", "int8", "--pull-codec", "int8"}};
+  const auto cut_for = [](const char* servers) {
+    return Args{"--set", std::string("run.servers_max=") + servers};
+  };
+  for (const Args& options : kOptions) {
+    CAPTURE(options);
+    const Run serial = Train(Args{"--serial"} + options + cut_for("4"));
+    CheckSameResult(Train(Args{"--serial"} + options + cut_for("512")), serial);
+    CheckSameResult(Train(Args{"--workers", "2", "--servers", "3"} + options + cut_for("64")),
+                    serial);
+  }
+}
+
 // Measured on an AMD EPYC. Other processors make the same bits at these levels.
 TEST_CASE("at a CPU level the weights are those of every machine with it") {
   const std::map<std::string, std::string> hashes{{"v2", "cd1b988f3b3365a03acd50a70656dda8"},
