@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "common/hash.h"
@@ -29,11 +30,12 @@ Result<WorkOutcome> WorkResults::Give(CurrentWork& work, size_t tensor, const fl
   return WorkOutcome::kDone;
 }
 
-// The hash comes first, because TreeSum adds into the gradients.
+// The hash comes first, because TreeSum adds into the gradients. The last shard is first, as in
+// backward.
 void WorkResults::AddToSum(CurrentWork& work, const std::vector<ShardId>& shards) {
   ComputeCall& call = *work.micro_batch.call;
   const MicroBatch m = work.micro_batch.micro_batch;
-  for (ShardId shard : shards) {
+  for (const ShardId shard : shards | std::views::reverse) {
     const ShardRange& range = plan_.shards.range(shard);
     if (work.is_hashed()) {
       const auto floats = work.gradient->buffer()->span().subspan(range.first, range.size());

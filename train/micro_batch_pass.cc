@@ -123,12 +123,12 @@ Status MicroBatchPass::Compute(PassParameters& parameters) {
 }
 
 // The hash comes first, because TreeSum adds into the gradients. On a CPU each sum that a shard
-// completes leaves before the next shard is added.
+// completes leaves before the next shard is added. The last shard is first, as in backward.
 void MicroBatchPass::AddToSum(ShardPlan::Run shards, const SharedBuffer& gradients) {
   FlipBit(work_->step, work_->micro_batch, shards, *gradients);
   if (work_->hash != nullptr) Hash(shards, *gradients);
   if (work_->sum == nullptr) return;
-  for (uint32_t s = shards.first; s < shards.last; ++s) {
+  for (uint32_t s = shards.last; s-- > shards.first;) {
     std::optional<CompleteSum> sum = work_->sum->Add(work_->micro_batch, ShardId(s), gradients);
     if (sum) sum = launcher_->BringHome(*std::move(sum));
     if (sum) Emit(*std::move(sum));
