@@ -20,7 +20,6 @@ enum class Mutation {
   kNoIncarnations,          // P19: a new incarnation of a host and process is taken for the old one
   kPromoteSyncing,          // P24: a replica that is not in sync is promoted
   kAnnounceBeforeJournal,   // P25: views are announced before they are written
-  kAwaitTakenRows,          // P25: a row is waited for that only an earlier life can have
   kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
   kNoDecisionBarrier,       // P32: steps run although a decision may exclude their version
   kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first

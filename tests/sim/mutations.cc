@@ -20,7 +20,6 @@ constexpr std::array kMutations{
     NamedMutation{"no-incarnations", Mutation::kNoIncarnations},
     NamedMutation{"promote-syncing", Mutation::kPromoteSyncing},
     NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
-    NamedMutation{"await-taken-rows", Mutation::kAwaitTakenRows},
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
     NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
     NamedMutation{"end-without-snapshot", Mutation::kEndWithoutSnapshot},
