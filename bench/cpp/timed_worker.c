@@ -13,7 +13,7 @@
 
 #include "embed/pando_worker.h"
 
-enum { kLayers = 64, kWait = 100 };
+enum { kLayers = 64, kWaitMs = 100 };
 
 static void wait_until(struct timespec* at, double ms) {
   at->tv_nsec += (long)(ms * 1e6);
@@ -27,7 +27,7 @@ static pando_result forward(pando_worker* worker, float** values, uint64_t* hold
   struct timespec now;
   for (uint32_t i = 0; i < kLayers; ++i) {
     pando_result result;
-    do result = pando_load_tensor(worker, i, values[i], &holds[i], kWait);
+    do result = pando_load_tensor(worker, i, values[i], &holds[i], kWaitMs);
     while (result == PANDO_AGAIN);
     if (result != PANDO_OK) return result;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -90,15 +90,15 @@ int main(int argc, char** argv) {
   pando_worker* worker;
   pando_result result = pando_open(&options, &worker);
   if (result == PANDO_OK) {
-    do result = pando_join(worker, kWait);
+    do result = pando_join(worker, kWaitMs);
     while (result == PANDO_AGAIN);
   }
   while (result != PANDO_END && result != PANDO_ERROR) {
     pando_work work;
-    result = pando_next_work(worker, &work, kWait);
+    result = pando_next_work(worker, &work, kWaitMs);
     if (result != PANDO_OK) continue;
     result = forward(worker, values, holds, compute_ms);
-    if (result != PANDO_OK || work.kind != PANDO_TRAIN) continue;
+    if (result != PANDO_OK) continue;
     result = backward(worker, zeros, compute_ms);
     const double loss = 0;
     if (result == PANDO_OK) result = pando_finish_work(worker, &loss, 1);

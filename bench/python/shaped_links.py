@@ -69,14 +69,14 @@ def run(*command):
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def bits_of(rate):
-    """Returns the number and the unit of tc's "20mbit"."""
+def split_rate(rate):
+    """Returns the number and the unit of a rate as tc has it, "20mbit"."""
     unit = rate.lstrip("0123456789")
     return int(rate.removesuffix(unit)), unit
 
 
 def bytes_per_second(rate):
-    number, unit = bits_of(rate)
+    number, unit = split_rate(rate)
     return number * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[unit] / 8
 
 
@@ -265,7 +265,7 @@ def exchange(args):
 
 def predicted(args, model, rate, workers, servers, *times):
     """Returns the plan's milliseconds by strategy. `model` and `times` are flags."""
-    number, unit = bits_of(rate)
+    number, unit = split_rate(rate)
     bandwidth = f"{number * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
     done = subprocess.run([args.pando, "plan", *model, "--workers", str(workers), "--servers", str(servers),
                            "--replicas", "1", "--bandwidth", bandwidth, *times, "--json"], check=True,
