@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "common/ids.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -18,6 +20,13 @@ inline constexpr size_t kMessagesOfLane = 8;
 // Returns the size at which messages are closed, for a lane with these bytes in all.
 constexpr size_t MessageBytesFor(size_t lane_bytes) {
   return std::clamp(lane_bytes / kMessagesOfLane, kMessageBytesMin, kMessageBytes);
+}
+
+// Returns where a node begins among `count` > 0 receivers. Nodes begin at different places, so that
+// not all of them send to the same one first.
+constexpr size_t PlaceAmong(size_t count, NodeId self) {
+  constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // Knuth's multiplicative hash
+  return static_cast<size_t>((self.value() * kGoldenRatio) >> 32) % count;
 }
 
 // Distributes the items over messages, in order; no message is empty. A message is closed at

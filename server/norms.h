@@ -47,8 +47,8 @@ class Norms : LanePart {
 
  private:
   std::span<const float> Find(ShardId shard, Step step) const;
-  // Returns false if values that the shard's update needs are missing. It looks at this lane's
-  // shards alone and counts the others, because it is asked whenever values arrive.
+  // Returns false only if values that the shard's update needs are missing. It counts them and
+  // looks at this lane's shards alone, because it is asked whenever values arrive.
   bool MayBeComplete(ShardId shard, Step step) const;
   // Calls visit(shard, primary) for other lanes' shards whose values this shard's update needs.
   template <class Visit>

@@ -117,7 +117,7 @@ void Replies::Tick(Micros now) {
   std::vector<PeerId> peers;
   for (const auto& [peer, params] : params_out_) peers.push_back(peer);
   // Lanes begin at different places among the workers, so that not all of them send to one first.
-  const size_t ours = peers.empty() ? 0 : member_.self().node.value() % peers.size();
+  const size_t ours = peers.empty() ? 0 : PlaceAmong(peers.size(), member_.self().node);
   std::ranges::rotate(peers, peers.begin() + static_cast<std::ptrdiff_t>(ours));
   for (const PeerId& peer : peers) SendTo(peer);
 }
@@ -136,7 +136,7 @@ void Replies::SendTo(PeerId peer) {
   auto params = params_out_.extract(peer);
   if (params.empty()) return;
   std::vector<ParamsItem>& all = params.mapped().items;
-  std::ranges::stable_sort(all, {}, &ParamsItem::shard);  // the next forward reads the first first
+  std::ranges::stable_sort(all, {}, &ParamsItem::shard);  // the next forward reads low ids first
   for (auto& items : InMessages(std::move(all), MessageBytesFor(primary_bytes_)))
     member_.Send(peer, Params{std::move(items)});
 }

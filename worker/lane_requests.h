@@ -46,6 +46,8 @@ class LaneRequests : SessionPart {
   }
   // Asks at once for the shard's version, if compute lacks it.
   void OnCommitted(ShardId shard) { AskFrom(shard, Micros(0)); }
+  // Compute may have the shard's parameters now, and need a later version.
+  void OnParams(ShardId shard) { looks_at_.insert(shard); }
   // The step is handed to compute. Asks at once for the parameters of it that compute lacks.
   void OnStepBegun(Step step);
   // The lane was sent a request for data, or has sent data.

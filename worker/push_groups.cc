@@ -10,9 +10,9 @@ size_t PushGroups::BytesWanted(const Receiver& receiver) const {
 }
 
 // Groups are cut from the back, where backward begins. What is left at the front, which the next
-// forward reads first, is the smallest group. The last shard has the step's metrics, which are
-// known last. It is a group by itself where there are several, so that no other shard waits for
-// them.
+// forward reads first, is the smallest group. The last shard has the step's metrics, which a
+// program gives last of all. It is a group by itself where there are several, so that no other
+// shard waits for it.
 void PushGroups::Cut(std::vector<Receiver> all, const std::vector<size_t>& receivers,
                      const std::vector<size_t>& shard_bytes) {
   receivers_ = std::move(all);

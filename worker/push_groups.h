@@ -21,8 +21,8 @@ class PushGroups {
   // thread for: on two cores a step of the MNIST CNN (87 KB) takes 2 % less time with one message
   // than with two.
   static constexpr size_t kBytesMax = 128 << 10;
-  // A receiver with more bytes than that gets more and smaller groups, but none is made smaller
-  // than this.
+  // The groups of a receiver that has more bytes in all than one group, but not many times as much,
+  // close at fewer bytes, but not below this.
   static constexpr size_t kBytesMin = 64 << 10;
   static constexpr size_t kGroupsWanted = 32;
 

@@ -37,7 +37,7 @@ void PushSender::Tick(Micros now) {
   }
   // Workers begin at different places among the lanes, so that not all of them send to one first.
   const size_t receiver_count = groups_.receivers().size();
-  const auto ours = parcels.lower_bound(member_.self().node.value() % receiver_count);
+  const auto ours = parcels.lower_bound(PlaceAmong(receiver_count, member_.self().node));
   const auto send = [&](auto& entry) {
     if (!entry.second.items.empty())
       Send(now, groups_.receivers()[entry.first], std::move(entry.second));
@@ -66,26 +66,27 @@ void PushSender::CutGroups() {
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
 // So only gradients of the lowest incomplete step are ready. Older ones exist no longer.
 void PushSender::FollowStep() {
-  const std::pair<Step, bool> looks_at(step(), parts_.steps.IsComputed(step()));
+  const bool was_computed = known_.step == step() && known_.is_computed && has_cut_;
+  const Known known{step(), was_computed || parts_.steps.IsComputed(step())};
   const bool gives = parts_.giver.GivesAny();
   const bool is_cut = has_cut_ && gives == gives_;
   const std::vector<ShardId> unsent = gradients_.TakeUnsentShards();
   const auto note = [&](ShardId shard) {
     if (gradients_.HasUnsent(shard, step())) groups_.NoteReady(shard);
   };
-  if (is_cut && looks_at == looked_at_) {
+  if (is_cut && known == known_) {
     std::ranges::for_each(unsent, note);
     return;
   }
   if (!is_cut) CutGroups();
-  if (!is_cut || looks_at.first != looked_at_.first) {
+  if (!is_cut || known.step != known_.step) {
     front_ = ShardId(0);
     back_ = ShardId(std::max(plan_.shards.shard_count(), 2u) - 2);
   }
   has_cut_ = true;
   gives_ = gives;
-  looked_at_ = looks_at;
-  groups_.StartOver(looks_at.second);
+  known_ = known;
+  groups_.StartOver(/*takes_parts=*/known.is_computed);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) note(ShardId(s));
 }
 
@@ -110,21 +111,17 @@ PushWindow::Look PushSender::LookAtStep(Micros now) {
   while (front_ < back && gradients_.shard(back).empty()) back = ShardId(back.value() - 1);
   const bool is_computed = parts_.steps.IsComputed(step());
   const ShardId begin = is_computed ? front_ : back;
-  const bool is_awaiting_us =
-      parts_.relay.Sums(begin)
-          ? !IsAllHere(begin)
-          : gradients_.shard(begin).size() < parts_.steps.GradientsOfEachShard(step());
   return {.now = now,
           .usual = parts_.clock.usual(),
           .lacking = lacking,
           .is_computed = is_computed,
           .front = front_,
           .back = back,
-          .is_awaiting_us = is_awaiting_us && versions_.known(begin) < lacking};
+          .is_awaiting_us = versions_.known(begin) < lacking && !IsAllHere(begin)};
 }
 
-// Whether all that a relay itself gives of the shard is here, maybe in a sum with the parts of the
-// host's other workers.
+// Whether all that this worker itself computes of the shard is here; on a relay maybe in a sum with
+// the parts of the host's other workers.
 bool PushSender::IsAllHere(ShardId shard) const {
   const Steps::Work* work = parts_.steps.Find(step());
   const MicroBatchTree tree = plan_.steps.Tree(step());

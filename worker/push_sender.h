@@ -1,6 +1,7 @@
 // PushSender sends gradients once the barrier (P4) is open and the window (P6) has room: to the
 // shards' lanes, or to the host's relay (P6a). It sends them in groups (PushGroups). A tick costs
-// time for the shards whose gradients have changed or are sent, not for all shards. Threads: none.
+// time for the shards whose gradients have changed, are sent, or wait for others of the host, not
+// for all shards. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -35,12 +36,12 @@ class PushSender : SessionPart {
     uint64_t pushed = 0;
     uint64_t given = 0;  // to the host's relay, which pushes them with its own (P6a)
   };
-  // `window_bytes`: see PushWindow. Groups are not larger.
+  // `window_bytes`: the window's room, in place of PushWindow's rule. Groups close at no more.
   PushSender(const SessionPart& part, const Parts& parts, std::optional<size_t> window_bytes);
 
   void EnterView() {
     has_cut_ = false;
-    window_.Rest();
+    window_.Reset();
   }
   // Sends the gradients that may go.
   void Tick(Micros now);
@@ -68,12 +69,17 @@ class PushSender : SessionPart {
   const Parts parts_;
   PushGroups groups_;
   PushWindow window_;
-  bool gives_ = false;    // whether the groups are made for a relay
-  bool has_cut_ = false;  // whether the groups are those of the view
-  // The groups know what is ready of this step; whether they know that it has been computed.
-  std::pair<Step, bool> looked_at_;
-  // The first and the last of the step's shards that lack its version, except that of the metrics,
-  // which every worker sends last.
+  // Whether groups have been made in this view, and whether a relay is among their receivers.
+  bool has_cut_ = false;
+  bool gives_ = false;
+  struct Known {
+    Step step;                 // whose gradients are ready
+    bool is_computed = false;  // the step has been computed once, so that no group waits for more
+    bool operator==(const Known&) const = default;
+  };
+  Known known_;
+  // The first and the last of the step's shards that lack its version. The metrics' shard is left
+  // out, because a program gives it last of all.
   ShardId front_;
   ShardId back_;
   Micros look_again_at_ = kNever;  // when a relay's sum may leave

@@ -41,18 +41,19 @@ class PushWindow {
     std::optional<Micros> usual = {};  // the usual time of a step
     Version lacking;                   // the version that the gradients help to make
     bool is_computed = false;          // this worker has computed its part of the step
-    // The first and the last shard that lack the version and have gradients of this worker.
+    // The first shard that lacks the version, and the last one that also has gradients of this
+    // worker.
     ShardId front;
     ShardId back;
     bool is_awaiting_us =
         false;  // the shard where the window begins lacks gradients of this worker
   };
 
-  // `shard_bytes`: of each shard's gradient. `room`: in place of the rule above, for tests;
-  // SIZE_MAX is a window without end.
+  // `shard_bytes`: of each shard's gradient. `room`: in place of the rule above; SIZE_MAX is a
+  // window without end.
   PushWindow(const std::vector<size_t>& shard_bytes, std::optional<size_t> room);
 
-  // The lanes, or their groups, are others now.
+  // The groups have changed. `bytes`: of one group for each lane.
   void SetRoundBytes(size_t bytes) { round_bytes_ = bytes; }
   void Begin(const Look& look);
   // Between Begin and End: whether gradients of shards from this one on may be sent.
@@ -67,13 +68,20 @@ class PushWindow {
   // `is_held_up`: gradients were ready and not admitted. If the window then does not move for a
   // quarter of a step, it lets everything through, because it waits for a late worker.
   void End(bool is_held_up);
+  // A new view begins: other lanes may be waited for.
+  void Reset() {
+    look_ = {};
+    open_for_ = Version(0);
+    open_at_ = kNever;
+  }
   // There is nothing to send.
   void Rest() { open_at_ = kNever; }
   // When the window, which does not move, lets everything through.
   Micros NextDeadline() const { return open_at_; }
 
  private:
-  // The gradients' bytes from the beginning of one shard to that of another, 0 if that is before.
+  // The gradients' bytes from the beginning of one shard to that of another, 0 if that is before:
+  // from the front the first shard counts, from the back the last one does not.
   size_t Distance(ShardId from, ShardId to) const {
     return from >= to ? 0 : begins_[to.value()] - begins_[from.value()];
   }

@@ -155,6 +155,7 @@ void Session::OnParams(Micros now, const Params& params) {
     versions_.Learn(item.shard, item.version);
     relay_.OnParams(item, &replies);
     parameters_.OnParams(item);
+    requests_.OnParams(item.shard);
     evaluation_.OnParams(now, item);
   }
   for (auto& [giver, reply] : replies) member_.Send(giver, std::move(reply));

@@ -64,12 +64,6 @@ class Steps : SessionPart {
     const Work* work = Find(step);
     return work != nullptr && work->issued.contains(m);
   }
-  // How many sums of each shard compute makes in this step.
-  size_t GradientsOfEachShard(Step step) const {
-    const Work* work = Find(step);
-    if (work == nullptr) return 0;
-    return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
-  }
   // Since when this worker has only been waiting, if it waits.
   Micros waiting_since() const { return waiting_since_; }
 

@@ -1,5 +1,6 @@
 #include "worker/push_sender.h"
 
+#include "proto/item_messages.h"
 #include "tests/worker/parts_fixture.h"
 
 namespace pando {
@@ -33,7 +34,7 @@ TEST_CASE("gradients go to their lanes once, first to the one where this worker 
   f.sender.Tick(kMs);
   const auto pushes = f.Take<Push>();
   REQUIRE(pushes.size() == 2);
-  const bool begins_at_b = kSelf.node.value() % 2 == 1;
+  const bool begins_at_b = PlaceAmong(2, kSelf.node) == 1;
   CHECK(pushes[0].first == (begins_at_b ? kLaneB : kLaneA));
   CHECK(pushes[1].first == (begins_at_b ? kLaneA : kLaneB));
   CHECK(f.gradients.shard(ShardId(0)).front().is_pushed());

@@ -102,9 +102,8 @@ TEST_CASE("unreplied pushes go to the new primary, and the others are sent again
   f.Enter(view);
   const auto pushes = f.Take<Push>();
   REQUIRE(pushes.size() == 2);
-  CHECK(pushes[0].first == kLaneA);
-  CHECK(pushes[1].first == kNewLane);
-  CHECK(pushes[1].second.items[0].shard == ShardId(1));
+  for (const auto& [lane, push] : pushes)
+    CHECK(push.items.at(0).shard == (lane == kNewLane ? ShardId(1) : ShardId(0)));
 }
 
 using ShardIds = std::vector<ShardId>;
