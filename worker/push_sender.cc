@@ -66,8 +66,10 @@ void PushSender::CutGroups() {
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
 // So only gradients of the lowest incomplete step are ready. Older ones exist no longer.
 void PushSender::FollowStep() {
-  const bool was_computed = known_.step == step() && known_.is_computed && has_cut_;
-  const Known known{step(), was_computed || parts_.steps.IsComputed(step())};
+  const bool has_work = parts_.steps.Find(step()) != nullptr;
+  const bool was_computed =
+      has_work && known_.step == step() && known_.has_work && known_.is_computed;
+  const Known known{step(), has_work, was_computed || parts_.steps.IsComputed(step())};
   const bool gives = parts_.giver.GivesAny();
   const bool is_cut = has_cut_ && gives == gives_;
   const std::vector<ShardId> unsent = gradients_.TakeUnsentShards();

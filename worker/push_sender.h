@@ -74,7 +74,8 @@ class PushSender : SessionPart {
   bool gives_ = false;
   struct Known {
     Step step;                 // whose gradients are ready
-    bool is_computed = false;  // the step has been computed once, so that no group waits for more
+    bool has_work = false;     // of this worker
+    bool is_computed = false;  // the work has been computed once, so that no group waits for more
     bool operator==(const Known&) const = default;
   };
   Known known_;
