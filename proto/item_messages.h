@@ -14,7 +14,7 @@ namespace pando {
 
 // A lane with few bytes gets smaller messages than kMessageBytes. With one message for everything
 // it could answer nothing before all of it has arrived.
-inline constexpr size_t kMessageBytesMin = 64 << 10;
+inline constexpr size_t kMessageBytesMin = 128 << 10;
 inline constexpr size_t kMessagesOfLane = 8;
 
 // Returns the size at which messages are closed, for a lane with these bytes in all.
