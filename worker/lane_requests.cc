@@ -24,8 +24,7 @@ void LaneRequests::OnStepBegun(Step step) {
 }
 
 Micros LaneRequests::NextDeadline() const {
-  if (looks_at_all_ || !looks_at_.empty() || works_seen_ != parameters_.works_change_count())
-    return Micros(0);
+  if (!looks_at_.empty() || works_seen_ != parameters_.works_change_count()) return Micros(0);
   const Micros due_at = due_.empty() ? kNever : due_.begin()->first;
   return std::min({parameters_.wanted().NextDeadline(), due_at, question_at_});
 }
@@ -114,8 +113,7 @@ std::set<ShardId> LaneRequests::TakeShardsToLookAt(Micros now) {
   for (; !due_.empty() && due_.begin()->first <= now; due_.erase(due_.begin()))
     shards.insert(due_.begin()->second);
   const uint64_t works = parameters_.works_change_count();
-  const bool have_works_changed = std::exchange(works_seen_, works) != works;
-  if (std::exchange(looks_at_all_, false) || have_works_changed) {
+  if (std::exchange(works_seen_, works) != works) {
     for (uint32_t s = 0; s < asks_.size(); ++s) shards.insert(ShardId(s));
   }
   return shards;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -38,11 +39,11 @@ class LaneRequests : SessionPart {
       ask.newest = Version(0);
     }
     debts_.clear();  // other lanes may be asked now
-    looks_at_all_ = true;
+    works_seen_.reset();
   }
   void Forget() {
     std::ranges::fill(asks_, Ask{});
-    looks_at_all_ = true;
+    works_seen_.reset();
   }
   // Asks at once for the shard's version, if compute lacks it.
   void OnCommitted(ShardId shard) { AskFrom(shard, Micros(0)); }
@@ -114,8 +115,7 @@ class LaneRequests : SessionPart {
   // The shards that the next tick looks at, because they may have become due, and when further ones
   // do. All of them, if the works have changed: compute may lack other versions now.
   std::set<ShardId> looks_at_;
-  bool looks_at_all_ = false;
-  uint64_t works_seen_ = 0;  // Steps::change_count() in the last look
+  std::optional<uint64_t> works_seen_ = 0;  // Steps::change_count() in the last look
   std::set<std::pair<Micros, ShardId>> due_;
   std::map<PeerId, Debt> debts_;
   Micros question_at_ = kNever;  // no debt has an earlier one

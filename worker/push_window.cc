@@ -21,9 +21,11 @@ void PushWindow::Begin(const Look& look) {
 
 size_t PushWindow::RoomByRule() const {
   const size_t bytes = begins_.back();
-  const auto round_trips =
-      look_.usual ? static_cast<size_t>(std::max(*look_.usual / kRoundTrip, Micros::rep{1})) : 0;
-  const size_t sent_in_round_trip = look_.usual ? bytes / round_trips : kBytesUnmeasured;
+  size_t sent_in_round_trip = kBytesUnmeasured;
+  if (look_.usual) {
+    const auto round_trips = std::max<Micros::rep>(*look_.usual / kRoundTrip, 1);
+    sent_in_round_trip = bytes / static_cast<size_t>(round_trips);
+  }
   const size_t share = std::max(bytes / kShareOfStep, sent_in_round_trip);
   return std::max(std::min(share, kBytesMax), kRounds * round_bytes_);
 }

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "common/clock.h"
@@ -45,8 +44,8 @@ class PushWindow {
     // worker.
     ShardId front;
     ShardId back;
-    bool is_awaiting_us =
-        false;  // the shard where the window begins lacks gradients of this worker
+    // Whether the shard where the window begins lacks gradients of this worker.
+    bool is_awaiting_us = false;
   };
 
   // `shard_bytes`: of each shard's gradient. `room`: in place of the rule above; SIZE_MAX is a
