@@ -145,6 +145,7 @@ class Job:
         """Returns the milliseconds of each step after the first ones. `program`: a worker's command line, in place of
         `pando worker`."""
         endpoint = self.endpoint()
+        worker = program or [self.args.pando, "worker", "--join", endpoint, "--threads", "1", "--device", "cpu"]
         run_dir = f"{self.folder}/run"
         leads = self.start(
             "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
@@ -155,11 +156,7 @@ class Job:
             self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
                        "1")
         for i in range(workers):
-            host = f"worker{i - i % workers_per_host}"
-            if program:
-                self.start(f"worker{i}", *program[1:], host=host, program=program[0])
-                continue
-            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu", host=host)
+            self.start(f"worker{i}", *worker[1:], program=worker[0], host=f"worker{i - i % workers_per_host}")
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
