@@ -124,7 +124,7 @@ class SessionFixture : private Outbox {
   // Emits a call's events.
   void FinishCall(const ComputeLog::Call& call) {
     for (TreeNode node : plan.steps.Tree(call.step).Cover(call.micro_batches)) {
-      for (uint32_t shard = 0; shard < shard_count(); ++shard) {
+      for (uint32_t shard = shard_count(); shard-- > 0;) {  // in the order of backward
         auto sum = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
         Emit(GradientReady{call.step, node, ShardId(shard), ToBlob(SharedBuffer(sum))});
       }
