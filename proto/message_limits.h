@@ -17,9 +17,10 @@ inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
 inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
 inline constexpr uint32_t kPartialsPerShardMax = 1 << 23;  // 2 exact sums for each of its tensors
-inline constexpr uint32_t kConfusionCountsMax = 1024;      // for a slice: at most one per sample
-inline constexpr uint32_t kEvaluationSumsMax = 64;         // for an external model
-inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, newest
+inline constexpr uint32_t kPartialSumFloatsMax = 64;
+inline constexpr uint32_t kConfusionCountsMax = 1024;  // for a slice: at most one per sample
+inline constexpr uint32_t kEvaluationSumsMax = 64;     // for an external model
+inline constexpr uint32_t kImageVersionsMax = 3;       // pinned, previous, newest
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 

@@ -534,11 +534,21 @@ struct PartialsItem {
     # Optimizer::MakePartials
 }
 
+struct PartialSum {
+  # The part of the partial values that every update needs, added up over these shards (P16).
+  step @0 :UInt64 $type("Step");
+  shards @1 :List(UInt32) $type("ShardId")
+      $limit(what = "shards of a sum", max = "kItemsPerMessageMax");  # empty: all shards
+  values @2 :List(Float32) $limit(what = "values of a partial sum", max = "kPartialSumFloatsMax");
+    # PartialTotal
+}
+
 struct Partials $message(handlers = [lane], sender = servers, generation = one, about = replica,
     size = list) {
-  # Primary's lane -> lanes of the primaries whose updates need these values: once when the shard's
-  # root is complete, then in answer to a PartialsPull, at once, with the available values.
+  # Primary's lane -> lanes of the primaries whose updates need these values: once when the shards'
+  # roots are complete, then in answer to a PartialsPull, at once, with the available values.
   items @0 :List(PartialsItem) $limit(what = "shards in a message", max = "kItemsPerMessageMax");
+  sums @1 :List(PartialSum) $limit(what = "sums in a message", max = "kItemsPerMessageMax");
 }
 
 struct PartialsPullItem {

@@ -8,7 +8,8 @@
 namespace pando {
 
 Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox)
-    : member_(options.identity, outbox),
+    : plan_(plan),
+      member_(options.identity, outbox),
       maker_(plan),
       replicas_(member_, plan, maker_, options.buffers),
       early_(member_),
@@ -17,7 +18,7 @@ Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots,
       scalars_(member_, replicas_, plan),
       progress_(member_, replicas_, plan),
       snapshots_({member_, replicas_, plan}, snapshots, report_clock_),
-      norms_({member_, replicas_, plan}, maker_, options.lease),
+      norms_({member_, replicas_, plan}, maker_, options.lease, options.norm_peers_max),
       replication_({member_, replicas_, plan}, options.lease, progress_, report_clock_),
       following_({member_, replicas_, plan}, snapshots_, progress_, options.probe),
       steps_(plan, {replicas_, scalars_, norms_, replication_, snapshots_, progress_, replies_,
@@ -72,6 +73,7 @@ void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
 // ---- views -------------------------------------------------------------------------------------
 
 void Lane::OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update) {
+  if (!Fits(update.view)) return;
   steps_.MakeSealed();  // under the view in which it was sealed
   if (member_.Enter(envelope.sender, update.view, update.signature)) EnterView(now);
 }

@@ -58,8 +58,9 @@ class Lane : public ProtocolCore {
     ViewMember::Identity identity;
     std::string kind;  // for the Ready that lane 0 sends for its process
     Micros lease = std::chrono::seconds(1);
-    LaneProbe* probe = nullptr;  // outlives the lane; null: there is no timeline
-    BufferSource buffers = {};   // supplies the memory of what is sent
+    LaneProbe* probe = nullptr;                   // outlives the lane; null: there is no timeline
+    BufferSource buffers = {};                    // supplies the memory of what is sent
+    size_t norm_peers_max = NormTree::kPeersMax;  // NormTree's peers_max
   };
   // `plan`, `snapshots` and `outbox` outlive the lane.
   Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox);
@@ -82,7 +83,9 @@ class Lane : public ProtocolCore {
   bool has_view() const { return member_.has_view(); }
   const View& view() const { return member_.view(); }
   // Returns whether this message has a view that the lane will enter. Its members are dialed first.
-  bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
+  bool WillEnter(const Envelope& envelope) const {
+    return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
+  }
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
   bool is_primary_of_any() const { return replicas_.is_primary_of_any(); }
@@ -90,11 +93,14 @@ class Lane : public ProtocolCore {
   std::optional<Replication::Owed> OldestOwed() const { return replication_.OldestOwed(); }
 
  private:
+  // Returns whether it is a view of this job's shards.
+  bool Fits(const View& view) const { return view.shards.size() == plan_.shards.shard_count(); }
   void Route(Micros now, const Envelope& envelope);
   void OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update);
   void EnterView(Micros now);
   void EnterGeneration();
 
+  const JobPlan& plan_;
   ViewMember member_;
   const VersionMaker maker_;
   uint32_t generation_ = 0;  // the generation of everything that is held

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "server/lane_probe.h"
-#include "server/norms.h"
+#include "server/norms/norms.h"
 #include "server/replication.h"
 #include "server/replies.h"
 #include "server/scalar_blocks.h"

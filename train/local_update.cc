@@ -42,16 +42,22 @@ std::vector<float> LocalUpdate::MakePartials(const Root& root) const {
 
 // The roots for which these are the last missing values.
 std::vector<LocalUpdate::Ready> LocalUpdate::Await(Root root, std::vector<float> partials) {
+  const PartialPlan& partial_plan = maker_.partial_plan();
   const Step step = root.step;
-  const ShardPlan::Run needs = maker_.Needs(root.shard);  // these need ours, too
+  const uint32_t shard_count = plan_.shards.shard_count();
   std::lock_guard lock(mutex_);
   Waiting& waiting = waiting_[step];
+  partial_plan.AddTo(&waiting.total, root.shard, partials);
   waiting.partials.emplace(root.shard, std::move(partials));
+  const ShardPlan::Run waiting_for_it = partial_plan.needs_total()
+                                            ? ShardPlan::Run{0, shard_count}
+                                            : partial_plan.Neighbours(root.shard);
   waiting.roots.emplace(root.shard, std::move(root));
   std::vector<Ready> ready;
-  for (uint32_t s = needs.first; s < needs.last; ++s) {
+  if (partial_plan.needs_total() && waiting.partials.size() < shard_count) return ready;
+  for (uint32_t s = waiting_for_it.first; s < waiting_for_it.last; ++s) {
     if (!waiting.roots.contains(ShardId(s))) continue;
-    auto factors = maker_.Combine(ShardId(s), [&](ShardId id) {
+    auto factors = partial_plan.Combine(ShardId(s), waiting.total, [&](ShardId id) {
       const auto at = waiting.partials.find(id);
       return at == waiting.partials.end() ? std::span<const float>() : at->second;
     });
@@ -59,8 +65,7 @@ std::vector<LocalUpdate::Ready> LocalUpdate::Await(Root root, std::vector<float>
     ready.push_back({std::move(waiting.roots.extract(ShardId(s)).mapped()),
                      waiting.partials.at(ShardId(s)), *std::move(factors)});
   }
-  const bool is_over =
-      waiting.roots.empty() && waiting.partials.size() == plan_.shards.shard_count();
+  const bool is_over = waiting.roots.empty() && waiting.partials.size() == shard_count;
   if (is_over) waiting_.erase(step);
   return ready;
 }

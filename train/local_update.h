@@ -49,6 +49,7 @@ class LocalUpdate {
   struct Waiting {
     std::map<ShardId, Root> roots;
     std::map<ShardId, std::vector<float>> partials;
+    PartialTotal total;  // of these
   };
   struct Ready {
     Root root;

@@ -10,6 +10,7 @@
 
 #include "optim/exact_sum.h"
 #include "optim/version_maker.h"
+#include "tests/combine_all.h"
 #include "tests/cpu_levels.h"
 #include "tests/golden/optimizer_goldens.h"
 
@@ -51,7 +52,7 @@ struct Replica {
     if (partial_plan != nullptr && optimizer.has_partials()) {  // the range is one shard
       std::vector<float> partials(optimizer.partial_count(range));
       optimizer.MakePartials(update, partials);
-      factors = *partial_plan->Combine(ShardId(0), [&](ShardId) { return std::span(partials); });
+      factors = CombineAll(*partial_plan, ShardId(0), {partials});
       update.factors = factors;
     }
     optimizer.Apply(update);
@@ -358,9 +359,8 @@ std::vector<float> TrainInShards(const OptimizerOptions& options, const TensorLa
         sums.AddWritten(std::span(partials[s]).subspan(at, ExactSum::kFloats));
     }
     for (uint32_t s = 0; s < shards.shard_count(); ++s) {
-      const auto factors = partial_plan.Combine(
-          ShardId(s), [&](ShardId id) { return std::span(partials[id.value()]); });
-      updates[s].factors = *factors;
+      const std::vector<float> factors = CombineAll(partial_plan, ShardId(s), partials);
+      updates[s].factors = factors;
       optimizer.Apply(updates[s]);
     }
     REQUIRE(std::ranges::none_of(made, [](float x) { return std::isnan(x); }));

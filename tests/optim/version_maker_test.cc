@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/combine_all.h"
 #include "tests/written_sum.h"
 
 namespace pando {
@@ -50,7 +51,6 @@ TEST_CASE("SGD takes a step along the mean of the step's samples") {
   const JobPlan plan = MakePlan({});
   Made made(plan, 2.0f);
   CHECK_FALSE(made.maker.has_partials());
-  CHECK(made.maker.Combine(kWeights, {})->empty());
   made.maker.Make(made.inputs(), {}, {made.out, made.state});
   for (const float x : made.out) CHECK(x == 1.0f - 0.5f * 2.0f);
 }
@@ -74,15 +74,9 @@ TEST_CASE("with clipping a version needs all norms, and keeps its own in its sta
   REQUIRE(partials.size() == made.maker.partial_count(kWeights));
   CHECK(ReadSum(partials) == 64.0);
   const std::vector<float> of_metrics = WrittenSum(0);
-  const auto missing = made.maker.Combine(kWeights, [&](ShardId id) -> std::span<const float> {
-    return id == kWeights ? partials : std::span<const float>();
-  });
-  CHECK_FALSE(missing);
-  const auto factors = made.maker.Combine(kWeights, [&](ShardId id) -> std::span<const float> {
-    return id == kWeights ? partials : of_metrics;
-  });
-  REQUIRE(factors);
-  made.maker.Make(made.inputs(), {partials, *factors}, {made.out, made.state});
+  const std::vector<float> factors =
+      CombineAll(made.maker.partial_plan(), kWeights, {partials, of_metrics});
+  made.maker.Make(made.inputs(), {partials, factors}, {made.out, made.state});
   const auto factor = static_cast<float>(2.0 / (8.0 + 1e-6));
   for (const float x : made.out) CHECK(x == 1.0f - 0.5f * (0.25f * factor));
   CHECK(ReadSum(made.maker.StoredPartials(kWeights, made.state)) == 64.0);
@@ -116,11 +110,9 @@ TEST_CASE("a weighted step's mean is over the weights that its micro-batches sum
     Made made(plan, weight == 0.0f ? 0.0f : 2.0f);
     const std::vector<float> partials = made.maker.MakePartials(made.inputs());
     const std::vector<float> of_metrics = MetricPartials(made.maker, weight);
-    const auto factors = made.maker.Combine(kWeights, [&](ShardId id) -> std::span<const float> {
-      return id == kWeights ? partials : of_metrics;
-    });
-    REQUIRE(factors);
-    made.maker.Make(made.inputs(), {partials, *factors}, {made.out, made.state});
+    const std::vector<float> factors =
+        CombineAll(made.maker.partial_plan(), kWeights, {partials, of_metrics});
+    made.maker.Make(made.inputs(), {partials, factors}, {made.out, made.state});
     for (const float x : made.out) CHECK(x == 1.0f - 0.5f * mean);
   }
 }
@@ -148,8 +140,8 @@ TEST_CASE("a weighted step's statistics are means over samples, its metrics over
                                     .state = state,
                                     .gradient = sums};
   const std::vector<float> partials = maker.MakePartials(inputs);
-  const auto factors = maker.Combine(kWeights, [&](ShardId) { return std::span(partials); });
-  maker.Make(inputs, {partials, *factors}, {out, state});
+  const std::vector<float> factors = CombineAll(maker.partial_plan(), kWeights, {partials});
+  maker.Make(inputs, {partials, factors}, {out, state});
   CHECK(out[0] == 1.0f + 0.5f * (8.0f / 4 - 1.0f));
   CHECK(out[16 + kMetricLoss] == 0.5f);
 }

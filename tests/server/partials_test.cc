@@ -49,7 +49,9 @@ struct Model {
     }
   }
   std::optional<std::vector<float>> Combine(uint32_t shard) const {
-    return plan.Combine(ShardId(shard), [&](ShardId id) {
+    PartialTotal total;
+    for (uint32_t s = 0; s < partials.size(); ++s) plan.AddTo(&total, ShardId(s), partials[s]);
+    return plan.Combine(ShardId(shard), total, [&](ShardId id) {
       return id.value() < partials.size() ? std::span<const float>(partials[id.value()])
                                           : std::span<const float>();
     });
@@ -85,8 +87,7 @@ TEST_CASE("a gradient above the norm is scaled down to it, over all shards") {
   model.MakeAll(0.25f);
   const double norm = 0.25 * std::sqrt(3072 + 20 + 16);  // parameters alone, without padding
   for (uint32_t s = 0; s < 4; ++s) {
-    CHECK(model.plan.Needs(ShardId(s)).first == 0);
-    CHECK(model.plan.Needs(ShardId(s)).last == 4);
+    CHECK(model.plan.needs_total());
     const auto factors = model.Combine(s);
     REQUIRE(factors);
     REQUIRE(factors->size() == 1);
@@ -102,21 +103,37 @@ TEST_CASE("a gradient below the norm stays as it is, and so does one that is not
   }
 }
 
-TEST_CASE("nothing is combined before the last value is there") {
-  Model model({.clip_norm = 2.0});
+TEST_CASE("nothing is combined before the last neighbour's values are there") {
+  Model model({.kind = OptimizerKind::kLars});
   model.MakeAll(1.0f);
-  const std::vector<float> last = std::move(model.partials.back());
-  model.partials.pop_back();
+  const std::vector<float> last = std::exchange(model.partials[2], {});
   CHECK_FALSE(model.Combine(0));
-  model.partials.push_back(last);
+  CHECK(model.Combine(3));
+  model.partials[2] = last;
   CHECK(model.Combine(0));
+}
+
+TEST_CASE("totals of parts add up to the total, in any order") {
+  Model model({.clip_norm = 2.0, .loss_scale = {.is_on = true}});
+  model.MakeAll(0.1f);
+  PartialTotal first, second, whole;
+  for (uint32_t s : {3u, 1u}) model.plan.AddTo(&first, ShardId(s), model.partials[s]);
+  for (uint32_t s : {0u, 2u}) model.plan.AddTo(&second, ShardId(s), model.partials[s]);
+  for (uint32_t s : {0u, 1u, 2u, 3u}) model.plan.AddTo(&whole, ShardId(s), model.partials[s]);
+  second.Add(PartialTotal::Read(first.Write()));
+  CHECK(second.Write() == whole.Write());
+  model.partials[1].back() = 0.0f;  // an overflow in one shard
+  PartialTotal overflow;
+  model.plan.AddTo(&overflow, ShardId(1), model.partials[1]);
+  second.Add(overflow);
+  CHECK_FALSE(PartialTotal::Read(second.Write()).is_finite);
 }
 
 TEST_CASE("LARS: a tensor's ratio is the same in each of its shards, biases have none") {
   Model model({.kind = OptimizerKind::kLars, .weight_decay = 0.25, .trust_coefficient = 0.125});
-  CHECK(model.plan.Needs(ShardId(1)).first == 0);
-  CHECK(model.plan.Needs(ShardId(1)).last == 3);
-  CHECK(model.plan.Needs(ShardId(3)).first == 3);
+  CHECK(model.plan.Neighbours(ShardId(1)).first == 0);
+  CHECK(model.plan.Neighbours(ShardId(1)).last == 3);
+  CHECK(model.plan.Neighbours(ShardId(3)).first == 3);
   model.MakeAll(2.0f);
   const double ratio = 0.125 * kWeight / (2.0 + 0.25 * kWeight);
   for (uint32_t s = 0; s < 4; ++s) {  // in shard 3, of "small"

@@ -104,6 +104,7 @@ void Member::AddLane(const ViewMember::Identity& identity) {
   doors_.push_back(std::make_unique<SnapshotDoor>(life_, loop, records_));
   Lane::Options options{identity, "sim"};
   options.buffers = life_.around.network.shared_memory().Source(identity.self);
+  options.norm_peers_max = life_.seat.norm_peers_max;
   auto core = std::make_unique<Lane>(options, life_.plan, *doors_.back(), loop.outbox());
   Lane* lane = core.get();
   doors_.back()->Serve(lane);

@@ -31,6 +31,7 @@ struct Seat {
   uint16_t lane_count = 1;
   Micros micro_batch_time{0};
   std::optional<size_t> push_window_bytes = {};
+  size_t norm_peers_max = 0;
   std::string name;  // "server 2": for traces, and for a supervisor's notes
 };
 

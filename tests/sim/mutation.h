@@ -51,6 +51,7 @@ enum class Mutation {
   kPartialsFromRecordsOnly,  // P16: partial values are served only from records
   kPartialsNotInBackups,     // P16: a backup's records have no partial values
   kNoPartialsPull,           // P16: partial values are sent once and not pulled
+  kCountTwice,               // P16: sums and values count although one of their shards has counted
   kEncodeSums,               // P34: a worker encodes sums of micro-batches, not each one
   kSkipAlone,           // P14: a shard skips a step if its own gradient overflows, and only then
   kKeepWaitingDropped,  // P24: a primary stops waiting for a silent backup without a new view

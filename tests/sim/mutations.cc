@@ -40,6 +40,7 @@ constexpr std::array kMutations{
     NamedMutation{"partials-from-records-only", Mutation::kPartialsFromRecordsOnly},
     NamedMutation{"partials-not-in-backups", Mutation::kPartialsNotInBackups},
     NamedMutation{"no-partials-pull", Mutation::kNoPartialsPull},
+    NamedMutation{"count-twice", Mutation::kCountTwice},
     NamedMutation{"encode-sums", Mutation::kEncodeSums},
     NamedMutation{"skip-alone", Mutation::kSkipAlone},
     NamedMutation{"keep-waiting-dropped", Mutation::kKeepWaitingDropped},

@@ -45,6 +45,7 @@ Seat Population::NewSeat(Role role) {
   seat.micro_batch_time =
       micro_batch_time_ * static_cast<int64_t>(chance.Between(100, spread)) / 100;
   seat.push_window_bytes = stage_.swarm.push_window_bytes;
+  seat.norm_peers_max = stage_.swarm.norm_peers_max;
   seat.name = std::string(kNames[static_cast<size_t>(role)]) + "@" + std::to_string(seat.place);
   return seat;
 }

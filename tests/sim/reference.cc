@@ -163,11 +163,15 @@ FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& parti
     std::vector<float>& values = partials.emplace_back(optimizer.partial_count(range));
     if (!partial_plan.is_empty()) optimizer.MakePartials(updates.back(), values);
   }
+  PartialTotal total;
+  for (uint32_t s = 0; s < updates.size() && !partial_plan.is_empty(); ++s)
+    partial_plan.AddTo(&total, ShardId(s), partials[s]);
   for (uint32_t s = 0; s < updates.size(); ++s) {
     std::vector<float> factors;
     if (!partial_plan.is_empty())
-      factors = *partial_plan.Combine(
-          ShardId(s), [&](ShardId id) { return std::span<const float>(partials[id.value()]); });
+      factors = *partial_plan.Combine(ShardId(s), total, [&](ShardId id) {
+        return std::span<const float>(partials[id.value()]);
+      });
     updates[s].factors = factors;
     optimizer.Apply(updates[s]);
     std::ranges::copy(partials[s], states_[s].span().last(partials[s].size()).begin());

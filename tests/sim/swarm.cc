@@ -238,6 +238,8 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
   Chance stops(Chance(window).Next() + 1);
   swarm.kinds[static_cast<size_t>(FaultKind::kStop)] = stops.OneIn(0.1);
+  Chance norms(Chance(stops).Next() + 1);
+  if (norms.OneIn(0.7)) swarm.norm_peers_max = norms.Between(1, 4);
   if (focus != Focus::kNone && focus != Focus::kHostile) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The death of the replica with the right bits must not make the wrong ones valid.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "plan/job_plan.h"
+#include "server/norms/norm_tree.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 #include "worker/push_sender.h"
@@ -94,6 +95,7 @@ struct Swarm {
   bool files_travel = false;   // to the scheduler and back (P45)
   bool shares_memory = false;  // payloads are read where they lie (P42)
   std::optional<size_t> push_window_bytes = {};
+  size_t norm_peers_max = NormTree::kPeersMax;
   uint32_t host_count = 3;
   bool has_keys = false;       // views are signed
   Micros hostile_interval{0};  // between a hostile peer's messages; 0: there is none

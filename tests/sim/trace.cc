@@ -60,6 +60,10 @@ std::string Of(const Partials& partials) {
   for (const PartialsItem& item : partials.items) {
     text += " s" + Brief(item.shard.value()) + "@" + Brief(item.step.value());
   }
+  for (const PartialSum& sum : partials.sums) {
+    text += " sum@" + Brief(sum.step.value());
+    for (ShardId shard : sum.shards) text += " s" + Brief(shard.value());
+  }
   return text;
 }
 std::string Of(const PartialsPull& pull) {

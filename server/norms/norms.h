@@ -1,7 +1,8 @@
 // Norms exchanges the partial values of updates that need several shards (P14 to P16). It sends
-// those of this lane's shards to the lanes that need them, and pulls those of others until they
-// arrive. A value is named by (shard, step) and has the same bits on every replica, so any replica
-// may answer. It is a part of the lane. Threads: none. Owns: others' values of two steps.
+// those of this lane's shards to the lanes whose shards share a tensor with them, and their sum
+// over the NormTree if every update needs the total. It pulls what is missing until it arrives. A
+// value is named by (shard, step) and has the same bits on every replica, so any replica may
+// answer. It is a part of the lane. Threads: none. Owns: others' values of two steps.
 #pragma once
 
 #include <map>
@@ -13,14 +14,17 @@
 #include "proto/silence.h"
 #include "proto/view_member.h"
 #include "server/lane_part.h"
+#include "server/norms/norm_tree.h"
+#include "server/norms/shard_sum.h"
 
 namespace pando {
 
 class Norms : LanePart {
  public:
-  // `maker` outlives it.
-  Norms(const LanePart& part, const VersionMaker& maker, Micros lease)
-      : LanePart(part), maker_(maker), silence_(2 * lease) {}
+  // `maker` outlives it. `peers_max` is NormTree's.
+  Norms(const LanePart& part, const VersionMaker& maker, Micros lease,
+        size_t peers_max = NormTree::kPeersMax)
+      : LanePart(part), maker_(maker), peers_max_(peers_max), silence_(2 * lease) {}
 
   void OnPartials(const Envelope& envelope, const Partials& partials);
   void OnPartialsPull(const Envelope& envelope, const PartialsPull& pull);
@@ -33,7 +37,7 @@ class Norms : LanePart {
   bool TakeNews() { return std::exchange(has_news_, false); }
 
   void EnterView(Micros now);
-  void Clear() { others_.clear(); }  // a new generation begins
+  void Clear() { steps_.clear(); }  // a new generation begins
   void Tick(Micros now) {
     SendGathered(now);
     while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);  // P23
@@ -46,19 +50,36 @@ class Norms : LanePart {
   }
 
  private:
+  // The news of one step from other lanes.
+  struct Heard {
+    std::map<ShardId, std::vector<float>> values;
+    std::map<PeerId, PartialSum> sums;  // the newest of each lane
+    std::optional<PartialTotal> total;  // over all shards
+    bool has_told_up = false;           // in this view
+    bool has_told_down = false;
+  };
+
+  // P4. Returns where to keep values of the step: the lowest one of this lane's shards or the next.
+  // Returns null for other steps. Forgets lower ones.
+  Heard* Open(Step step);
   std::span<const float> Find(ShardId shard, Step step) const;
-  // Returns false only if values that the shard's update needs are missing. It counts them and
-  // looks at this lane's shards alone, because it is asked whenever values arrive.
-  bool MayBeComplete(ShardId shard, Step step) const;
-  // Calls visit(shard, primary) for other lanes' shards whose values this shard's update needs.
-  template <class Visit>
-  void VisitOthers(ShardId shard, Visit visit) const;
-  void TellOthers(const Shard& shard);
+  // Returns whether this lane has the values of all shards that it leads.
+  bool HasOwn(Step step) const;
+  // Returns the sum of the known values of `shards`.
+  ShardSum Collect(const Heard& heard, Step step, const std::vector<bool>& shards) const;
+  void TellNeighbours(const Shard& shard);
+  void TellSums(Step step);
   void SendGathered(Micros now);
   void PullMissing(Micros now);
+  // Calls visit(shard, primary) for other lanes' shards whose values this shard's update lacks.
+  template <class Visit>
+  void VisitMissing(const Shard& shard, Visit visit) const;
 
   const VersionMaker& maker_;
-  std::map<Step, std::map<ShardId, std::vector<float>>> others_;
+  const size_t peers_max_;
+  NormTree tree_;
+  const std::vector<bool> all_ = std::vector<bool>(plan_.shards.shard_count(), true);
+  std::map<Step, Heard> steps_;
   bool has_news_ = false;
   std::map<PeerId, Partials> out_;  // until Tick, or a little longer
   std::optional<Micros> held_until_;
