@@ -9,9 +9,6 @@
 namespace pando {
 namespace {
 
-// The most entries of each map. A full map is cleared; members' entries are computed again.
-constexpr size_t kRememberedMax = 4096;
-
 // Any user of the machine may bind the abstract Unix name of a process that has ended. A path in a
 // folder can be bound only by the folder's owner.
 bool NeedsKeys(const Endpoint& endpoint) {
@@ -96,11 +93,9 @@ bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope&
 bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
   const std::string* key = keys_.Find(sender);
   if (key == nullptr) return true;
-  if (const auto known = proven_.find(routing_id); known != proven_.end())
-    return known->second == sender;
+  if (const Incarnation* known = proven_.Find(routing_id)) return *known == sender;
   if (!Proves(routing_id, *key)) return false;
-  if (proven_.size() >= kRememberedMax) proven_.clear();
-  proven_.emplace(routing_id, sender);
+  proven_.Touch(routing_id) = sender;
   return true;
 }
 
@@ -112,10 +107,9 @@ bool LineGuard::Proves(const std::string& routing_id, const std::string& public_
 
 // Returns the token that the process with this key shows to us.
 std::string LineGuard::TokenFrom(const std::string& public_key, const std::string& text) const {
-  if (shared_.size() >= kRememberedMax) shared_.clear();
-  const auto [known, is_new] = shared_.try_emplace(public_key);
-  if (is_new) known->second = SharedSecret(Shown(), public_key);
-  return TokenFor(known->second, text);
+  std::string& secret = shared_.Touch(public_key);
+  if (secret.empty()) secret = SharedSecret(Shown(), public_key);
+  return TokenFor(secret, text);
 }
 
 std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id) {
@@ -127,14 +121,12 @@ std::optional<Incarnation> LineGuard::ProvenSender(const std::string& routing_id
 
 void LineGuard::Note(const std::string& routing_id) {
   const std::string first = WithoutToken(routing_id);
-  if (const auto known = whole_.find(first); known != whole_.end() && known->second == routing_id)
-    return;
-  if (whole_.size() >= kRememberedMax) whole_.clear();
-  whole_.insert_or_assign(first, routing_id);
+  const std::string* known = whole_.Find(first);
+  if (known == nullptr || *known != routing_id) whole_.Touch(first) = routing_id;
 }
 
 std::string LineGuard::Complete(const std::string& without_token, Incarnation peer) {
-  if (const auto known = whole_.find(without_token); known != whole_.end()) return known->second;
+  if (const std::string* known = whole_.Find(without_token)) return *known;
   const std::string* key = keys_.Find(peer);
   if (key == nullptr) return without_token;
   const std::string routing_id = without_token + TokenFrom(*key, without_token);

@@ -8,7 +8,6 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "common/endpoint.h"
 #include "common/recent_map.h"
@@ -62,15 +61,17 @@ class LineGuard {
   void Note(const std::string& routing_id);
   std::string TokenFrom(const std::string& public_key, const std::string& text) const;
 
+  // Enough for a thousand processes with several lanes. A forgotten entry is computed again.
+  static constexpr size_t kRememberedMax = 1 << 14;
+
   const ZmqContext& context_;
   const bool is_scheduler_;
   bool speaks_in_clear_ = false;
   RecentMap<Incarnation, std::string> keys_{kNodesMax};  // trusted keys
   // The secrets shared with other keys, by public key. They make a wrong token cheap to check.
-  mutable std::unordered_map<std::string, std::string> shared_;
-  std::unordered_map<std::string, std::string>
-      whole_;  // routing ids, by the part without the token
-  std::unordered_map<std::string, Incarnation> proven_;  // by routing id
+  mutable RecentMap<std::string, std::string> shared_{kRememberedMax};
+  RecentMap<std::string, std::string> whole_{kRememberedMax};   // routing ids, by their first part
+  RecentMap<std::string, Incarnation> proven_{kRememberedMax};  // by routing id
 };
 
 }  // namespace pando

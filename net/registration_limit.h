@@ -15,7 +15,7 @@ namespace pando {
 class RegistrationLimit {
  public:
   // A whole cluster behind one address may start at once. Processes beyond the burst repeat (P10).
-  static constexpr double kBurst = 512;
+  static constexpr double kBurst = 2048;
   static constexpr double kPerSecond = 32;
 
   // Returns whether the life may register, and counts it once. `address` is empty on this machine.
