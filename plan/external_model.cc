@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -18,14 +17,6 @@ namespace {
 constexpr size_t kDimensionsMax = 16;
 constexpr uint64_t kElementsMax = uint64_t{1} << 36;  // of a model: 256 GiB
 constexpr const char* kForm = "expected NAME [EXTENT,...], as \"conv1.weight [64,3,7,7]\"";
-
-template <class T>
-std::optional<T> Number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -42,7 +33,7 @@ bool ReadShape(std::string_view text, std::vector<uint64_t>* shape) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
   uint64_t elements = 1;
   for (std::string_view part : Split(text.substr(1, text.size() - 2), ',')) {
-    const std::optional<uint64_t> extent = Number<uint64_t>(part);
+    const std::optional<uint64_t> extent = ParseNumber<uint64_t>(part);
     if (!extent || *extent == 0 || *extent > kElementsMax / elements) return false;
     elements *= *extent;
     shape->push_back(*extent);
@@ -53,7 +44,8 @@ bool ReadShape(std::string_view text, std::vector<uint64_t>* shape) {
 bool ReadOption(std::string_view text, TensorSpec* spec) {
   const size_t at = std::min(text.find('='), text.size());
   const std::string_view name = text.substr(0, at);
-  const std::optional<double> value = Number<double>(text.substr(std::min(at + 1, text.size())));
+  const std::optional<double> value =
+      ParseNumber<double>(text.substr(std::min(at + 1, text.size())));
   if (!value || !std::isfinite(*value) || *value < 0) return false;
   if (name == "lr") {
     spec->lr_factor = *value;
