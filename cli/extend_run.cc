@@ -19,7 +19,7 @@
 #include "run/run_lock.h"
 #include "run/run_weights.h"
 #include "run/sqlite_journal.h"
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation/evaluation.h"
 
 namespace pando {
 namespace {

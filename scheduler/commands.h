@@ -6,20 +6,16 @@
 #include <set>
 #include <string>
 
-#include "scheduler/evaluation_rounds.h"
+#include "scheduler/evaluation/evaluation_rounds.h"
 #include "scheduler/last_snapshot.h"
 
 namespace pando {
 
-class Commands {
+class Commands : SchedulerPart {
  public:
-  Commands(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
-           const RunProgress& progress, RunMembers& membership, EvaluationRounds& evaluations,
-           SnapshotRequests& requests, LastSnapshot& last_snapshot)
-      : plan_(plan),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
+  Commands(const SchedulerPart& part, const RunProgress& progress, RunMembers& membership,
+           EvaluationRounds& evaluations, SnapshotRequests& requests, LastSnapshot& last_snapshot)
+      : SchedulerPart(part),
         progress_(progress),
         membership_(membership),
         evaluations_(evaluations),
@@ -51,10 +47,6 @@ class Commands {
   std::string ReasonNotToDrain(const Member& member) const;
   void Drain(Micros now, const Member& member);
 
-  const JobPlan& plan_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  const RunPhase& phase_;
   const RunProgress& progress_;
   RunMembers& membership_;
   EvaluationRounds& evaluations_;

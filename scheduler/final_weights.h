@@ -12,17 +12,13 @@
 
 namespace pando {
 
-class FinalWeights {
+class FinalWeights : SchedulerPart {
  public:
-  FinalWeights(const JobPlan& plan, RunObserver& observer, const ViewLedger& views,
-               JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
+  FinalWeights(const SchedulerPart& part, RunObserver& observer, FaultLedger& faults,
                const EvaluationHistory& history, Snapshots& snapshots,
                const GradientComparison& verification)
-      : plan_(plan),
+      : SchedulerPart(part),
         observer_(observer),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
         faults_(faults),
         history_(history),
         snapshots_(snapshots),
@@ -50,11 +46,7 @@ class FinalWeights {
   bool AreKept(Micros now);
   void OnDifference(Micros now, const std::string& text);
 
-  const JobPlan& plan_;
   RunObserver& observer_;
-  const ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   FaultLedger& faults_;
   const EvaluationHistory& history_;
   Snapshots& snapshots_;

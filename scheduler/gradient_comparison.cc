@@ -135,23 +135,18 @@ void VerifyLedger::Resume(const VerificationState& state) {
 }
 
 GradientComparison::GradientComparison(const std::optional<SchedulerState>& state,
-                                       const JobPlan& plan, ViewLedger& views,
-                                       JournaledOutbox& outbox, RunPhase& phase,
-                                       const EvaluationHistory& history,
+                                       const SchedulerPart& part, const EvaluationHistory& history,
                                        const RunProgress& progress, RunMembers& membership,
                                        EvaluationRounds& evaluations, Snapshots& snapshots,
                                        const Ownership& ownership)
-    : plan_(plan),
-      views_(views),
-      outbox_(outbox),
-      phase_(phase),
+    : SchedulerPart(part),
       history_(history),
       progress_(progress),
       membership_(membership),
       evaluations_(evaluations),
       snapshots_(snapshots),
       ownership_(ownership),
-      ledger_(plan) {
+      ledger_(plan_) {
   if (!state) return;
   ledger_.Resume(state->verification);
   dispute_ = state->verification.open_dispute;

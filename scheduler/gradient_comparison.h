@@ -70,11 +70,10 @@ class VerifyLedger {
   bool has_resumed_ = false;  // the committed version is not known yet
 };
 
-class GradientComparison {
+class GradientComparison : SchedulerPart {
  public:
   // `state`: the journal's, if there is one.
-  GradientComparison(const std::optional<SchedulerState>& state, const JobPlan& plan,
-                     ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+  GradientComparison(const std::optional<SchedulerState>& state, const SchedulerPart& part,
                      const EvaluationHistory& history, const RunProgress& progress,
                      RunMembers& membership, EvaluationRounds& evaluations, Snapshots& snapshots,
                      const Ownership& ownership);
@@ -107,10 +106,6 @@ class GradientComparison {
   void Judge(Micros now, NodeId judge, const GradientHash& report);
   void Expel(Micros now, const Opinion& wrong, const Dispute& dispute);
 
-  const JobPlan& plan_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   const EvaluationHistory& history_;
   const RunProgress& progress_;
   RunMembers& membership_;

@@ -12,7 +12,7 @@
 #include "proto/messages.h"
 #include "proto/named_fields.h"
 #include "proto/ownership.h"
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation/evaluation.h"
 
 namespace pando {
 

@@ -9,21 +9,14 @@
 
 namespace pando {
 
-class LastSnapshot {
+class LastSnapshot : SchedulerPart {
  public:
   // How long the run goes on for the snapshot, at most.
   static constexpr Micros kPatience = std::chrono::seconds(8);
 
-  LastSnapshot(const JobPlan& plan, const ViewLedger& views, JournaledOutbox& outbox,
-               RunPhase& phase, const RunProgress& progress, const Snapshots& snapshots,
+  LastSnapshot(const SchedulerPart& part, const RunProgress& progress, const Snapshots& snapshots,
                SnapshotRequests& requests)
-      : plan_(plan),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
-        progress_(progress),
-        snapshots_(snapshots),
-        requests_(requests) {}
+      : SchedulerPart(part), progress_(progress), snapshots_(snapshots), requests_(requests) {}
 
   // Ends the run once the snapshot is stored; at once if there is nothing new to store, or if an
   // interruption is repeated.
@@ -43,10 +36,6 @@ class LastSnapshot {
   bool HasNews() const;
   Version Stored() const;
 
-  const JobPlan& plan_;
-  const ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   const RunProgress& progress_;
   const Snapshots& snapshots_;
   SnapshotRequests& requests_;

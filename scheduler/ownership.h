@@ -6,7 +6,7 @@
 #include <deque>
 #include <optional>
 
-#include "scheduler/evaluation_rounds.h"
+#include "scheduler/evaluation/evaluation_rounds.h"
 
 namespace pando {
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "optim/schedule.h"
-#include "scheduler/evaluation_history.h"
+#include "scheduler/evaluation/evaluation_history.h"
 #include "scheduler/journaled_outbox.h"
 #include "scheduler/members/fault_ledger.h"
 #include "scheduler/views/view_ledger.h"

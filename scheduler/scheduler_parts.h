@@ -28,30 +28,27 @@ struct SchedulerParts {
                      options.state ? options.state->faults : std::vector<FaultRecord>()};
   EvaluationHistory history{
       plan, options.state ? options.state->evaluations : std::vector<EvaluationSummary>()};
+  const SchedulerPart shared{plan, views, outbox, phase};
   RunProgress progress{options.next_row, plan, observer, views, outbox, faults, history};
   Members members{};
-  RunMembers membership{options, plan,     views,   outbox,          phase,
-                        faults,  progress, members, members_observer};
-  ViewClaims claims{options, plan, views, outbox, phase, membership};
-  Silences silences{plan, views, outbox, phase, progress, membership};
-  EvaluationRounds evaluations{plan, observer, views, outbox, phase, history, progress, members};
-  Snapshots snapshots{options, plan, observer, views, outbox, phase, history, progress, members};
+  RunMembers membership{options, shared, faults, progress, members, members_observer};
+  ViewClaims claims{options, shared, membership};
+  Silences silences{shared, progress, membership};
+  EvaluationRounds evaluations{shared, observer, history, progress, members};
+  Snapshots snapshots{options, shared, observer, history, progress, members};
   Ownership ownership{options.state, plan, views, evaluations};
-  GradientComparison verification{options.state, plan,      views,    outbox,
-                                  phase,         history,   progress, membership,
-                                  evaluations,   snapshots, ownership};
+  GradientComparison verification{options.state, shared,      history,   progress,
+                                  membership,    evaluations, snapshots, ownership};
   OwnerPlan owners{plan, views, phase, progress, members, silences, verification};
   SnapshotRequests requests{plan, outbox, phase, progress, members, snapshots};
-  LastSnapshot last_snapshot{plan, views, outbox, phase, progress, snapshots, requests};
-  Commands commands{plan,       views,       outbox,   phase,        progress,
-                    membership, evaluations, requests, last_snapshot};
-  FinalWeights final_weights{plan,   observer, views,     outbox,      phase,
-                             faults, history,  snapshots, verification};
+  LastSnapshot last_snapshot{shared, progress, snapshots, requests};
+  Commands commands{shared, progress, membership, evaluations, requests, last_snapshot};
+  FinalWeights final_weights{shared, observer, faults, history, snapshots, verification};
   ViewMaker view_maker{plan,     views,     phase,        membership, claims,
                        silences, snapshots, verification, owners};
-  ViewPublisher publisher{options.seal, views, outbox, phase, faults, membership};
-  Failures failures{plan, views, outbox, phase, faults, progress, membership, last_snapshot};
-  StallWatch stalls{plan, views, outbox, phase, progress, membership};
+  ViewPublisher publisher{options.seal, shared, faults, membership};
+  Failures failures{shared, faults, progress, membership, last_snapshot};
+  StallWatch stalls{shared, progress, membership};
 };
 
 }  // namespace pando

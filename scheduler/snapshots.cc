@@ -236,21 +236,17 @@ std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() {
   return std::exchange(dropped_for_good_, {});
 }
 
-Snapshots::Snapshots(const SchedulerOptions& options, const JobPlan& plan, RunObserver& observer,
-                     const ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
-                     const EvaluationHistory& history, const RunProgress& progress,
-                     const Members& members)
-    : plan_(plan),
+Snapshots::Snapshots(const SchedulerOptions& options, const SchedulerPart& part,
+                     RunObserver& observer, const EvaluationHistory& history,
+                     const RunProgress& progress, const Members& members)
+    : SchedulerPart(part),
       observer_(observer),
-      views_(views),
-      outbox_(outbox),
-      phase_(phase),
       history_(history),
       progress_(progress),
       members_(members),
       has_store_(!options.snapshot_dir.empty()),
-      ledger_({plan.shards.shard_count(), plan.job.snapshot_keep}, views.view().generation,
-              views.view().restore,
+      ledger_({plan_.shards.shard_count(), plan_.job.snapshot_keep}, views_.view().generation,
+              views_.view().restore,
               options.state ? options.state->snapshots : std::vector<SnapshotManifest>(),
               options.state ? options.state->given_up : GivenUpSnapshots()) {}
 

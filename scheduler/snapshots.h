@@ -107,10 +107,9 @@ class SnapshotLedger {
   std::vector<SnapshotManifest> dropped_for_good_;
 };
 
-class Snapshots {
+class Snapshots : SchedulerPart {
  public:
-  Snapshots(const SchedulerOptions& options, const JobPlan& plan, RunObserver& observer,
-            const ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
+  Snapshots(const SchedulerOptions& options, const SchedulerPart& part, RunObserver& observer,
             const EvaluationHistory& history, const RunProgress& progress, const Members& members);
 
   void OnSnapshotStored(Micros now, const PeerId& from, const SnapshotStored& stored);
@@ -155,11 +154,7 @@ class Snapshots {
   bool IsCompared(Version version) const;
   bool HaveAllFailed() const;
 
-  const JobPlan& plan_;
   RunObserver& observer_;
-  const ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   const EvaluationHistory& history_;
   const RunProgress& progress_;
   const Members& members_;

@@ -40,21 +40,15 @@ struct Stall {
   std::string Text(Micros now) const;
 };
 
-class StallWatch {
+class StallWatch : SchedulerPart {
  public:
   static constexpr Micros kStallMin = std::chrono::seconds(1);
   // These replace kStallMin while processes join, and before the first step.
   static constexpr Micros kStartMin = std::chrono::milliseconds(1500);
   static constexpr Micros kFirstStepMin = std::chrono::seconds(3);
 
-  StallWatch(const JobPlan& plan, const ViewLedger& views, JournaledOutbox& outbox,
-             const RunPhase& phase, const RunProgress& progress, const RunMembers& membership)
-      : plan_(plan),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
-        progress_(progress),
-        membership_(membership) {}
+  StallWatch(const SchedulerPart& part, const RunProgress& progress, const RunMembers& membership)
+      : SchedulerPart(part), progress_(progress), membership_(membership) {}
 
   // Must be called before the heartbeat replaces the member's last one.
   void OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat);
@@ -107,10 +101,6 @@ class StallWatch {
   std::string NameWaiter(const Member& waited_for) const;
   const Doing& FindDoing(const Member& member) const;
 
-  const JobPlan& plan_;
-  const ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  const RunPhase& phase_;
   const RunProgress& progress_;
   const RunMembers& membership_;
   std::map<NodeId, Doing> doing_;

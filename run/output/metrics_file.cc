@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "common/text.h"
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation/evaluation.h"
 
 namespace pando {
 namespace {

@@ -9,15 +9,11 @@
 
 namespace pando {
 
-class Failures {
+class Failures : SchedulerPart {
  public:
-  Failures(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, RunPhase& phase,
-           FaultLedger& faults, const RunProgress& progress, RunMembers& membership,
-           LastSnapshot& last_snapshot)
-      : plan_(plan),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
+  Failures(const SchedulerPart& part, FaultLedger& faults, const RunProgress& progress,
+           RunMembers& membership, LastSnapshot& last_snapshot)
+      : SchedulerPart(part),
         faults_(faults),
         progress_(progress),
         membership_(membership),
@@ -41,10 +37,6 @@ class Failures {
   bool ConcernsAll(const Member& member, FailureKind kind);
   void NoteFailed(const ProcessName& process, const std::string& text);
 
-  const JobPlan& plan_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   FaultLedger& faults_;
   const RunProgress& progress_;
   RunMembers& membership_;

@@ -63,23 +63,20 @@ std::string ReasonOutOfReach(const Register& registration, const Members& member
 
 }  // namespace
 
-RunMembers::RunMembers(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
-                       JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
-                       const RunProgress& progress, Members& members, MembershipObserver& observer)
-    : plan_(plan),
-      views_(views),
-      outbox_(outbox),
-      phase_(phase),
+RunMembers::RunMembers(const SchedulerOptions& options, const SchedulerPart& part,
+                       FaultLedger& faults, const RunProgress& progress, Members& members,
+                       MembershipObserver& observer)
+    : SchedulerPart(part),
       faults_(faults),
       progress_(progress),
       members_(members),
       observer_(observer),
       welcome_{.job_toml = options.job_toml,
-               .data = plan.data,
+               .data = plan_.data,
                .snapshot_dir = options.snapshot_dir,
                .files_endpoint = options.files_endpoint,
                .view_key = options.seal ? options.seal->public_key() : ""},
-      leases_(std::chrono::milliseconds(plan.job.lease_ms),
+      leases_(std::chrono::milliseconds(plan_.job.lease_ms),
               [this](NodeId node) { return LeaseFor(node); }),
       use_(options.state.has_value()),
       ids_(options.state ? options.state->next_node : 1) {

@@ -12,10 +12,9 @@
 #include "scheduler/members/members.h"
 #include "scheduler/members/node_ids.h"
 #include "scheduler/members/worker_use.h"
-#include "scheduler/run_phase.h"
 #include "scheduler/run_progress.h"
 #include "scheduler/scheduler_options.h"
-#include "scheduler/views/view_ledger.h"
+#include "scheduler/scheduler_part.h"
 
 namespace pando {
 
@@ -27,10 +26,9 @@ class MembershipObserver {
   virtual void OnForget(const Member& member) = 0;
 };
 
-class RunMembers {
+class RunMembers : SchedulerPart {
  public:
-  RunMembers(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
-             JournaledOutbox& outbox, RunPhase& phase, FaultLedger& faults,
+  RunMembers(const SchedulerOptions& options, const SchedulerPart& part, FaultLedger& faults,
              const RunProgress& progress, Members& members, MembershipObserver& observer);
   RunMembers(const RunMembers&) = delete;
 
@@ -90,10 +88,6 @@ class RunMembers {
   void EndGroup(Micros now, const Member& lost, const std::string& action);
   void RefuseGivenUp(const PeerId& to);
 
-  const JobPlan& plan_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   FaultLedger& faults_;
   const RunProgress& progress_;
   Members& members_;

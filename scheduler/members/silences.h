@@ -19,16 +19,10 @@
 
 namespace pando {
 
-class Silences {
+class Silences : SchedulerPart {
  public:
-  Silences(const JobPlan& plan, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
-           const RunProgress& progress, RunMembers& membership)
-      : plan_(plan),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
-        progress_(progress),
-        membership_(membership) {}
+  Silences(const SchedulerPart& part, const RunProgress& progress, RunMembers& membership)
+      : SchedulerPart(part), progress_(progress), membership_(membership) {}
 
   void OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent);
   // Avoids the new member for a while, if its process did not hear some server twice.
@@ -56,10 +50,6 @@ class Silences {
   Micros Memory() const;
   bool IsOftenSilent(Micros now, const Register& registration) const;
 
-  const JobPlan& plan_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  const RunPhase& phase_;
   const RunProgress& progress_;
   RunMembers& membership_;
   // By server, then by the reporter's process, which may join again as another member.

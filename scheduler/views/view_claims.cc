@@ -12,14 +12,9 @@ constexpr Micros kAskInterval = std::chrono::milliseconds(200);
 
 }  // namespace
 
-ViewClaims::ViewClaims(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
-                       JournaledOutbox& outbox, RunPhase& phase, RunMembers& membership)
-    : plan_(plan),
-      seal_(options.seal),
-      views_(views),
-      outbox_(outbox),
-      phase_(phase),
-      membership_(membership) {
+ViewClaims::ViewClaims(const SchedulerOptions& options, const SchedulerPart& part,
+                       RunMembers& membership)
+    : SchedulerPart(part), seal_(options.seal), membership_(membership) {
   if (!options.state || options.is_resumed) return;
   for (const MemberRecord& record : options.state->members) open_until_[record.peer.incarnation];
 }

@@ -11,10 +11,9 @@
 
 namespace pando {
 
-class ViewClaims {
+class ViewClaims : SchedulerPart {
  public:
-  ViewClaims(const SchedulerOptions& options, const JobPlan& plan, ViewLedger& views,
-             JournaledOutbox& outbox, RunPhase& phase, RunMembers& membership);
+  ViewClaims(const SchedulerOptions& options, const SchedulerPart& part, RunMembers& membership);
 
   // Returns whether the scheduler does not know this view, in a run that has begun.
   bool IsClaim(ViewId id, uint32_t generation) const {
@@ -40,11 +39,7 @@ class ViewClaims {
   bool IsNews(ViewId id, uint32_t generation) const;
   void OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation);
 
-  const JobPlan& plan_;
   ViewSeal* const seal_;  // null: the run has no keys
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   RunMembers& membership_;
   std::map<std::pair<Incarnation, uint16_t>, Claim> claims_;  // by lane
   // By member of earlier lives, when its time ends; unset while it has claimed nothing.

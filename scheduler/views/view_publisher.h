@@ -9,17 +9,12 @@
 
 namespace pando {
 
-class ViewPublisher {
+class ViewPublisher : SchedulerPart {
  public:
   // `seal` is null if the run has no keys.
-  ViewPublisher(ViewSeal* seal, ViewLedger& views, JournaledOutbox& outbox, const RunPhase& phase,
-                FaultLedger& faults, const RunMembers& membership)
-      : seal_(seal),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
-        faults_(faults),
-        membership_(membership) {}
+  ViewPublisher(ViewSeal* seal, const SchedulerPart& part, FaultLedger& faults,
+                const RunMembers& membership)
+      : SchedulerPart(part), seal_(seal), faults_(faults), membership_(membership) {}
 
   void Publish(Micros now, View next);
   // Returns whether the view differs from the last one, or is this life's first.
@@ -35,9 +30,6 @@ class ViewPublisher {
   bool HaveAllAcked() const;
 
   ViewSeal* const seal_;
-  ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  const RunPhase& phase_;
   FaultLedger& faults_;
   const RunMembers& membership_;
   LaneAcks<ViewId> acked_;

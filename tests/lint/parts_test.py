@@ -56,6 +56,11 @@ class PartsTest(LintTest):
         self.expect(self.check(builder=BUILDER.replace("{outbox};\n", "{outbox};\n  Faults faults{};\n")),
                     ("scheduler/scheduler.h", 1, "Views Outbox Phase Faults"))
 
+    def test_a_part_knows_what_its_base_has(self):
+        base = "class SchedulerPart {\n public:\n  SchedulerPart(const Views& views, Outbox& outbox);\n};\n"
+        phase = base + PHASE.replace("Outbox& outbox", "const SchedulerPart& part")
+        self.expect(self.check(phase=phase), ("scheduler/scheduler.h", 6, "Phase knows .b, its constructor ab"))
+
     def test_a_part_with_more_than_ten_collaborators_is_found(self):
         many = "".join(f"Other{i}& other_{i}, " for i in range(10))
         self.expect(self.check(phase=PHASE.replace("Outbox& outbox", many + "Outbox& outbox")),

@@ -1,4 +1,4 @@
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation/evaluation.h"
 
 #include <doctest/doctest.h>
 

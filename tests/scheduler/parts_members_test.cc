@@ -86,8 +86,8 @@ TEST_CASE("the members of an earlier life are known, and not all heard until eac
   SchedulerState state{.next_node = 5};
   state.members.push_back({.peer = worker, .registration = {.host = "h"}, .is_ready = true});
   Members members;
-  RunMembers membership({.state = state}, f.plan, f.parts.views, f.parts.outbox, f.parts.phase,
-                        f.parts.faults, f.parts.progress, members, f);
+  RunMembers membership({.state = state}, f.parts.shared, f.parts.faults, f.parts.progress, members,
+                        f);
   CHECK(membership.Begin(f.now));
   CHECK_FALSE(membership.Begin(f.now));
   CHECK_FALSE(membership.HasHeardAll());

@@ -5,6 +5,7 @@ from findings import Finding
 
 TABLE = "scheduler/scheduler.h"
 BUILDER = "scheduler/scheduler_parts.h"
+BASE = "SchedulerPart"  # a part that gets one knows all that its constructor gets
 COLLABORATORS_MAX = 10
 # Parameters that a part reads while it is built, and does not keep.
 STATE = {"SchedulerOptions", "optional", "Identity"}
@@ -25,11 +26,13 @@ def check_parts(project):
     if [part for _, _, part, _ in rows] != parts:
         findings.append(Finding("parts", TABLE, 1, f"the table has other parts, or another order, than {BUILDER}: "
                                 + " ".join(parts), "order"))
-    headers = find_headers(project, parts)
+    headers = find_headers(project, [*parts, BASE])
+    shared = headers.get(BASE, ("", []))[1]
     for line, letter, part, known in rows:
         if part not in headers:
             continue
         path, types = headers[part]
+        types = [known for name in types for known in (shared if name == BASE else [name])]
         knows = {letters[name] for name in types if name in letters}
         wanted = "".join(other if other in knows else "." for _, other, _, _ in rows).rstrip(".")
         if known != wanted:

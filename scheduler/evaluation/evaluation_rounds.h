@@ -10,16 +10,12 @@
 
 namespace pando {
 
-class EvaluationRounds {
+class EvaluationRounds : SchedulerPart {
  public:
-  EvaluationRounds(const JobPlan& plan, RunObserver& observer, const ViewLedger& views,
-                   JournaledOutbox& outbox, RunPhase& phase, EvaluationHistory& history,
+  EvaluationRounds(const SchedulerPart& part, RunObserver& observer, EvaluationHistory& history,
                    RunProgress& progress, const Members& members)
-      : plan_(plan),
+      : SchedulerPart(part),
         observer_(observer),
-        views_(views),
-        outbox_(outbox),
-        phase_(phase),
         history_(history),
         progress_(progress),
         members_(members) {}
@@ -66,11 +62,7 @@ class EvaluationRounds {
   bool Finish(Micros now);
   void TellDecision(Micros now);
 
-  const JobPlan& plan_;
   RunObserver& observer_;
-  const ViewLedger& views_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
   EvaluationHistory& history_;
   RunProgress& progress_;
   const Members& members_;

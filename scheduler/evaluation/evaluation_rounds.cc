@@ -1,4 +1,4 @@
-#include "scheduler/evaluation_rounds.h"
+#include "scheduler/evaluation/evaluation_rounds.h"
 
 #include <algorithm>
 

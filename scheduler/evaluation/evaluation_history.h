@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/job_plan.h"
-#include "scheduler/evaluation.h"
+#include "scheduler/evaluation/evaluation.h"
 
 namespace pando {
 
