@@ -63,13 +63,14 @@ void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions&
   for (int i = 0; i < kMessagesPerTurnMax; ++i) {
     Envelope envelope;
     if (!transport.Receive(&envelope)) return;
-    if (options.on_view && options.enters(envelope)) {
-      const View& view = std::get<ViewUpdate>(envelope.message).view;
-      if (const Status sound = CheckLanes(view); !sound.ok()) {
+    const std::optional<SharedView> next =
+        options.on_view ? options.next_view(envelope) : std::nullopt;
+    if (next) {
+      if (const Status sound = CheckLanes(**next); !sound.ok()) {
         transport.OnBadView(envelope.sender, sound.message());
         continue;
       }
-      options.on_view(view);
+      options.on_view(**next);
     }
     core.OnMessage(now, envelope);
   }

@@ -23,13 +23,12 @@ struct LocalEvents {
 struct LoopOptions {
   const StopFlag* stop = nullptr;
   std::vector<LocalEvents> local;
-  // Returns whether the core will enter the view that this message brings (WillEnter of lane and
-  // session). Other views must not change the sockets: a stranger's view could close every
-  // connection.
-  std::function<bool(const Envelope& envelope)> enters;
+  // Returns the view that the core will enter with this message (NextView of lane and session).
+  // Other views must not change the sockets: a stranger's view could close every connection.
+  std::function<std::optional<SharedView>(const Envelope& envelope)> next_view;
   // Gets each such view before the core does, and dials the nodes that it names (DialView), because
   // the core may send to them at once. A view with a lane that cannot be dialed reaches neither of
-  // them. REQUIRES: `enters` is set.
+  // them. REQUIRES: `next_view` is set.
   std::function<void(const View& view)> on_view;
   // Called after each turn; true ends the loop.
   std::function<bool()> is_finished;

@@ -272,7 +272,7 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
           {.local = {watch.Source(),
                      {tasks_.fd(), take_tasks},
                      {-1, [&](Micros now) { tell(session_, trainer_, now); }}},
-           .enters = [&](const Envelope& envelope) { return session_.WillEnter(envelope); },
+           .next_view = [&](const Envelope& envelope) { return session_.NextView(envelope); },
            .on_view = dial,
            .is_finished = [&] { return session_.finished() || !dialed.ok() || watch.verdict(); }});
   is_ending_ = true;

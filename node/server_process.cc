@@ -273,7 +273,7 @@ LoopOptions ServerProcess::MakeOptions(const Membership& membership, Seat& seat,
     }
   };
   return {.local = {{seat.snapshots.fd(), take_events}, {-1, judge_sharing}},
-          .enters = [&seat](const Envelope& envelope) { return seat.lane.WillEnter(envelope); },
+          .next_view = [&seat](const Envelope& envelope) { return seat.lane.NextView(envelope); },
           .on_view = dial,
           .is_finished = [&seat] { return seat.lane.finished(); }};
 }

@@ -45,7 +45,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
            .local = {watch.Source(),
                      {parts_.news.mailbox().fd(), [this](Micros now) { TakeNews(now); }},
                      {-1, tell_all, kTellInterval}},
-           .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
+           .next_view = [this](const Envelope& envelope) { return session_.NextView(envelope); },
            .on_view = [this](const View& view) { Connect(view); },
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
   LogTraffic();

@@ -14,6 +14,7 @@
 #include "common/text.h"
 #include "pando.capnp.h"
 #include "proto/codec_fields.h"
+#include "proto/packing.h"
 
 namespace pando {
 namespace {
@@ -82,6 +83,8 @@ class ReadContext {
 
 template <class T, class Wire>
 T ReadStruct(ReadContext& context, Wire wire);
+template <class T, class Wire>
+Shared<T> ReadAlone(ReadContext& context, capnp::Data::Reader data);
 
 // Reading reads the fields of one generated struct.
 template <class Wire>
@@ -121,6 +124,12 @@ class Reading {
   void Take(WireEnum value, E& to, const LastOf<E>& limit) {
     to = static_cast<E>(context_.AtMost(limit.what, static_cast<uint16_t>(value),
                                         static_cast<uint64_t>(limit.last)));
+  }
+  void Take(capnp::Data::Reader data, SharedView& to) {
+    to = ReadAlone<View, wire::View>(context_, data);
+  }
+  void Take(capnp::Data::Reader data, SharedChange& to) {
+    to = ReadAlone<ViewChange, wire::ViewChange>(context_, data);
   }
   void Take(uint64_t value, Incarnation& to) { to = Incarnation(value); }
   void Take(uint32_t value, NodeId& to) {
@@ -164,6 +173,29 @@ T ReadStruct(ReadContext& context, Wire wire) {
   return read;
 }
 
+constexpr int kNestingMax = 16;  // used: 6 (envelope, view delta, shards, placement, peers)
+// The decoder reads each word once. The factor and the slack are for words that are counted twice.
+constexpr uint64_t kTraversalFactor = 2;
+constexpr uint64_t kTraversalSlackWords = 1024;
+capnp::ReaderOptions OptionsFor(uint64_t word_count) {
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = kTraversalFactor * word_count + kTraversalSlackWords;
+  options.nestingLimit = kNestingMax;
+  return options;
+}
+
+template <class T, class Wire>
+Shared<T> ReadAlone(ReadContext& context, capnp::Data::Reader data) {
+  const Blob encoding = context.Bytes(data);
+  const Result<std::vector<uint64_t>> words = Unpack(encoding.bytes(), kViewWordsMax);
+  if (!words.ok()) context.Fail("a view or its change: " + words.status().message());
+  if (!context.status().ok()) return {};
+  const auto* first = reinterpret_cast<const capnp::word*>(words->data());
+  capnp::FlatArrayMessageReader message({first, words->size()}, OptionsFor(words->size()));
+  T value = ReadStruct<T>(context, message.getRoot<Wire>());
+  return {std::move(value), encoding};
+}
+
 Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
   switch (r.which()) {
 #define PANDO_READ(Name, CONSTANT, handlers, sender, generation, about, size, ...) \
@@ -197,11 +229,6 @@ Envelope ReadEnvelope(ReadContext& context, wire::Envelope::Reader r) {
   envelope.message = ReadMessage(context, r);
   return envelope;
 }
-
-constexpr int kNestingMax = 16;  // used: 6 (envelope, view update, view, shards, placement, peers)
-// The decoder reads each word once. The factor and the slack are for words that are counted twice.
-constexpr uint64_t kTraversalFactor = 2;
-constexpr uint64_t kTraversalSlackWords = 1024;
 
 using Segment = kj::ArrayPtr<const capnp::word>;
 
@@ -247,10 +274,8 @@ Result<Envelope> DecodeAligned(const Frames& frames) {
                           frame.size_bytes() / kWordBytes);
     word_count += segments.back().size();
   }
-  capnp::ReaderOptions options;
-  options.traversalLimitInWords = kTraversalFactor * word_count + kTraversalSlackWords;
-  options.nestingLimit = kNestingMax;
-  capnp::SegmentArrayMessageReader message({segments.data(), segments.size()}, options);
+  capnp::SegmentArrayMessageReader message({segments.data(), segments.size()},
+                                           OptionsFor(word_count));
   ReadContext context(frames, word_count * kWordBytes);
   Envelope envelope = ReadEnvelope(context, message.getRoot<wire::Envelope>());
   if (!context.status().ok()) return context.status();

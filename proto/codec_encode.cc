@@ -1,15 +1,18 @@
 #include <capnp/common.h>
 #include <capnp/message.h>
 #include <capnp/orphan.h>
+#include <capnp/serialize.h>
 #include <fmt/core.h>
 
 #include <memory>
 #include <string>
 #include <unordered_map>
 
+#include "common/check.h"
 #include "pando.capnp.h"
 #include "proto/codec.h"
 #include "proto/codec_fields.h"
+#include "proto/packing.h"
 
 namespace pando {
 namespace {
@@ -34,6 +37,11 @@ struct WriteContext {
   Externals externals = {};
 };
 
+template <class T>
+Blob EncodeAlone(const T& value);
+template <class T>
+constexpr bool kIsShared = std::is_same_v<T, SharedView> || std::is_same_v<T, SharedChange>;
+
 // Writing writes the fields of one generated struct. It never changes members.
 template <class Wire>
 class Writing {
@@ -42,17 +50,16 @@ class Writing {
 
   void operator()(const auto&... fields) { (PutField(fields, fields.member), ...); }
   void Payload(Blob& payload) {
-    if (!CanBeSegment(payload.bytes())) {
-      wire_.setPayload(ToKj(payload.bytes()));
-      return;
-    }
-    auto orphans = context_.builder.getOrphanage();
-    wire_.adoptPayload(orphans.referenceExternalData(ToKj(payload.bytes())));
-    context_.externals.emplace(payload.bytes().data(), payload.keep_alive());
+    if (!CanBeSegment(payload.bytes())) return wire_.setPayload(ToKj(payload.bytes()));
+    wire_.adoptPayload(Refer(payload));
   }
   void BytesPayload(Blob& payload) { Payload(payload); }
 
  private:
+  capnp::Orphan<capnp::Data> Refer(const Blob& bytes) {
+    context_.externals.emplace(bytes.bytes().data(), bytes.keep_alive());
+    return context_.builder.getOrphanage().referenceExternalData(ToKj(bytes.bytes()));
+  }
   template <class T>
   static constexpr bool HasPlainValue() {
     return std::is_arithmetic_v<T> || std::is_enum_v<T> || requires(const T& id) { id.value(); };
@@ -69,6 +76,10 @@ class Writing {
       field.set(wire_, static_cast<Value>(PlainValue(from)));
     } else if constexpr (std::is_same_v<T, std::string>) {
       field.set(wire_, ToKj(from));
+    } else if constexpr (kIsShared<T>) {
+      const Blob& encoding = from.Encoding([](const auto& value) { return EncodeAlone(value); });
+      if (!CanBeSegment(encoding.bytes())) return field.set(wire_, ToKj(encoding.bytes()));
+      field.adopt(wire_, Refer(encoding));
     } else {
       Put(InitPart(field, from), from);
     }
@@ -105,6 +116,18 @@ class Writing {
 template <class T, class Wire>
 void WriteStruct(WriteContext& context, Wire wire, const T& from) {
   Visit(Writing<Wire>(context, wire), const_cast<T&>(from));  // Visit is shared with the reader
+}
+
+// Returns a packed message whose root is this value.
+template <class T>
+Blob EncodeAlone(const T& value) {
+  using Wire = std::conditional_t<std::is_same_v<T, View>, wire::View, wire::ViewChange>;
+  capnp::MallocMessageBuilder builder;
+  WriteContext context{builder};
+  WriteStruct(context, builder.initRoot<Wire>(), value);
+  const kj::Array<capnp::word> words = capnp::messageToFlatArray(builder);
+  PANDO_CHECK(words.size() <= kViewWordsMax);
+  return Pack({reinterpret_cast<const uint64_t*>(words.begin()), words.size()});
 }
 
 #define PANDO_WRITE(Name, ...)                                                         \

@@ -16,26 +16,29 @@
 namespace pando {
 
 // WireField is a generated field's accessors, the member for its value, and the member's limits.
-template <class Get, class Set, class Init, class T, class... Limits>
+template <class Get, class Set, class Init, class Adopt, class T, class... Limits>
 struct WireField {
   std::string_view name;  // the member's
   Get get;
   Set set;
   Init init;
+  Adopt adopt;
   T& member;
   std::tuple<Limits...> limits;
 };
-template <class Get, class Set, class Init, class T, class... Limits>
-auto MakeWireField(const char* text, Get get, Set set, Init init, T& member, Limits... limits) {
-  return WireField<Get, Set, Init, T, Limits...>{MemberName(text), get,        set, init,
-                                                 member,           {limits...}};
+template <class Get, class Set, class Init, class Adopt, class T, class... Limits>
+auto MakeWireField(const char* text, Get get, Set set, Init init, Adopt adopt, T& member,
+                   Limits... limits) {
+  return WireField<Get, Set, Init, Adopt, T, Limits...>{
+      MemberName(text), get, set, init, adopt, member, {limits...}};
 }
 // A macro because the field's name is part of the names of its accessors.
-#define PANDO_WIRE(Name, ...)                                 \
-  MakeWireField(                                              \
-      #__VA_ARGS__, [](auto& r) { return r.get##Name(); },    \
-      [](auto& w, const auto& value) { w.set##Name(value); }, \
-      [](auto& w, auto... count) { return w.init##Name(count...); }, __VA_ARGS__)
+#define PANDO_WIRE(Name, ...)                                        \
+  MakeWireField(                                                     \
+      #__VA_ARGS__, [](auto& r) { return r.get##Name(); },           \
+      [](auto& w, const auto& value) { w.set##Name(value); },        \
+      [](auto& w, auto... count) { return w.init##Name(count...); }, \
+      [](auto& w, auto&& orphan) { w.adopt##Name(std::move(orphan)); }, __VA_ARGS__)
 
 // `what` names the value in errors.
 struct Limit {
@@ -53,6 +56,14 @@ LastOf(const char*, E) -> LastOf<E>;  // clang 14 does not deduce it
 // SampleShape is a group of DataFacts.
 void Visit(auto io, SampleShape& m) {
   io(PANDO_WIRE(Height, m.height), PANDO_WIRE(Width, m.width), PANDO_WIRE(Channels, m.channels));
+}
+
+// Visits a shared value as a value. The codec does not: it packs them.
+template <class T>
+void Visit(auto io, Shared<T>& m) {
+  T value = *m;
+  Visit(io, value);
+  m = std::move(value);
 }
 
 // Visits messages without fields.

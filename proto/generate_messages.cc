@@ -238,7 +238,8 @@ class Generator {
   }
   std::string VisitFor(schema::Field::Reader field) const {
     const std::string member = Separated(ToString(field.getName()), '_');
-    if (!field.isGroup() && field.getSlot().getType().isData()) {
+    const bool is_payload = !Find(field.getAnnotations(), "type");
+    if (!field.isGroup() && field.getSlot().getType().isData() && is_payload) {
       const bool is_bytes = Find(field.getAnnotations(), "bytes").has_value();
       return fmt::format("  io.{}(m.{});\n", is_bytes ? "BytesPayload" : "Payload", member);
     }

@@ -38,6 +38,7 @@ inline constexpr size_t kSignatureBytesMax = 80;       // in Z85
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
+inline constexpr size_t kViewWordsMax = 4 << 20;       // of a view that is not packed
 inline constexpr size_t kFileNamesMax = 1024;          // in one answer
 inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 42;
 inline constexpr uint64_t kFilePartBytesMax = 1 << 20;  // in one answer

@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "common/text.h"
 #include "plan/job_plan.h"
+#include "proto/shared.h"
 
 namespace pando {
 

@@ -111,7 +111,9 @@ struct Envelope $byHand {
     heartbeat @10 :Heartbeat;
     heartbeatAck @11 :HeartbeatAck;
     viewUpdate @12 :ViewUpdate;
+    viewDelta @65 :ViewDelta;
     viewWanted @64 :ViewWanted;
+    viewHint @66 :ViewHint;
     viewAck @13 :ViewAck;
     push @14 :Push;
     pull @15 :Pull;
@@ -317,7 +319,7 @@ struct HeartbeatAck $message(handlers = [], sender = onlyScheduler, channel = he
   # Scheduler -> node, by the same channel.
 }
 
-struct NodeInfo {
+struct NodeInfo $compared {
   # A member of a view, as it has registered.
   node @0 :UInt32 $type("NodeId");
   incarnation @2 :UInt64 $type("Incarnation");
@@ -336,14 +338,14 @@ struct SyncingBackup $compared {
   since @1 :ViewId;  # P24: the view that made the pair (primary, newcomer)
 }
 
-struct ShardPlacement {
+struct ShardPlacement $compared {
   # The lanes that hold the shard with this index.
   primary @0 :PeerId;  # its node is kUnknownNode while there is none
   inSyncBackups @1 :List(PeerId) $limit(what = "replica count", max = "kReplicasMax");
   syncingBackups @2 :List(SyncingBackup) $limit(what = "syncing replica count", max = "kReplicasMax");
 }
 
-struct MicroBatchOwner {
+struct MicroBatchOwner $compared {
   # The worker that computes the micro-batch with this index.
   worker @0 :UInt32 $type("NodeId");  # kUnknownNode: there is no worker
   firstStep @2 :UInt64 $type("Step");  # P18: the owner computes from this step on
@@ -372,15 +374,54 @@ struct View {
 
 struct ViewUpdate $message(handlers = [scheduler, lane, worker, group], sender = nodes,
     size = list) {
-  # Scheduler -> node, repeated until acknowledged. Node -> peer with an older view (P13), and a
-  # scheduler that sent ViewWanted.
-  view @0 :View;
+  # A whole view: scheduler -> node that has no view from which a ViewDelta could begin; and the
+  # answer to ViewWanted.
+  view @0 :Data $type("SharedView");  # packed: a Cap'n Proto message whose root is the View
   signature @1 :Text $limit(what = "bytes of a signature", max = "kSignatureBytesMax");
     # the scheduler's, over the view (P44); empty without keys
 }
 
-struct ViewWanted $message(handlers = [lane, worker], sender = onlyScheduler) {
+struct PlacedShard {
+  # A shard whose lanes have changed.
+  shard @0 :UInt32 $type("ShardId");
+  placement @1 :ShardPlacement;
+}
+
+struct OwnerRun {
+  # Consecutive micro-batches that have the same new owner.
+  first @0 :UInt32 $type("MicroBatch");
+  count @1 :UInt32 $limit(what = "micro-batches of a run", max = "kMicroBatchesMax");
+  owner @2 :MicroBatchOwner;
+}
+
+struct ViewChange {
+  # The difference between two views (proto/view_delta.h).
+  base @0 :ViewId;  # the older view
+  baseHash @1 :UInt64;  # SharedView::hash of it
+  id @2 :ViewId;  # of the newer view, as are the other fields
+  generation @3 :UInt32;
+  restore @4 :SnapshotRef;
+  removed @5 :List(UInt32) $type("NodeId") $limit(what = "node count", max = "kNodesMax");
+  changed @6 :List(NodeInfo) $limit(what = "node count", max = "kNodesMax");  # and added ones
+  shards @7 :List(PlacedShard) $limit(what = "shard count", max = "kShardsMax");
+  owners @8 :List(OwnerRun) $limit(what = "micro-batch count", max = "kMicroBatchesMax");
+  hash @9 :UInt64;
+}
+
+struct ViewDelta $message(handlers = [lane, worker, group], sender = onlyScheduler, size = list) {
+  # Scheduler -> node, repeated until acknowledged: the difference between the view that the node
+  # has acknowledged and the newest one (P17a).
+  change @0 :Data $type("SharedChange");  # in the form of ViewUpdate::view
+  signature @1 :Text $limit(what = "bytes of a signature", max = "kSignatureBytesMax");
+}
+
+struct ViewWanted $message(handlers = [scheduler, lane, worker, group], sender = nodes) {
   # Scheduler -> node: asks for a view that the node has named and the scheduler does not know (P26).
+  # Node -> scheduler or a peer: asks for its view (P13, P17a).
+}
+
+struct ViewHint $message(handlers = [lane, worker, group], sender = nodes) {
+  # Node -> peer that shows an older view: the envelope names the newer one (P13).
 }
 
 struct ViewAck $message(handlers = [scheduler], sender = nodes) {

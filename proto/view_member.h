@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,15 +36,15 @@ class ViewMember {
 
   const PeerId& self() const { return identity_.self; }
   const PeerId& scheduler() const { return identity_.scheduler; }
-  const View& view() const { return view_; }
-  bool has_view() const { return view_.id.number != 0; }
+  const View& view() const { return *view_; }
+  bool has_view() const { return view_->id.number != 0; }
   bool is_in_view() const { return members_.contains(identity_.self.incarnation); }
 
   void Send(const PeerId& to, Message message) {
     if (identity_.probe != nullptr) identity_.probe->BeginSend(message);
     outbox_.Send({.job = identity_.job,
-                  .generation = view_.generation,
-                  .view = view_.id,
+                  .generation = view_->generation,
+                  .view = view_->id,
                   .sender = identity_.self,
                   .receiver = to,
                   .message = std::move(message)});
@@ -53,38 +54,56 @@ class ViewMember {
 
   // Returns whether to accept this envelope. It must be for this incarnation (P19), of this job and
   // generation (P21), and from a member or the scheduler. Messages that only the scheduler may send
-  // are accepted from it alone. Exceptions: a view of a newer generation; a view of any scheduler
-  // incarnation; and Refused, Stop or ViewWanted of the scheduler. net checks that a scheduler's
-  // message came from the endpoint that was dialed. A member that shows an older view is sent this
-  // one's view (P13).
+  // are accepted from it alone. Exceptions: a view of a newer generation, or a hint at one; a view
+  // of any scheduler incarnation; Refused and Stop of the scheduler; and ViewWanted. net checks
+  // that a scheduler's message came from the endpoint that was dialed. A member that shows an older
+  // view gets a hint (P13).
   bool Admit(Micros now, const Envelope& envelope);
 
-  // Returns whether the envelope brings a view that Admit accepts and Enter takes.
-  bool WillEnter(const Envelope& envelope) const;
-  // Takes the view if it is genuine and newer than view(), and returns whether it did. The caller
-  // then discards what it holds of another generation (P21). If `from` is a scheduler, it becomes
-  // scheduler() if its view is not older, or if the view has this term and scheduler() is from
-  // before this term. Every scheduler gets an acknowledgement with the newest view (P26).
-  bool Enter(const PeerId& from, const View& view, const std::string& signature = "");
-  // Sends the peer the view, at most once per interval.
+  // Returns the view in a ViewUpdate, or the one that a ViewDelta makes of view(); none if the
+  // message has none, or a delta from another view.
+  std::optional<SharedView> BroughtBy(const Message& message) const;
+  // Returns the view that Admit and Enter would take with this envelope, if there is one.
+  std::optional<SharedView> NextView(const Envelope& envelope) const;
+  // Handles a ViewUpdate or ViewDelta: enters `brought`, BroughtBy its message. Returns whether the
+  // view is newer, and then the caller discards what it holds of another generation (P21). If there
+  // is none, it asks the sender for the whole view.
+  bool OnView(Micros now, const Envelope& envelope, const std::optional<SharedView>& brought);
+  // Takes the view if it is genuine and newer than view(), and returns whether it did. If `from` is
+  // a scheduler, it becomes scheduler() if its view is not older, or if the view has this term and
+  // scheduler() is from before this term. Every scheduler gets an acknowledgement with the newest
+  // view (P26).
+  bool Enter(const PeerId& from, const SharedView& view, const std::string& signature = "");
+  // Tells the peer that it has an older view, at most once per interval (P13).
   void HintView(Micros now, const PeerId& peer);
+  // A peer has a newer view (P13): asks it for the view, if it is the first one to tell.
+  void OnHint(Micros now, const Envelope& envelope);
+  // Answers a ViewWanted.
+  void OnViewWanted(Micros now, const Envelope& envelope);
   void SendView(const PeerId& to) { Send(to, ViewUpdate{view_, signature_}); }
 
  private:
   bool IsHeard(const Envelope& envelope) const;
   bool IsOfOurTime(const Envelope& envelope) const;
   bool IsOfOurScheduler(const Envelope& envelope) const;
-  bool IsNewer(const View& view) const;
+  bool IsNewer(ViewId id, uint32_t generation) const;
   bool IsGenuine(const View& view, const std::string& signature) const;
-  bool IsByOurScheduler(const View& view) const;
+  bool IsByOurScheduler(ViewId id, uint32_t generation) const;
+  void Follow(const PeerId& from, ViewId id, uint32_t generation);
+  void Acknowledge(const PeerId& from);
+  void AskForView(Micros now, const PeerId& peer);
 
   Identity identity_;
   Outbox& outbox_;
-  View view_;
-  std::string signature_;        // the scheduler's signature of the view
-  uint64_t scheduler_term_ = 0;  // of the newest view that the scheduler itself sent
+  SharedView view_;
+  std::string signature_;                      // the scheduler's signature of the view
+  uint64_t scheduler_term_ = 0;                // of the newest view that the scheduler itself sent
+  mutable std::optional<SharedView> applied_;  // by the last ViewDelta: it is asked for twice
   std::map<Incarnation, Role> members_;
-  std::map<Incarnation, Micros> hint_at_;  // when a member may get the next hint
+  std::map<Incarnation, Micros> hint_at_;    // when a member may get the next hint
+  std::map<Incarnation, Micros> answer_at_;  // when a member may get the view again
+  std::optional<Micros> may_hint_at_;        // none: it has received nothing in this view
+  Micros ask_at_{0};                         // when it may ask for a view again
 };
 
 }  // namespace pando

@@ -41,12 +41,19 @@ class Appending {
 
 }  // namespace
 
+template <class T>
+std::string CanonicalText(const T& value) {
+  std::string text;
+  Appending(text).Append(const_cast<T&>(value));  // Visit is shared with the reader
+  return text;
+}
+template std::string CanonicalText(const View&);
+template std::string CanonicalText(const ViewChange&);
+
 std::string SealedText(JobId job, const View& view) {
   std::string text;
-  Appending to(text);
-  to.Append(job);
-  to.Append(const_cast<View&>(view));  // Visit is shared with the reader
-  return text;
+  Appending(text).Append(job);
+  return text + CanonicalText(view);
 }
 
 }  // namespace pando

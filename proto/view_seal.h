@@ -20,7 +20,11 @@ class ViewSeal {
   virtual void OnForged(const PeerId& from) = 0;
 };
 
-// Returns the text to sign: the job and the whole view, in the same form on all machines.
+// Returns the whole value in the same form on all machines. T: View or ViewChange.
+template <class T>
+std::string CanonicalText(const T& value);
+
+// Returns the text to sign: the job and the whole view.
 std::string SealedText(JobId job, const View& view);
 
 }  // namespace pando

@@ -89,6 +89,9 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       [&](const PeerSilent& m) { parts_.silences.OnPeerSilent(now, from, m); },
       // Views.
       [&](const ViewUpdate& m) { parts_.claims.OnViewUpdate(now, from, m); },
+      [&](const ViewWanted&) {
+        if (envelope.view < view().id) parts_.publisher.SendWhole(from);
+      },
       [&](const ViewAck& m) {
         const bool is_claim = parts_.claims.IsClaim(m.id, m.generation);
         if (is_claim) return parts_.claims.OnClaim(now, from, m.id, m.generation);
@@ -150,12 +153,13 @@ void Scheduler::Tick(Micros now) {
 
 void Scheduler::RepeatUnanswered(Micros now) {
   if (parts_.phase.is_ending()) return parts_.membership.RepeatStop();
+  const bool repeats_view = parts_.publisher.TakeRepeat(now);
   for (const auto& [node, member] : parts_.members.all()) {
     const bool has_view =
         parts_.phase.is_running() && member.takes_part() && parts_.views.HasAnnounced();
     for (const PeerId& lane : member.Peers()) {
       if (parts_.membership.RepeatDrained(member, lane) || !has_view) continue;
-      parts_.publisher.RepeatTo(lane);
+      if (repeats_view) parts_.publisher.RepeatTo(lane);
       if (member.role() != Role::kServer) continue;
       parts_.evaluations.RepeatTo(lane);
       parts_.requests.RepeatTo(lane);

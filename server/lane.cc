@@ -34,8 +34,10 @@ void Lane::OnMessage(Micros now, const Envelope& envelope) {
 
 void Lane::Route(Micros now, const Envelope& from) {
   Dispatch<Core::kLane>(
-      from.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
-      [&](const ViewWanted&) { member_.SendView(from.sender); },
+      from.message, [&](const ViewUpdate&) { OnView(now, from); },
+      [&](const ViewDelta&) { OnView(now, from); },
+      [&](const ViewWanted&) { member_.OnViewWanted(now, from); },
+      [&](const ViewHint&) { member_.OnHint(now, from); },
       [&](const Push& push) { steps_.OnPush(now, from, push); },
       [&](const Pull& pull) { replies_.OnPull(from, pull); },
       [&](const Question& question) { replies_.OnQuestion(now, from, question); },
@@ -72,10 +74,11 @@ void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
 
 // ---- views -------------------------------------------------------------------------------------
 
-void Lane::OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update) {
-  if (!Fits(update.view)) return;
+void Lane::OnView(Micros now, const Envelope& envelope) {
+  const std::optional<SharedView> brought = member_.BroughtBy(envelope.message);
+  if (brought && !Fits(**brought)) return;
   steps_.MakeSealed();  // under the view in which it was sealed
-  if (member_.Enter(envelope.sender, update.view, update.signature)) EnterView(now);
+  if (member_.OnView(now, envelope, brought)) EnterView(now);
 }
 
 void Lane::EnterView(Micros now) {

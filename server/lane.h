@@ -11,9 +11,11 @@
 //   Pull               | Replies        | Params, Pending (Params then follows by itself), Behind,
 //                      |                | NotPrimary
 //   Question           | Replies        | Answer, with its view; to a question of another view
-//                      |                | none, but a ViewUpdate if the lane's view is newer
+//                      |                | none, but a ViewHint if the lane's view is newer
 //   ViewUpdate         | all            | ViewAck; a newer view replaces the old one, a newer
 //                      |                | generation all that is held (P21)
+//   ViewDelta          | all            | the same; ViewWanted if it does not fit (P17a)
+//   ViewHint           | ViewMember     | ViewWanted, if its sender's view is newer (P13)
 //   ViewWanted         | ViewMember     | ViewUpdate
 //   Root               | Following      | RootAck, repeated for a repeated root; none between
 //                      |                | unequal views (P13)
@@ -82,9 +84,11 @@ class Lane : public ProtocolCore {
   const PeerId& scheduler() const { return member_.scheduler(); }
   bool has_view() const { return member_.has_view(); }
   const View& view() const { return member_.view(); }
-  // Returns whether this message has a view that the lane will enter. Its members are dialed first.
-  bool WillEnter(const Envelope& envelope) const {
-    return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
+  // Returns the view that the lane will enter with this message, if there is one. Its members are
+  // dialed first.
+  std::optional<SharedView> NextView(const Envelope& envelope) const {
+    const std::optional<SharedView> view = member_.NextView(envelope);
+    return view && Fits(**view) ? view : std::nullopt;
   }
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
@@ -96,7 +100,7 @@ class Lane : public ProtocolCore {
   // Returns whether it is a view of this job's shards.
   bool Fits(const View& view) const { return view.shards.size() == plan_.shards.shard_count(); }
   void Route(Micros now, const Envelope& envelope);
-  void OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update);
+  void OnView(Micros now, const Envelope& envelope);
   void EnterView(Micros now);
   void EnterGeneration();
 

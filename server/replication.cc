@@ -189,6 +189,7 @@ void Replication::Tick(Micros now) {
 }
 
 void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
+  member_.HintView(now, backup.peer);  // in an older view it keeps the roots
   if (backup.TakesRoots()) return GatherRoots(now, shard, backup, backup.acked);
   backup.transfer->Rewind();
   SendChunks(now, backup);

@@ -44,8 +44,10 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   lanes_.OnHeard(from);
   if (!giver_.IsOurRelay(from) && !IsAboutOwnShards(member_.view(), envelope)) return;
   Dispatch<Core::kWorker>(
-      envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
-      [&](const ViewWanted&) { member_.SendView(from); },
+      envelope.message, [&](const ViewUpdate&) { OnView(now, envelope); },
+      [&](const ViewDelta&) { OnView(now, envelope); },
+      [&](const ViewWanted&) { member_.OnViewWanted(now, envelope); },
+      [&](const ViewHint&) { member_.OnHint(now, envelope); },
       [&](const Push& push) {
         if (relay_.OnPush(from, push)) Advance(now);
       },
@@ -80,9 +82,9 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
 
 // ---- views -------------------------------------------------------------------------------------
 
-void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
+void Session::OnView(Micros now, const Envelope& envelope) {
   const uint32_t generation = member_.view().generation;
-  if (!Fits(update.view) || !member_.Enter(from, update.view, update.signature)) return;
+  if (!EntersView(now, envelope)) return;
   const View& view = member_.view();
   if (view.generation != generation) Forget();
   lifecycle_.SetMember(member_.is_in_view());

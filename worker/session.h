@@ -22,7 +22,7 @@
 //
 //   event                  | what happens
 //   -----------------------+-----------------------------------------------------------------
-//   ViewUpdate (newer)     | ViewAck; unreplied pushes become unsent; Question to every primary
+//   a newer view           | ViewAck; unreplied pushes become unsent; Question to every primary
 //   ... of a generation    | all is discarded, and the session starts as a joiner (P21)
 //   all Answers in         | missing work of the lowest incomplete step is computed
 //   gradient from compute  | kept, and pushed when the barrier (P4) is open and the lane's
@@ -80,7 +80,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   bool has_given_up_relay() const { return giver_.has_given_up(); }
 
  private:
-  void OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update);
+  void OnView(Micros now, const Envelope& envelope);
   void OnParams(Micros now, const Params& params);
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);

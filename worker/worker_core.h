@@ -2,7 +2,7 @@
 // and GroupSession. Threads: none. Owns: its member and its Lifecycle.
 #pragma once
 
-#include <variant>
+#include <optional>
 
 #include "plan/job_plan.h"
 #include "proto/protocol_core.h"
@@ -23,9 +23,11 @@ class WorkerCore : public ProtocolCore {
   // The current scheduler and view, for heartbeats.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
-  // Returns whether the core will enter this message's view, whose members are dialed first.
-  bool WillEnter(const Envelope& envelope) const {
-    return member_.WillEnter(envelope) && Fits(std::get<ViewUpdate>(envelope.message).view);
+  // Returns the view that the core will enter with this message, if there is one. Its members are
+  // dialed first.
+  std::optional<SharedView> NextView(const Envelope& envelope) const {
+    const std::optional<SharedView> view = member_.NextView(envelope);
+    return view && Fits(**view) ? view : std::nullopt;
   }
 
  protected:
@@ -37,6 +39,11 @@ class WorkerCore : public ProtocolCore {
         member_(identity, outbox),
         lifecycle_(ready, compute, member_) {}
 
+  // Handles a message with a view. Returns whether the core has entered another one.
+  bool EntersView(Micros now, const Envelope& envelope) {
+    const std::optional<SharedView> brought = member_.BroughtBy(envelope.message);
+    return !(brought && !Fits(**brought)) && member_.OnView(now, envelope, brought);
+  }
   // Returns whether it is a view of this job's shards and micro-batches.
   bool Fits(const View& view) const {
     return view.shards.size() == plan_.shards.shard_count() &&

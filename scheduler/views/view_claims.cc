@@ -40,7 +40,7 @@ bool ViewClaims::IsNews(ViewId id, uint32_t generation) const {
 }
 
 void ViewClaims::OnViewUpdate(Micros now, const PeerId& lane, const ViewUpdate& update) {
-  const View& view = update.view;
+  const View& view = *update.view;
   const auto claim = claims_.find({lane.incarnation, lane.lane});
   if (claim == claims_.end() || !std::exchange(claim->second.is_asked, false)) return;
   if (const auto open = open_until_.find(lane.incarnation); open != open_until_.end())

@@ -11,21 +11,21 @@ ViewLedger::ViewLedger(const std::optional<SchedulerState>& state) {
   view_ = state->view;
   term_ = state->term + 1;
   first_term_ = term_;
-  journal_view_ = view_.id;
+  journal_view_ = view_->id;
 }
 
 uint32_t ViewLedger::NextGeneration() const {
-  return std::max(view_.generation, generation_seen_) + 1;
+  return std::max(view_->generation, generation_seen_) + 1;
 }
 
 bool ViewLedger::IsOurs(ViewId id, uint32_t generation) const {
-  if (generation != view_.generation) return generation < view_.generation;
-  return id <= journal_view_ || (id.term >= first_term_ && id <= view_.id);
+  if (generation != view_->generation) return generation < view_->generation;
+  return id <= journal_view_ || (id.term >= first_term_ && id <= view_->id);
 }
 
 bool ViewLedger::IsBelievable(ViewId id, uint32_t generation) const {
-  return pando::IsBelievable(generation, std::max(view_.generation, generation_seen_)) &&
-         pando::IsBelievable(id.term, term_) && pando::IsBelievable(id.number, view_.id.number);
+  return pando::IsBelievable(generation, std::max(view_->generation, generation_seen_)) &&
+         pando::IsBelievable(id.term, term_) && pando::IsBelievable(id.number, view_->id.number);
 }
 
 void ViewLedger::OnNewsBeyond(ViewId id, uint32_t generation) {

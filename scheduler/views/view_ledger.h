@@ -16,17 +16,18 @@ class ViewLedger {
   // `state`: the journal's state, if there is one.
   explicit ViewLedger(const std::optional<SchedulerState>& state);
 
-  const View& view() const { return view_; }
+  const View& view() const { return *view_; }
+  const SharedView& shared() const { return view_; }
   uint64_t term() const { return term_; }
-  ViewId NextId() const { return {term_, view_.id.number + 1}; }
+  ViewId NextId() const { return {term_, view_->id.number + 1}; }
   uint32_t NextGeneration() const;
-  void Publish(View next, std::string signature = "") {
+  void Publish(SharedView next, std::string signature = "") {
     view_ = std::move(next);
     signature_ = std::move(signature);
   }
   const std::string& signature() const { return signature_; }  // of view(), by this life
   // Returns whether this life of the scheduler has published a view.
-  bool HasAnnounced() const { return view_.id.number != 0 && view_.id.term == term_; }
+  bool HasAnnounced() const { return view_->id.number != 0 && view_->id.term == term_; }
 
   // Returns whether this life made the view, or the journal had it when this life began.
   bool IsOurs(ViewId id, uint32_t generation) const;
@@ -41,7 +42,7 @@ class ViewLedger {
   Micros due_at() const { return due_at_.value_or(kNever); }
 
  private:
-  View view_;
+  SharedView view_;
   std::string signature_;
   uint64_t term_ = 1;
   uint64_t first_term_ = 0;       // the first term of this life; 0 if the journal was empty

@@ -12,6 +12,10 @@ namespace {
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 // The requests for a view that come within this time share one view.
 constexpr Micros kGatherTime = std::chrono::milliseconds(5);
+// The least time between two views grows with the members that they have to reach.
+constexpr int64_t kUnspacedMembers = 32;
+constexpr Micros kSpacingPerMember = std::chrono::microseconds(250);
+constexpr Micros kSpacingMax = std::chrono::milliseconds(250);
 // Bounds the images that are in transfer to one server at a time. An image has two versions and the
 // optimizer's state: up to five times the shard's parameters.
 constexpr size_t kTransferBytesMax = 16 << 20;
@@ -58,7 +62,10 @@ View ViewMaker::MakeFirst(Micros now) {
 Micros ViewMaker::NextDeadline() const {
   const bool may_make =
       phase_.is_running() && !phase_.is_rolling_back() && membership_.HasHeardAll();
-  return may_make ? std::max(views_.due_at(), claims_.open_until()) : kNever;
+  const auto members = static_cast<int64_t>(membership_.members().all().size());
+  const Micros spacing =
+      std::clamp((members - kUnspacedMembers) * kSpacingPerMember, Micros(0), kSpacingMax);
+  return may_make ? std::max({views_.due_at(), claims_.open_until(), made_at_ + spacing}) : kNever;
 }
 
 std::optional<View> ViewMaker::MakeDue(Micros now) {
@@ -80,6 +87,7 @@ std::optional<View> ViewMaker::MakeDue(Micros now) {
   if (MoveShards(plan_.shards, servers, moves, next.shards))
     views_.RequestView(now + kMoveInterval);
   next.owners = owners_.NextOwners(now);
+  made_at_ = now;
   return next;
 }
 

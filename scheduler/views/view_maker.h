@@ -54,6 +54,7 @@ class ViewMaker {
   OwnerPlan& owners_;
   // By shard, the newcomers that their primaries have reported in sync.
   std::set<std::pair<uint32_t, SyncingBackup>> synced_;
+  Micros made_at_{0};  // the last view that was due
 };
 
 }  // namespace pando

@@ -3,31 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/view_delta.h"
+
 namespace pando {
 namespace {
 
-bool IsSame(const ShardPlacement& a, const ShardPlacement& b) {
-  return a.primary == b.primary && a.in_sync_backups == b.in_sync_backups &&
-         a.syncing_backups == b.syncing_backups;
-}
-bool IsSame(const MicroBatchOwner& a, const MicroBatchOwner& b) {
-  return a.worker == b.worker && a.first_step == b.first_step && a.previous == b.previous;
-}
-bool IsSame(const NodeInfo& a, const NodeInfo& b) {
-  return a.node == b.node && a.incarnation == b.incarnation;
-}
-template <class T>
-bool AreSame(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::ranges::equal(a, b, [](const T& x, const T& y) { return IsSame(x, y); });
-}
+constexpr size_t kHistoryMax = 8;
+// While a view is not acknowledged, it is repeated less and less often.
+constexpr Micros kRepeatFirst = std::chrono::milliseconds(200);
+constexpr Micros kRepeatMax = std::chrono::seconds(3);
 
 }  // namespace
 
 bool ViewPublisher::IsNews(const View& next) const {
   const View& view = views_.view();
-  const bool is_same = AreSame(next.nodes, view.nodes) && AreSame(next.shards, view.shards) &&
-                       AreSame(next.owners, view.owners);
-  return !is_same || !views_.HasAnnounced();
+  return next.nodes != view.nodes || next.shards != view.shards || next.owners != view.owners ||
+         !views_.HasAnnounced();
 }
 
 void ViewPublisher::Publish(Micros now, View next) {
@@ -36,8 +27,13 @@ void ViewPublisher::Publish(Micros now, View next) {
   if (seal_) signature = seal_->Sign(SealedText(outbox_.job(), next));
   views_.Publish(std::move(next), std::move(signature));
   outbox_.MarkChanged();
+  history_.push_back(views_.shared());
+  if (history_.size() > kHistoryMax) history_.pop_front();
+  changes_.clear();
   const View& view = views_.view();
   outbox_.RepeatAt(now);
+  repeat_at_ = now;
+  repeat_interval_ = kRepeatFirst;
   size_t syncing = 0;
   for (const ShardPlacement& placement : view.shards) syncing += placement.syncing_backups.size();
   const Members& members = membership_.members();
@@ -49,9 +45,31 @@ void ViewPublisher::Publish(Micros now, View next) {
     outbox_.TellNotable(now, "waiting", "", "the job waits: {}", waiting);
 }
 
+bool ViewPublisher::TakeRepeat(Micros now) {
+  if (now < repeat_at_) return false;
+  repeat_at_ = now + repeat_interval_;
+  repeat_interval_ = std::min(2 * repeat_interval_, kRepeatMax);
+  return true;
+}
+
 void ViewPublisher::RepeatTo(const PeerId& lane) {
-  const View& view = views_.view();
-  if (acked_.Newest(lane) < view.id) outbox_.Send(lane, ViewUpdate{view, views_.signature()});
+  const ViewId acked = acked_.Newest(lane);
+  if (acked >= views_.view().id) return;
+  const std::optional<SharedChange>& change = ChangeSince(acked);
+  if (change) return outbox_.Send(lane, ViewDelta{*change, views_.signature()});
+  SendWhole(lane);
+}
+
+void ViewPublisher::SendWhole(const PeerId& lane) {
+  if (views_.HasAnnounced()) outbox_.Send(lane, ViewUpdate{views_.shared(), views_.signature()});
+}
+
+// Returns none if the view is not one of the last ones, or must be replaced as a whole.
+const std::optional<SharedChange>& ViewPublisher::ChangeSince(ViewId base) {
+  const auto [change, is_new] = changes_.try_emplace(base);
+  const auto from = std::ranges::find(history_, base, [](const SharedView& v) { return v->id; });
+  if (is_new && from != history_.end()) change->second = Difference(*from, views_.shared());
+  return change->second;
 }
 
 void ViewPublisher::OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack) {

@@ -1,7 +1,10 @@
 // ViewPublisher publishes the views that ViewMaker makes, and repeats each until every lane and
-// worker has acknowledged it.
+// worker has acknowledged it. A member that has one of the last views gets the difference (P17a).
 #pragma once
 
+#include <deque>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "scheduler/members/lane_acks.h"
@@ -20,7 +23,10 @@ class ViewPublisher : SchedulerPart {
   // Returns whether the view differs from the last one, or is this life's first.
   bool IsNews(const View& next) const;
   void OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack);
+  // Returns whether it is time to repeat the view to those that have not acknowledged it.
+  bool TakeRepeat(Micros now);
   void RepeatTo(const PeerId& lane);
+  void SendWhole(const PeerId& lane);
   void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
 
   // Returns why the run does not continue, such as "no worker"; empty if it continues.
@@ -28,11 +34,16 @@ class ViewPublisher : SchedulerPart {
 
  private:
   bool HaveAllAcked() const;
+  const std::optional<SharedChange>& ChangeSince(ViewId base);
 
   ViewSeal* const seal_;
   FaultLedger& faults_;
   const RunMembers& membership_;
   LaneAcks<ViewId> acked_;
+  std::deque<SharedView> history_;                         // this life's last views
+  std::map<ViewId, std::optional<SharedChange>> changes_;  // since these, to the newest one
+  Micros repeat_at_{0};
+  Micros repeat_interval_{0};
 };
 
 }  // namespace pando

@@ -163,8 +163,9 @@ TEST_CASE("a worker dials the lanes of a view that the core enters, before it do
   }
   size_t view_count = 0;
   LoopOptions options;
-  options.enters = [&](const Envelope& envelope) {
-    return std::get<ViewUpdate>(envelope.message).view.id == view.id;
+  options.next_view = [&](const Envelope& envelope) {
+    const SharedView& next = std::get<ViewUpdate>(envelope.message).view;
+    return next->id == view.id ? std::optional(next) : std::nullopt;
   };
   options.on_view = [&](const View& newest) {
     CHECK(core.messages.size() == view_count++);
@@ -233,7 +234,9 @@ TEST_CASE(
   scheduler.Send({.sender = scheduler_peer, .receiver = self, .message = ViewUpdate{good}});
   size_t dialed_count = 0;
   LoopOptions options;
-  options.enters = [](const Envelope&) { return true; };
+  options.next_view = [](const Envelope& envelope) {
+    return std::optional(std::get<ViewUpdate>(envelope.message).view);
+  };
   options.on_view = [&](const View& view) {
     ++dialed_count;
     CHECK(DialView(transport, Role::kWorker, self, view).ok());

@@ -259,22 +259,22 @@ TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by nam
   Scalars scalars;
   scalars.steps.resize(kScalarsPerBlock + 1);
   CHECK(Contains(DecodeError({.message = scalars}), "steps of scalars"));
-  ViewUpdate update;
-  update.view.shards.resize(1);
-  update.view.shards[0].in_sync_backups.resize(kReplicasMax + 1);
-  CHECK(Contains(DecodeError({.message = update}), "replica count"));
-  update.view.shards.clear();
-  update.view.owners.resize(kMicroBatchesMax + 1);
-  CHECK(Contains(DecodeError({.message = update}), "micro-batch count"));
+  View view;
+  view.shards.resize(1);
+  view.shards[0].in_sync_backups.resize(kReplicasMax + 1);
+  CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "replica count"));
+  view.shards.clear();
+  view.owners.resize(kMicroBatchesMax + 1);
+  CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "micro-batch count"));
 }
 
 TEST_CASE("bounds of replication, snapshots and commands are refused by name") {
-  ViewUpdate update;
-  update.view.shards.resize(1);
-  update.view.shards[0].syncing_backups.resize(kReplicasMax + 1);
-  CHECK(Contains(DecodeError({.message = update}), "syncing replica count"));
-  update.view = View{.restore = {0, Version(kStepMax + 1)}};
-  CHECK(Contains(DecodeError({.message = update}), "version"));
+  View view;
+  view.shards.resize(1);
+  view.shards[0].syncing_backups.resize(kReplicasMax + 1);
+  CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "syncing replica count"));
+  view = {.restore = {0, Version(kStepMax + 1)}};
+  CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "version"));
   const std::vector<Version> four = {Version(1), Version(2), Version(3), Version(4)};
   CHECK(Contains(DecodeError({.message = Chunk{.versions = four}}), "versions of an image is 4"));
   CHECK(Contains(DecodeError({.message = Chunk{.versions = {Version(2), Version(2)}}}), "ascend"));

@@ -80,6 +80,20 @@ View SampleView() {
   return view;
 }
 
+ViewChange SampleChange() {
+  const View view = SampleView();
+  return {.base = {3, UINT64_MAX},
+          .base_hash = UINT64_MAX,
+          .id = view.id,
+          .generation = 4,
+          .restore = view.restore,
+          .removed = {NodeId(0), NodeId(kNodesMax - 1)},
+          .changed = view.nodes,
+          .shards = {{ShardId(kShardsMax - 1), view.shards[1]}, {}},
+          .owners = {{MicroBatch(1), kMicroBatchesMax, view.owners[0]}},
+          .hash = 1};
+}
+
 std::vector<Message> MembershipSamples() {
   const DataFacts facts{.train_samples = 60000,
                         .test_samples = 10000,
@@ -121,7 +135,10 @@ std::vector<Message> MembershipSamples() {
       HeartbeatAck{},
       ViewUpdate{},
       ViewUpdate{SampleView(), std::string(kSignatureBytesMax, 's')},
+      ViewDelta{},
+      ViewDelta{SampleChange(), std::string(kSignatureBytesMax, 's')},
       ViewWanted{},
+      ViewHint{},
       ViewAck{{1, 2}, UINT32_MAX},
   };
 }

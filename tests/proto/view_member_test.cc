@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "proto/view_delta.h"
 #include "tests/fake_seal.h"
 
 namespace pando {
@@ -37,12 +38,12 @@ struct Fixture {
   }
 
   bool Admits(const PeerId& from, Message message, uint32_t generation = 1, ViewId view = {2, 5}) {
-    return member.Admit(Micros(0), {.job = kJob,
-                                    .generation = generation,
-                                    .view = view,
-                                    .sender = from,
-                                    .receiver = kSelf,
-                                    .message = std::move(message)});
+    return member.Admit(now, {.job = kJob,
+                              .generation = generation,
+                              .view = view,
+                              .sender = from,
+                              .receiver = kSelf,
+                              .message = std::move(message)});
   }
   ViewAck LastAck(const PeerId& to) {
     REQUIRE(!sent.envelopes.empty());
@@ -52,6 +53,7 @@ struct Fixture {
 
   Sent sent;
   ViewMember member;
+  Micros now{0};
 };
 
 TEST_CASE("an acknowledgement names the newest view and its generation (P26)") {
@@ -126,12 +128,14 @@ TEST_CASE("which view will be entered is known before, and asking changes nothin
   Fixture f;
   const auto will_enter = [&](const PeerId& from, const View& view, const PeerId& to = kSelf,
                               JobId job = kJob) {
-    return f.member.WillEnter({.job = job,
-                               .generation = view.generation,
-                               .view = view.id,
-                               .sender = from,
-                               .receiver = to,
-                               .message = ViewUpdate{view}});
+    return f.member
+        .NextView({.job = job,
+                   .generation = view.generation,
+                   .view = view.id,
+                   .sender = from,
+                   .receiver = to,
+                   .message = ViewUpdate{view}})
+        .has_value();
   };
   f.sent.envelopes.clear();
   CHECK(will_enter(kScheduler, MakeView({2, 6}, 1)));
@@ -148,15 +152,127 @@ TEST_CASE("which view will be entered is known before, and asking changes nothin
   CHECK(f.member.view().id == ViewId{2, 5});
 }
 
-TEST_CASE("a member of an older generation gets our view, rate-limited (P13)") {
+TEST_CASE("a member that stays in an older view gets a hint, rate-limited (P13)") {
   Fixture f;
   REQUIRE(f.member.Enter(kScheduler, MakeView({2, 6}, 2)));
   f.sent.envelopes.clear();
   CHECK_FALSE(f.Admits(kMember, Question{}, 1));
+  CHECK(f.sent.envelopes.empty());  // the scheduler's message may be on its way
+  f.now += std::chrono::milliseconds(100);
+  CHECK_FALSE(f.Admits(kMember, Question{}, 1));
   CHECK_FALSE(f.Admits(kMember, Question{}, 1));
   REQUIRE(f.sent.envelopes.size() == 1);
-  CHECK(std::get<ViewUpdate>(f.sent.envelopes[0].message).view.id == ViewId{2, 6});
+  CHECK(std::holds_alternative<ViewHint>(f.sent.envelopes[0].message));
+  CHECK(f.sent.envelopes[0].view == ViewId{2, 6});
   CHECK(f.sent.envelopes[0].generation == 2);
+
+  REQUIRE(f.member.Enter(kScheduler, MakeView({2, 7}, 2)));
+  f.sent.envelopes.clear();
+  CHECK(f.Admits(kMember, Question{}, 2, {2, 6}));
+  CHECK(f.sent.envelopes.empty());  // again
+}
+
+TEST_CASE("a member that gets hints asks one peer for the view, and is answered") {
+  Fixture f;
+  f.sent.envelopes.clear();
+  Envelope hint{.generation = 1, .view = {2, 5}, .sender = kMember, .message = ViewHint{}};
+  f.member.OnHint(f.now, hint);
+  CHECK(f.sent.envelopes.empty());  // it is in that view
+  hint.generation = 2;
+  hint.view = {2, 6};
+  CHECK(f.Admits(kMember, ViewHint{}, 2, {2, 6}));
+  for (int i = 0; i < 3; ++i) f.member.OnHint(f.now, hint);
+  REQUIRE(f.sent.envelopes.size() == 1);
+  CHECK(f.sent.envelopes[0].receiver == kMember);
+  CHECK(std::holds_alternative<ViewWanted>(f.sent.envelopes[0].message));
+}
+
+TEST_CASE("a view is sent to a peer that wants it and has an older one, rate-limited") {
+  Fixture f;
+  f.sent.envelopes.clear();
+  const auto wants = [&](const PeerId& from, ViewId view) {
+    CHECK(f.Admits(from, ViewWanted{}, 0, view));
+    f.sent.envelopes.clear();  // a hint
+    f.member.OnViewWanted(f.now, {.view = view, .sender = from, .message = ViewWanted{}});
+    return f.sent.envelopes.size();
+  };
+  CHECK(wants(kMember, {2, 5}) == 0);
+  CHECK(wants(kMember, {2, 4}) == 1);
+  CHECK(std::get<ViewUpdate>(f.sent.envelopes[0].message).view->id == ViewId{2, 5});
+  CHECK(wants(kMember, {2, 4}) == 0);
+  f.now += std::chrono::milliseconds(100);
+  CHECK(wants(kMember, {2, 4}) == 1);
+  CHECK(wants(kScheduler, {2, 5}) == 1);  // P26
+  CHECK(wants(kScheduler, {2, 5}) == 1);
+}
+
+// The scheduler's message with the view that follows the fixture's.
+struct NextView {
+  explicit NextView(const Fixture& f) {
+    View next = f.member.view();
+    next.id.number += 1;
+    next.nodes.push_back({.node = kStranger.node, .incarnation = kStranger.incarnation});
+    change = *Difference(f.member.view(), next);
+  }
+  Envelope Message() const {
+    return {.job = kJob,
+            .generation = change.generation,
+            .view = change.id,
+            .sender = kScheduler,
+            .receiver = kSelf,
+            .message = ViewDelta{change, signature}};
+  }
+  ViewChange change;
+  std::string signature;
+};
+
+bool Enters(Fixture& f, const Envelope& envelope) {
+  f.sent.envelopes.clear();
+  const bool enters = f.member.OnView(f.now, envelope, f.member.BroughtBy(envelope.message));
+  REQUIRE(f.sent.envelopes.size() == 1);
+  CHECK(f.sent.envelopes[0].receiver == envelope.sender);
+  return enters;
+}
+
+TEST_CASE("a difference from the own view is entered and acknowledged (P17a)") {
+  Fixture f;
+  const NextView next(f);
+  CHECK(f.member.Admit(f.now, next.Message()));
+  CHECK(f.member.NextView(next.Message()).has_value());
+  CHECK(Enters(f, next.Message()));
+  CHECK(f.LastAck(kScheduler).id == ViewId{2, 6});
+  CHECK(f.member.view().nodes.size() == 3);
+  CHECK(f.Admits(kStranger, Question{}, 1, {2, 6}));
+  CHECK_FALSE(Enters(f, next.Message()));  // a repeated one is acknowledged again
+  CHECK(f.LastAck(kScheduler).id == ViewId{2, 6});
+}
+
+TEST_CASE("a difference that does not fit is not entered, and the whole view is asked for") {
+  Fixture f;
+  NextView next(f);
+  SUBCASE("from another view") { next.change.base.number -= 1; }
+  SUBCASE("from a view of another content") { next.change.base_hash += 1; }
+  SUBCASE("to a view of another content") { next.change.hash += 1; }
+  SUBCASE("with a shard that does not exist") { next.change.shards = {{ShardId(1), {}}}; }
+  SUBCASE("with micro-batches that do not exist") { next.change.owners = {{MicroBatch(0), 1, {}}}; }
+  CHECK_FALSE(f.member.NextView(next.Message()).has_value());
+  CHECK_FALSE(Enters(f, next.Message()));
+  CHECK(std::holds_alternative<ViewWanted>(f.sent.envelopes[0].message));
+  CHECK(f.member.view().id == ViewId{2, 5});
+}
+
+TEST_CASE("only the scheduler sends differences, and with keys only with its signature (P44)") {
+  FakeSeal seal;
+  Fixture f(&seal);
+  NextView next(f);
+  Envelope by_member = next.Message();
+  by_member.sender = kMember;
+  CHECK_FALSE(f.member.Admit(f.now, by_member));
+  CHECK_FALSE(f.member.NextView(next.Message()).has_value());
+  const SharedView after = *Apply(f.member.view(), next.change);
+  next.signature = seal.Sign(SealedText(kJob, *after));
+  CHECK(f.member.NextView(next.Message()).has_value());
+  CHECK(Enters(f, next.Message()));
 }
 
 TEST_CASE("a restarted scheduler is known by its first view, and the old one is not heard again") {
@@ -192,12 +308,14 @@ TEST_CASE("with keys a view counts only with the scheduler's signature, from any
   changed.nodes[1].public_key = "forged";
   const auto tries = [&](const PeerId& from, const View& tried, const std::string& signature) {
     const int forged_count = seal.forged_count;
-    const bool will_enter = f.member.WillEnter({.job = kJob,
-                                                .generation = tried.generation,
-                                                .view = tried.id,
-                                                .sender = from,
-                                                .receiver = kSelf,
-                                                .message = ViewUpdate{tried, signature}});
+    const bool will_enter = f.member
+                                .NextView({.job = kJob,
+                                           .generation = tried.generation,
+                                           .view = tried.id,
+                                           .sender = from,
+                                           .receiver = kSelf,
+                                           .message = ViewUpdate{tried, signature}})
+                                .has_value();
     CHECK(seal.forged_count == forged_count);
     CHECK(f.member.Enter(from, tried, signature) == will_enter);
     CHECK((seal.forged_count == forged_count) == will_enter);
@@ -215,12 +333,11 @@ TEST_CASE("with keys a view counts only with the scheduler's signature, from any
   CHECK(f.member.scheduler() == kScheduler);
   CHECK(f.member.view().id == ViewId{2, 5});
   CHECK(tries(kMember, view, good));
-  SUBCASE("the next one gets it with its signature") { f.Admits(kMember, Question{}); }
-  SUBCASE("so does a scheduler that does not know it (P26)") {
-    CHECK(f.Admits(kNextScheduler, ViewWanted{}, 1, {3, 1}));
-    CHECK_FALSE(f.Admits(kMember, ViewWanted{}));
+  for (const PeerId& asker :
+       {kMember, kNextScheduler}) {  // the next one gets it with its signature
+    CHECK(f.Admits(asker, ViewWanted{}, 1, {3, 1}));
     f.sent.envelopes.clear();
-    f.member.SendView(kNextScheduler);
+    f.member.SendView(asker);
   }
   REQUIRE(f.sent.envelopes.size() == 1);
   CHECK(std::get<ViewUpdate>(f.sent.envelopes[0].message).signature == good);

@@ -24,11 +24,14 @@ class StubMembers : public Outbox {
   void Send(Envelope envelope) override {
     const PeerId& to = envelope.receiver;
     if (std::holds_alternative<Welcome>(envelope.message)) nodes[to.incarnation] = to.node;
-    if (const auto* update = std::get_if<ViewUpdate>(&envelope.message))
-      unacknowledged[to] = update->view.id;
+    if (HoldsAny<ViewUpdate, ViewDelta>(envelope.message)) unacknowledged[to] = envelope.view;
+    whole_views += std::holds_alternative<ViewUpdate>(envelope.message) ? 1 : 0;
+    if (const auto* delta = std::get_if<ViewDelta>(&envelope.message)) last_change = *delta->change;
   }
   std::map<Incarnation, NodeId> nodes;
   std::map<PeerId, ViewId> unacknowledged;  // the newest view that a lane was sent
+  uint64_t whole_views = 0;
+  ViewChange last_change;
 };
 
 struct Cluster {
@@ -116,6 +119,39 @@ double Measure(Work work) {
   const double start = ProcessorMs();
   work();
   return ProcessorMs() - start;
+}
+
+TEST_CASE("members that have a view get only what has changed, and deaths share views") {
+  constexpr uint32_t kWorkers = 200;
+  Cluster cluster(kWorkers, 8, 1);
+  Scheduler& scheduler = *cluster.scheduler;
+  cluster.StartAll();
+  const auto settle = [&](uint32_t first_worker) {
+    for (int i = 0; i < 20; ++i) {
+      cluster.now += milliseconds(50);
+      cluster.HeartbeatOfAll(first_worker);
+      cluster.Acknowledge();
+    }
+  };
+  settle(0);
+  cluster.members.whole_views = 0;
+  scheduler.OnDisconnect(cluster.now, Cluster::Name(Role::kWorker, 0));
+  settle(1);
+  CHECK(scheduler.view().nodes.size() == kWorkers + 8 - 1);
+  CHECK(cluster.members.last_change.removed.size() == 1);
+  CHECK(cluster.members.last_change.changed.empty());
+  CHECK(cluster.members.last_change.shards.empty());
+
+  const uint64_t before = scheduler.view().id.number;
+  for (uint32_t i = 1; i < 100; ++i) {
+    scheduler.OnDisconnect(cluster.now, Cluster::Name(Role::kWorker, i));
+    if (i % 10 == 0) cluster.now += milliseconds(1);
+    scheduler.Tick(cluster.now);
+  }
+  settle(100);
+  CHECK(scheduler.view().nodes.size() == 100 + 8);
+  CHECK(scheduler.view().id.number <= before + 3);
+  CHECK(cluster.members.whole_views == 0);
 }
 
 TEST_CASE("512 servers and 512 workers join, make steps and lose one of them") {

@@ -124,6 +124,37 @@ TEST_CASE("a view is repeated until it is acknowledged, and made only if somethi
   CHECK(next->nodes.size() == 5);
 }
 
+TEST_CASE("a member that has one of the last views gets the difference, another the whole (P17a)") {
+  ViewsFixture f;
+  f.Start();
+  const ViewId id = f.parts.views.view().id;
+  f.parts.publisher.OnViewAck(f.now, {.sender = f.worker, .receiver = f.self}, {id, 0});
+  f.Add(22, Role::kWorker);
+  f.parts.views.RequestView(f.now);
+  f.Publish(*f.parts.view_maker.MakeDue(f.now));
+  f.parts.publisher.RepeatTo(f.worker);
+  const std::vector<ViewDelta> deltas = f.SentTo<ViewDelta>(f.worker);
+  REQUIRE(deltas.size() == 1);
+  CHECK(deltas[0].change->base == id);
+  CHECK(deltas[0].change->changed.size() == 1);
+  CHECK(deltas[0].change->hash == f.parts.views.shared().hash());
+  f.parts.publisher.RepeatTo(f.server);  // SentTo has forgotten the other one
+  CHECK(f.SentTo<ViewUpdate>(f.server).size() == 1);
+}
+
+TEST_CASE("a view that is not acknowledged is repeated less and less often") {
+  ViewsFixture f;
+  f.Start();
+  ViewPublisher& publisher = f.parts.publisher;
+  std::vector<Micros> times;
+  for (Micros at = f.now; at < f.now + seconds(10); at += milliseconds(100)) {
+    if (publisher.TakeRepeat(at)) times.push_back(at - f.now);
+  }
+  CHECK(times == std::vector<Micros>{milliseconds(0), milliseconds(200), milliseconds(600),
+                                     milliseconds(1400), milliseconds(3000), milliseconds(6000),
+                                     milliseconds(9000)});
+}
+
 TEST_CASE("no view is made while a rollback is pending") {
   ViewsFixture f;
   f.Start();

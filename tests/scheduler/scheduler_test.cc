@@ -134,7 +134,7 @@ TEST_CASE("training starts when everybody is ready, not before") {
   f.BeReady(21);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   REQUIRE(f.recorder.LastTo<ViewUpdate>(Incarnation(21)) != nullptr);
-  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view.owners.size() ==
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view->owners.size() ==
         f.plan.job.micro_batches);
 }
 

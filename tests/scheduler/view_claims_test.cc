@@ -122,29 +122,29 @@ TEST_CASE("a lost view that a member shows is a rollback, before anything else i
   KeyedFixture f;
   const ViewUpdate lost = f.LoseView();
   for (uint64_t who : {10, 11, 20}) f.From(who, Heartbeat{});
-  f.SayIn(lost.view, 21, Heartbeat{});
+  f.SayIn(*lost.view, 21, Heartbeat{});
   REQUIRE(f.IsAsked(21));
   f.now += milliseconds(400);  // the answer takes its time
   for (uint64_t who : {10, 11, 20}) f.From(who, Heartbeat{});
   CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(20)) == nullptr);
-  f.SayIn(lost.view, 21, ViewUpdate{lost});
+  f.SayIn(*lost.view, 21, ViewUpdate{lost});
   CHECK(f.HasRolledBack());
-  f.SayIn(lost.view, 21, Heartbeat{});  // it need not show it again
+  f.SayIn(*lost.view, 21, Heartbeat{});  // it need not show it again
   f.Wait(milliseconds(1100));
-  CHECK(f.scheduler->view().id > lost.view.id);
-  CHECK(f.scheduler->view().generation == lost.view.generation + 1);
-  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view.generation == 1);
+  CHECK(f.scheduler->view().id > lost.view->id);
+  CHECK(f.scheduler->view().generation == lost.view->generation + 1);
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view->generation == 1);
 }
 
 TEST_CASE("of two lost views the newer one counts, even if the other is shown first") {
   KeyedFixture f;
   const ViewUpdate lost = f.LoseView();
-  View newer = lost.view;
+  View newer = *lost.view;
   newer.id.number += 1;
   newer.generation += 1;
   for (uint64_t who : {10, 11}) f.From(who, Heartbeat{});
   for (uint64_t who : {20, 21}) f.SayIn(newer, who, Heartbeat{});
-  f.SayIn(lost.view, 20, ViewUpdate{lost});
+  f.SayIn(*lost.view, 20, ViewUpdate{lost});
   f.Wait(milliseconds(500), {20, 21});
   CHECK(f.scheduler->view().generation == 0);
   f.SayIn(newer, 21, ViewUpdate{newer, f.Sign(newer)});

@@ -217,6 +217,18 @@ TEST_CASE("a root of a view that the backup is yet to hear of waits for it") {
   CHECK(f.Shown() == Version(1));
 }
 
+TEST_CASE("a backup that missed a view gets it from its primary, without a scheduler (P13, P28)") {
+  LaneFixture f(2);
+  Start(f, {2});
+  f.Announce({1});
+  f.PushStep(1, 0);
+  f.Deliver();
+  CHECK(f.shard(2).newest() == Version(0));
+  f.Wait(seconds(1));
+  CHECK(f.shard(2).newest() == Version(1));
+  CHECK(f.Shown() == Version(1));
+}
+
 TEST_CASE("a push to a lane that becomes the primary with a later view waits for that view") {
   LaneFixture f(2);
   Start(f, {2});

@@ -228,9 +228,13 @@ Status Cluster::OnFinalWeights(Micros, Version version, const SnapshotManifest*,
 
 // ---- what the processes tell -------------------------------------------------------------------
 
-void Cluster::OnLaneEvent(Process&, const Lane& lane) { checker_.versions().OnLaneEvent(lane); }
+void Cluster::OnLaneEvent(Process&, const Lane& lane) {
+  if (lane.has_view()) checker_.OnEntered(lane.self(), lane.view());
+  checker_.versions().OnLaneEvent(lane);
+}
 
-void Cluster::OnSessionEvent(Process&, const Session& session) {
+void Cluster::OnSessionEvent(Process& process, const Session& session) {
+  if (session.view().id.number != 0) checker_.OnEntered(process.self(), session.view());
   checker_.versions().OnSessionEvent(session);
 }
 

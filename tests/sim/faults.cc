@@ -18,16 +18,16 @@ size_t DrawTrigger(Chance& chance, FaultKind kind) {
   switch (kind) {
     case FaultKind::kKillScheduler:
     case FaultKind::kSecondScheduler:
-      return DrawKind<ViewUpdate, ViewAck, Progress, Synced, SnapshotStored, Evaluate,
+      return DrawKind<ViewUpdate, ViewDelta, ViewAck, Progress, Synced, SnapshotStored, Evaluate,
                       EvaluationResult, Welcome, Ready, Stop, ReleasePin, Scalars>(chance);
     case FaultKind::kKillWorker:
     case FaultKind::kKillAllWorkers:
     case FaultKind::kJoinWorker:
-      return DrawKind<Push, Params, Question, Answer, ViewUpdate, PushReply, Evaluate,
+      return DrawKind<Push, Params, Question, Answer, ViewUpdate, ViewDelta, PushReply, Evaluate,
                       EvaluationResult>(chance);
     default:
-      return DrawKind<Root, RootAck, Chunk, ChunkAck, Synced, Params, Push, ViewUpdate, ViewAck,
-                      Progress, SnapshotStored, SnapshotAck, Question, Answer, ReleasePin,
+      return DrawKind<Root, RootAck, Chunk, ChunkAck, Synced, Params, Push, ViewUpdate, ViewDelta,
+                      ViewAck, Progress, SnapshotStored, SnapshotAck, Question, Answer, ReleasePin,
                       PinReleased>(chance);
   }
 }

@@ -51,6 +51,8 @@ enum class Mutation {
   kPartialsFromRecordsOnly,  // P16: partial values are served only from records
   kPartialsNotInBackups,     // P16: a backup's records have no partial values
   kNoPartialsPull,           // P16: partial values are sent once and not pulled
+  kAnyBase,                  // P17a: a difference is applied to any view
+  kNoViewWanted,             // P13, P17a: a member never asks for a view
   kCountTwice,               // P16: sums and values count although one of their shards has counted
   kEncodeSums,               // P34: a worker encodes sums of micro-batches, not each one
   kSkipAlone,           // P14: a shard skips a step if its own gradient overflows, and only then

@@ -40,6 +40,8 @@ constexpr std::array kMutations{
     NamedMutation{"partials-from-records-only", Mutation::kPartialsFromRecordsOnly},
     NamedMutation{"partials-not-in-backups", Mutation::kPartialsNotInBackups},
     NamedMutation{"no-partials-pull", Mutation::kNoPartialsPull},
+    NamedMutation{"any-base", Mutation::kAnyBase},
+    NamedMutation{"no-view-wanted", Mutation::kNoViewWanted},
     NamedMutation{"count-twice", Mutation::kCountTwice},
     NamedMutation{"encode-sums", Mutation::kEncodeSums},
     NamedMutation{"skip-alone", Mutation::kSkipAlone},

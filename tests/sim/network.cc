@@ -80,10 +80,9 @@ void Network::Send(Place from, Envelope envelope) {
   if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, content, false);
   if (late_copy) Transmit(from, envelope, content, true, *late_copy);
   // A view counts from the moment that the scheduler sends it.
-  const auto* update = std::get_if<ViewUpdate>(&envelope.message);
-  if (update != nullptr && envelope.sender.node == kSchedulerNode) {
-    Echo({scheduler_.incarnation, 0}, update->view.id);
-  }
+  const bool is_view = HoldsAny<ViewUpdate, ViewDelta>(envelope.message);
+  if (is_view && envelope.sender.node == kSchedulerNode)
+    Echo({scheduler_.incarnation, 0}, envelope.view);
 }
 
 void Network::SendForged(Place from, const Envelope& envelope) {
@@ -174,9 +173,8 @@ void Network::Arrive(std::shared_ptr<const Parcel> parcel) {
   if (!shared_memory_.Restore(parcel->named, parcel->to, &*decoded)) return;
   const Deliver deliver = peer->second.deliver;  // it may detach itself
   deliver(*decoded);
-  if (const auto* update = std::get_if<ViewUpdate>(&decoded->message)) {
-    Echo({parcel->to.incarnation, parcel->to.lane}, update->view.id);
-  }
+  if (HoldsAny<ViewUpdate, ViewDelta>(decoded->message))
+    Echo({parcel->to.incarnation, parcel->to.lane}, decoded->view);
 }
 
 void Network::Trace(const Envelope& envelope) const {

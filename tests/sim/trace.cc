@@ -107,7 +107,11 @@ std::string Of(const SnapshotStored& stored) {
   return text;
 }
 std::string Of(const ViewUpdate& update) {
-  return " v" + Brief(update.view.id) + " g" + Brief(update.view.generation);
+  return " v" + Brief(update.view->id) + " g" + Brief(update.view->generation);
+}
+std::string Of(const ViewDelta& delta) {
+  const ViewChange& change = *delta.change;
+  return " v" + Brief(change.base) + " -> v" + Brief(change.id) + " g" + Brief(change.generation);
 }
 std::string Of(const ViewAck& ack) { return " v" + Brief(ack.id) + " g" + Brief(ack.generation); }
 std::string Of(const Question& question) { return " v" + Brief(question.view); }

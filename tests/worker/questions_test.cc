@@ -48,11 +48,11 @@ TEST_CASE("a shard that no answer names is being restored: all are asked again")
   CHECK(f.questions.answers().size() == 0);
 }
 
-TEST_CASE("a lane that does not answer for long gets our view (P13)") {
+TEST_CASE("a lane that does not answer for long gets a hint at our view (P13)") {
   Asking f;
   f.Answer(kLaneA, 0, 3);
   for (Micros now = kMs; now < 500 * kMs; now = f.questions.NextDeadline()) f.questions.Tick(now);
-  const auto hints = f.Take<ViewUpdate>();
+  const auto hints = f.Take<ViewHint>();
   REQUIRE(!hints.empty());
   CHECK(hints[0].first == kLaneB);
 }

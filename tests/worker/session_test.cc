@@ -42,14 +42,11 @@ TEST_CASE("questions are repeated, soon at first, until all are answered") {
   CHECK(f.Take<Question>().empty());
 }
 
-TEST_CASE("a lane that does not answer for long gets the view (P13)") {
+TEST_CASE("a lane that does not answer for long gets a hint at the view (P13)") {
   SessionFixture f;
   f.Enter(f.MakeView(1));
-  f.Take<ViewUpdate>();
   f.Wait(1000 * kMs);
-  const auto hints = f.Take<ViewUpdate>();
-  REQUIRE(!hints.empty());
-  CHECK(hints[0].second.view.id == ViewId{1, 1});
+  CHECK(!f.Take<ViewHint>().empty());
 }
 
 TEST_CASE("an answer that leaves a shard out is asked for again: it is being restored") {

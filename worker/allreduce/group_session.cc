@@ -26,7 +26,10 @@ void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || !member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
   Dispatch<Core::kGroup>(
-      envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+      envelope.message, [&](const ViewUpdate&) { OnView(now, envelope); },
+      [&](const ViewDelta&) { OnView(now, envelope); },
+      [&](const ViewWanted&) { member_.OnViewWanted(now, envelope); },
+      [&](const ViewHint&) { member_.OnHint(now, envelope); },
       [&](const Params& params) { OnParams(now, params); },
       [&](const Evaluate& request) {
         if (group_) evaluation_.OnEvaluate(now, request);
@@ -52,8 +55,8 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
              event);
 }
 
-void GroupSession::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (!Fits(update.view) || !member_.Enter(from, update.view, update.signature)) return;
+void GroupSession::OnView(Micros now, const Envelope& envelope) {
+  if (!EntersView(now, envelope)) return;
   if (!group_) return JoinGroup(now);
   if (!IsSameGroup()) OnBroken(now, Unavailable("allreduce: the group of workers has changed"));
 }

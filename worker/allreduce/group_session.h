@@ -5,10 +5,10 @@
 // clang-format off
 //   event                  | what happens
 //   -----------------------+-----------------------------------------------------------------
-//   the first ViewUpdate   | ViewAck; the version that the run begins from is pulled
+//   the first view         | ViewAck; the version that the run begins from is pulled
 //     that has us          |   from the lane that rank 0's process is
 //   that version is whole  | the group begins; its first two steps are handed out
-//   ViewUpdate             | ViewAck; another worker, another share or another generation in it
+//   another view           | ViewAck; another worker, another share or another generation in it
 //                          |   is a failure: a group cannot change
 //   a version is whole     | the next step but one is handed out
 //   Evaluate               | the version is pulled from rank 0, the slice computed;
@@ -124,7 +124,7 @@ class GroupSession : public WorkerCore, private EvaluationPort {
   Version known_everywhere() const { return steps_.whole(); }
 
  private:
-  void OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update);
+  void OnView(Micros now, const Envelope& envelope);
   void OnParams(Micros now, const Params& params);
 
   void Pull(Micros, const std::vector<PullItem>& items) override {

@@ -1,6 +1,7 @@
 #include "tests/sim/check/checker.h"
 
-#include "common/hash.h"
+#include <utility>
+
 #include "tests/sim/trace.h"
 
 namespace pando::sim {
@@ -10,19 +11,26 @@ void Checker::OnSent(const Envelope& envelope) {
   if (const auto* params = std::get_if<Params>(&envelope.message))
     versions_.CheckParams(envelope, *params);
   if (const auto* update = std::get_if<ViewUpdate>(&envelope.message)) CheckView(update->view);
+  if (const auto* delta = std::get_if<ViewDelta>(&envelope.message))
+    CheckViewHash(delta->change->id, delta->change->hash);
   if (const auto* synced = std::get_if<Synced>(&envelope.message)) journal_.NoteSynced(*synced);
   if (const auto* silent = std::get_if<PeerSilent>(&envelope.message))
     disturbances_.CheckSilence(envelope, *silent);
   notes_.OnSent(envelope, versions_.view());
 }
 
-// I3: an id names one view, for any sender.
-void Checker::CheckView(const View& view) {
-  const uint64_t hash = Hash64(ViewText(view));
-  const auto [it, is_new] = view_hashes_.try_emplace(view.id, hash);
-  if (!is_new && it->second != hash) {
-    verdict_.Fail("I3: two views are called " + Text(view.id.term) + "." + Text(view.id.number));
-  }
+void Checker::OnEntered(const PeerId& member, const View& view) {
+  ViewId& entered = entered_[{member.incarnation, member.lane}];
+  if (std::exchange(entered, view.id) != view.id) CheckView(view);
+}
+
+// I3: an id names one view, for any sender and any member.
+void Checker::CheckView(const SharedView& view) { CheckViewHash(view->id, view.hash()); }
+
+void Checker::CheckViewHash(ViewId id, uint64_t hash) {
+  const auto [it, is_new] = view_hashes_.try_emplace(id, hash);
+  if (!is_new && it->second != hash)
+    verdict_.Fail("I3: two views are called " + Text(id.term) + "." + Text(id.number));
 }
 
 void Checker::OnLost(const Process& process) {

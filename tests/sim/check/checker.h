@@ -28,6 +28,8 @@ class Checker {
         coverage_(coverage) {}
 
   void OnSent(const Envelope& envelope);
+  // A lane or a worker is in this view.
+  void OnEntered(const PeerId& member, const View& view);
   void OnLost(const Process& process);  // killed
   void OnLeft(const Process& process);
   void OnEvaluation(const EvaluationSummary& summary);
@@ -49,7 +51,8 @@ class Checker {
   const ResultChecker& results() const { return results_; }
 
  private:
-  void CheckView(const View& view);
+  void CheckView(const SharedView& view);
+  void CheckViewHash(ViewId id, uint64_t hash);
 
   Verdict verdict_;
   Truth truth_;
@@ -60,6 +63,7 @@ class Checker {
   MessageNotes notes_;
   Coverage& coverage_;
   std::map<ViewId, uint64_t> view_hashes_;  // I3: one view for each id
+  std::map<std::pair<Incarnation, uint16_t>, ViewId> entered_;
 };
 
 }  // namespace pando::sim
