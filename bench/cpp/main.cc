@@ -9,6 +9,7 @@
 
 #include "bench/cpp/commit.h"
 #include "bench/cpp/kernels/layer_timer.h"
+#include "bench/cpp/members/members_load.h"
 #include "bench/cpp/push_pull/peers.h"
 #include "bench/cpp/push_pull/trial.h"
 #include "common/exit_codes.h"
@@ -63,6 +64,31 @@ std::function<int()> AddLayers(CLI::App& app) {
   return [models, batch] { return Finish(RunLayers(*models, *batch)); };
 }
 
+std::function<int()> AddMembers(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("members", "The load of many members on a scheduler, as JSON.");
+  const auto options = std::make_shared<MembersOptions>();
+  const auto keys = std::make_shared<std::string>();
+  command.add_option("--scheduler", options->scheduler, "Its endpoint")->required();
+  command.add_option("--pid", options->scheduler_pid, "Its process")->required();
+  command.add_option("--members", options->count);
+  command.add_option("--servers", options->servers);
+  command.add_option("--first", options->first);
+  command.add_option("--killed", options->killed);
+  command.add_option("--rest", options->rest_s);
+  command.add_option("--keys", *keys, "The folder of the run's keys");
+  return [options, keys] {
+    if (!keys->empty()) {
+      Result<Keys> read = ReadKeys(*keys, KeyRole::kMember);
+      if (!read.ok()) return Finish(read.status());
+      options->keys = *std::move(read);
+    }
+    const Result<std::string> figures = MeasureMembers(*options);
+    if (figures.ok()) fmt::print("{}\n", *figures);
+    return Finish(figures.status());
+  };
+}
+
 Status RunPeer(const PeerArgs& args) {
   const Result<SharedCounters> counters = SharedCounters::Open(args.counters_fd);
   if (!counters.ok()) return counters.status();
@@ -99,8 +125,10 @@ int Main(int argc, char** argv) {
   app.footer(kExitCodesHelp);
   app.set_version_flag("--version", std::string(PANDO_COMMIT));
   app.require_subcommand(1);
-  std::map<std::string, std::function<int()>> commands{
-      {"trial", AddTrial(app)}, {"layers", AddLayers(app)}, {"peer", AddPeer(app)}};
+  std::map<std::string, std::function<int()>> commands{{"trial", AddTrial(app)},
+                                                       {"layers", AddLayers(app)},
+                                                       {"members", AddMembers(app)},
+                                                       {"peer", AddPeer(app)}};
   CLI11_PARSE(app, argc, argv);
   return commands.at(app.get_subcommands().front()->get_name())();
 }

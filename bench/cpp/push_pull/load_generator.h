@@ -27,7 +27,9 @@ class LoadGenerator : public ProtocolCore {
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
-  bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
+  std::optional<SharedView> NextView(const Envelope& envelope) const {
+    return member_.NextView(envelope);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -62,7 +62,7 @@ class Peer {
     Status dialed;
     RunLoop(
         core, transport_,
-        {.enters = [&](const Envelope& envelope) { return core.WillEnter(envelope); },
+        {.next_view = [&](const Envelope& envelope) { return core.NextView(envelope); },
          .on_view =
              [&](const View& view) { dialed = DialView(transport_, role_, identity_.self, view); },
          .is_finished = [&] { return is_finished() || !dialed.ok(); }});
