@@ -65,6 +65,8 @@ std::optional<double> ParseUnit(std::string_view unit) {
 }
 
 constexpr double kMsPerSecond = 1000;
+constexpr double kUsPerMs = 1e3;
+constexpr double kNsPerMs = 1e6;
 
 // More servers than sending hosts do not help, except if the shards' sizes are uneven.
 constexpr uint32_t kServersTriedMax = 256;
@@ -94,14 +96,26 @@ std::string ClusterLines(const Cluster& cluster) {
   std::string text =
       fmt::format("{} on {}, {} each way, latency {:.4g} us; {} of each shard\n",
                   Counted(cluster.workers, "worker"), Counted(cluster.host_count(), "host"),
-                  BandwidthText(cluster.bytes_per_ms * kMsPerSecond),
-                  cluster.latency_ms * kMsPerSecond, Counted(cluster.replicas, "replica"));
+                  BandwidthText(cluster.bytes_per_ms * kMsPerSecond), cluster.latency_ms * kUsPerMs,
+                  Counted(cluster.replicas, "replica"));
   if (cluster.workers_per_host > 1) {
     text += cluster.sums_on_host
                 ? "the workers of a host sum there first: one copy crosses its link (Pando's to "
                   "servers elsewhere,\nunless --host-sum is never; its allreduce does not)\n"
                 : "each worker of a host sends its own gradients (--host-sum: one copy a host, as "
                   "Pando's workers\nsend to servers elsewhere)\n";
+  }
+  if (const Costs& costs = cluster.costs; costs.has_any()) {
+    text += fmt::format(
+        "costs at each end: {:.4g} us a message, {:.4g} us a shard, {:.4g} ns a byte; {:.4g} ns to "
+        "sum a byte\n",
+        costs.message_ms * kUsPerMs, costs.item_ms * kUsPerMs, costs.copy_ms_per_byte * kNsPerMs,
+        costs.sum_ms_per_byte * kNsPerMs);
+  }
+  if (cluster.straggle > 0) {
+    text += fmt::format("the slowest of {} computes {:.1f} % longer than the mean\n",
+                        Counted(cluster.workers, "worker"),
+                        100 * cluster.straggle * ExpectedMaximum(cluster.workers));
   }
   if (const size_t pushes = cluster.share.contributions.size(); pushes > 1) {
     text += fmt::format(
@@ -117,27 +131,46 @@ double WithoutMinusZero(double ms) { return std::abs(ms) < 0.05 ? 0.0 : ms; }
 
 std::string Table(const Plan& plan) {
   const bool has_batch = plan.input.batch > 0;
-  std::string text =
-      fmt::format("\n{:<34}{:>6}{:>11}{:>12}{:>12}{:>11}{}\n", "", "hosts", "step ms", "efficiency",
-                  "exposed ms", "link ms", has_batch ? fmt::format("{:>12}", "images/s") : "");
+  const bool has_failures = plan.input.failures.has_value();
+  std::string text = fmt::format("\n{:<34}{:>6}{:>11}{:>12}{:>12}{:>11}{}{}\n", "", "hosts",
+                                 "step ms", "efficiency", "exposed ms", "link ms",
+                                 has_batch ? fmt::format("{:>12}", "images/s") : "",
+                                 has_failures ? fmt::format("{:>10}", "goodput") : "");
   for (const Prediction& p : plan.predictions) {
-    text += fmt::format("{:<34}{:>6} {:>10.1f} {:>10.1f}% {:>11.1f} {:>10.1f}{}\n", p.name,
+    text += fmt::format("{:<34}{:>6} {:>10.1f} {:>10.1f}% {:>11.1f} {:>10.1f}{}{}\n", p.name,
                         p.host_count, p.time.step_ms, 100 * p.time.efficiency(),
                         WithoutMinusZero(p.time.exposed_ms()), p.time.link_ms,
-                        has_batch ? fmt::format(" {:>11.0f}", ImagesPerSecond(plan.input, p)) : "");
+                        has_batch ? fmt::format(" {:>11.0f}", ImagesPerSecond(plan.input, p)) : "",
+                        has_failures ? fmt::format(" {:>8.2f}%", 100 * p.goodput) : "");
   }
   return text;
 }
 
-// Compares the better one of the two placements of servers with the ring.
+// Says what the goodput in the table assumes.
+std::string FailuresLine(const Plan& plan) {
+  if (!plan.input.failures) return "";
+  const Failures& failures = *plan.input.failures;
+  const uint32_t hosts = plan.input.cluster.host_count();
+  return fmt::format(
+      "Goodput, a machine failing every {:.4g} h: with 2 replicas a failure costs {:.4g} s. "
+      "Allreduce, and servers\nwith 1 replica, store a checkpoint ({:.4g} s) every {:.4g} s on {}, "
+      "and restart from it ({:.4g} s).\n",
+      failures.mtbf_s / 3600, failures.recovery_s, failures.checkpoint_s,
+      BestIntervalS(failures, hosts), Counted(hosts, "host"), failures.restart_s);
+}
+
+// Compares the better one of the two placements of servers with the better allreduce.
 std::string Comparison(const Plan& plan) {
-  const Prediction& ring = plan.predictions.back();
-  const auto servers =
-      std::ranges::min_element(plan.predictions.begin(), plan.predictions.end() - 1, {},
-                               [](const Prediction& p) { return p.time.step_ms; });
-  const bool ring_wins = ring.time.step_ms < servers->time.step_ms;
-  const Prediction& best = ring_wins ? ring : *servers;
-  const Prediction& other = ring_wins ? *servers : ring;
+  const auto better = [](auto first, auto last) {
+    return std::ranges::min_element(first, last, {},
+                                    [](const Prediction& p) { return p.time.step_ms; });
+  };
+  const auto first = plan.predictions.begin();
+  const Prediction& servers = *better(first, first + 2);
+  const Prediction& allreduce = *better(first + 2, plan.predictions.end());
+  const bool allreduce_wins = allreduce.time.step_ms < servers.time.step_ms;
+  const Prediction& best = allreduce_wins ? allreduce : servers;
+  const Prediction& other = allreduce_wins ? servers : allreduce;
   const double saved_ms = other.time.step_ms - best.time.step_ms;
   if (saved_ms < 0.0005 * other.time.step_ms)
     return fmt::format("\nNo difference: {} and {} take as long.\n", best.name, other.name);
@@ -173,12 +206,12 @@ std::string ServersLine(const ServerChoice& choice) {
                                ? fmt::format("; more, up to {}, save less than {:.0f} %",
                                              choice.tried_max, 100 * kLeastGain)
                                : "";
-  if (choice.beats_ring) {
-    return fmt::format("Servers to buy: {}{}. From {} on they are faster than ring allreduce.\n",
-                       enough, more, *choice.beats_ring);
+  if (choice.beats_allreduce) {
+    return fmt::format("Servers to buy: {}{}. From {} on they are faster than allreduce.\n", enough,
+                       more, *choice.beats_allreduce);
   }
   return fmt::format(
-      "Servers to buy: none for speed. Ring allreduce is faster than 1 to {} servers on separate "
+      "Servers to buy: none for speed. Allreduce is faster than 1 to {} servers on separate "
       "hosts.\nThe best number of these is {}{}.\n",
       choice.tried_max, enough, more);
 }
@@ -199,6 +232,7 @@ nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& 
                               {"exposed_ms", p.time.exposed_ms()},
                               {"link_ms", p.time.link_ms}};
   if (input.batch > 0) json["images_per_second"] = ImagesPerSecond(input, p);
+  if (input.failures) json["goodput"] = p.goodput;
   return json;
 }
 
@@ -264,20 +298,32 @@ Plan MakePlan(PlanInput input) {
   const uint32_t tried_max = std::max(std::min(hosts, kServersTriedMax), cluster.servers);
   plan.choice = ChooseServers(work, cluster, plan.input.buckets, tried_max, kLeastGain);
   if (cluster.servers == 0) cluster.servers = plan.choice.enough;
-  plan.predictions = {{.key = "ps-own-hosts",
-                       .name = Counted(cluster.servers, "server") + " on separate hosts",
-                       .servers = cluster.servers,
-                       .host_count = hosts + cluster.servers,
-                       .time = ParameterServerStep(work, cluster, ServerPlace::kOwnHosts)},
-                      {.key = "ps-worker-hosts",
-                       .name = Counted(hosts, "server") + " on the workers' hosts",
-                       .servers = hosts,
-                       .host_count = hosts,
-                       .time = ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts)},
-                      {.key = "allreduce",
-                       .name = "ring allreduce",
-                       .host_count = hosts,
-                       .time = RingStep(work, cluster, plan.input.buckets)}};
+  plan.predictions = {
+      {.key = "ps-own-hosts",
+       .name = Counted(cluster.servers, "server") + " on separate hosts",
+       .servers = cluster.servers,
+       .host_count = hosts + cluster.servers,
+       .time = ParameterServerStep(work, cluster, ServerPlace::kOwnHosts)},
+      {.key = "ps-worker-hosts",
+       .name = Counted(hosts, "server") + " on the workers' hosts",
+       .servers = hosts,
+       .host_count = hosts,
+       .time = ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts)},
+      {.key = "allreduce",
+       .name = "ring allreduce",
+       .host_count = hosts,
+       .time = RingStep(work, cluster, plan.input.buckets)},
+      {.key = "allreduce-halving-doubling",
+       .name = "halving-doubling allreduce",
+       .host_count = hosts,
+       .time = AllreduceStep(work, cluster, Rounds::kHalvingDoubling, plan.input.buckets)}};
+  if (plan.input.failures) {
+    for (Prediction& p : plan.predictions) {
+      const bool has_replicas = std::min(p.servers, cluster.replicas) > 1;
+      p.goodput = has_replicas ? GoodputWithReplicas(*plan.input.failures, p.host_count)
+                               : GoodputWithCheckpoints(*plan.input.failures, p.host_count);
+    }
+  }
   return plan;
 }
 
@@ -304,13 +350,14 @@ std::string MemoryLines(const std::vector<MemoryBound>& memory) {
 
 std::string PlanText(const Plan& plan) {
   return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
-         ServersLine(plan.choice) + CriticalShardLine(plan) + CutLine(plan) +
+         FailuresLine(plan) + ServersLine(plan.choice) + CriticalShardLine(plan) + CutLine(plan) +
          MemoryLines(plan.memory);
 }
 
 std::string PlanJson(const Plan& plan) {
   const PlanInput& input = plan.input;
   const ServerChoice& choice = plan.choice;
+  const Costs& costs = input.cluster.costs;
   nlohmann::ordered_json json{{"model", input.model},
                               {"parameters", input.parameter_count},
                               {"gradient_bytes", GradientBytes(input.work)},
@@ -322,8 +369,21 @@ std::string PlanJson(const Plan& plan) {
                               {"sums_on_host", input.cluster.sums_on_host},
                               {"pushes_per_shard", input.cluster.share.contributions.size()},
                               {"bytes_per_second", input.cluster.bytes_per_ms * kMsPerSecond},
-                              {"latency_us", input.cluster.latency_ms * kMsPerSecond},
+                              {"latency_us", input.cluster.latency_ms * kUsPerMs},
+                              {"message_us", costs.message_ms * kUsPerMs},
+                              {"item_us", costs.item_ms * kUsPerMs},
+                              {"byte_ns", costs.copy_ms_per_byte * kNsPerMs},
+                              {"sum_ns", costs.sum_ms_per_byte * kNsPerMs},
+                              {"straggle_percent", 100 * input.cluster.straggle},
                               {"alone_ms", ComputeMs(input.work) + input.work.optimizer_ms}};
+  if (const auto& failures = input.failures) {
+    json["failures"] = {
+        {"mtbf_s", failures->mtbf_s},
+        {"recovery_s", failures->recovery_s},
+        {"checkpoint_s", failures->checkpoint_s},
+        {"checkpoint_interval_s", BestIntervalS(*failures, input.cluster.host_count())},
+        {"restart_s", failures->restart_s}};
+  }
   for (const Prediction& p : plan.predictions)
     json["predictions"].push_back(PredictionJson(input, p));
   json["best"] = FindBest(plan).key;
@@ -334,7 +394,8 @@ std::string PlanJson(const Plan& plan) {
                             {"beats_allreduce_from", nullptr}};
   for (const MemoryBound& bound : plan.memory)
     json["memory"].push_back({{"role", bound.role}, {"what", bound.what}, {"bytes", bound.bytes}});
-  if (choice.beats_ring) json["servers_to_buy"]["beats_allreduce_from"] = *choice.beats_ring;
+  if (choice.beats_allreduce)
+    json["servers_to_buy"]["beats_allreduce_from"] = *choice.beats_allreduce;
   return json.dump(2) + "\n";
 }
 

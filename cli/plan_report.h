@@ -4,18 +4,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/result.h"
 #include "models/graph.h"
+#include "plan/goodput.h"
 #include "plan/role_memory.h"
 #include "plan/shard_plan.h"
 #include "plan/step_time.h"
 
 namespace pando {
 
-// The most parameters of a plan, because a step's transfers are simulated one by one.
+// The most parameters of a plan, because the transfers of a step's shards are simulated.
 inline constexpr uint64_t kPlanParametersMax = 4'000'000'000;
 
 // Makes the work of a graph's layers; compute_ms is divided among them by their FLOPs. Shards are
@@ -44,23 +46,25 @@ struct PlanInput {
   uint64_t parameter_count = 0;
   StepWork work;
   Cluster cluster;                                // servers 0: as many as are worth their machines
-  BucketLimits buckets;                           // those of ring allreduce
+  BucketLimits buckets;                           // those of allreduce
   uint64_t batch = 0;                             // samples of a worker's step; 0: unknown
   uint32_t servers_max = ShardPlan::kFewServers;  // the job's run.servers_max, for its shards
+  std::optional<Failures> failures = {};
 };
 
 struct Prediction {
-  std::string key;   // "ps-own-hosts", "ps-worker-hosts", "allreduce"
+  std::string key;   // "ps-own-hosts", "ps-worker-hosts", "allreduce", "allreduce-halving-doubling"
   std::string name;  // for people
   uint32_t servers = 0;
   uint32_t host_count = 0;
   StepTime time;
+  double goodput = 1;  // the share of time that failures leave
 };
 
 struct Plan {
   PlanInput input;
   ServerChoice choice;
-  // Servers on separate hosts, servers on the workers' hosts, and ring allreduce.
+  // Servers on separate hosts, servers on the workers' hosts, and both kinds of allreduce.
   std::vector<Prediction> predictions;
   std::vector<MemoryBound> memory;  // empty if not requested
 };

@@ -1,6 +1,6 @@
 // LinkSimulation simulates links in virtual time. A link is a resource that serves one task at a
-// time: a direction of a network link, or a server's update. step_time calls it. Threads: none.
-// Owns: the waiting tasks. Equal inputs give equal times.
+// time: a direction of a network link, a process's messages, or a server's update. step_time calls
+// it. Threads: none. Owns: the waiting tasks. Equal inputs give equal times.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,31 +32,30 @@ class LinkSimulation {
   struct Task {
     size_t link = 0;
     double service_ms = 0;
-    uint32_t rank = 0;  // the waiting task with the lowest is first; equal ones in order
+    uint32_t rank = 0;    // the waiting task with the lowest is first; equal ones in order
+    uint32_t pieces = 1;  // between equal pieces of it the link serves tasks of lower rank
   };
-  // Calls `on_start` when the link starts the task, which then occupies it for service_ms.
-  void Use(const Task& task, Action on_start) {
-    Link& link = links_[task.link];
-    if (!link.is_busy) return Begin(task.link, task.service_ms, on_start);
-    link.waiting.emplace(task.rank, Waiting{task.service_ms, std::move(on_start)});
+  // Calls `on_start` when the link starts the task, and `on_end` when it has served all of it.
+  void Use(const Task& task, Action on_start, Action on_end = nullptr) {
+    Queued queued{task, std::move(on_start), std::move(on_end)};
+    if (!links_[task.link].serving) return Begin(std::move(queued));
+    links_[task.link].waiting.emplace(task.rank, std::move(queued));
   }
 
-  // Transfer is bytes that leave by one link and arrive by another at the same time.
-  struct Transfer {
-    Task out;
-    Task in;
-    double latency_ms = 0;
+  // Leg is a link on the way of some bytes. The next leg begins `first_ms` after this one, when its
+  // first part is through, or at this one's end. A leg ends at least `last_ms` after the one
+  // before.
+  struct Leg {
+    Task task;
+    std::optional<double> first_ms = {};
+    double last_ms = 0;
   };
-  // Calls `on_arrival` when the last byte has arrived.
-  void Send(const Transfer& transfer, Action on_arrival) {
-    Use(transfer.out, [this, transfer, on_arrival = std::move(on_arrival)] {
-      const double sent_ms = now_ms_ + transfer.out.service_ms + transfer.latency_ms;
-      At(now_ms_ + transfer.latency_ms, [this, in = transfer.in, sent_ms, on_arrival] {
-        Use(in, [this, in_ms = in.service_ms, sent_ms, on_arrival] {
-          At(std::max(sent_ms, now_ms_ + in_ms), on_arrival);
-        });
-      });
-    });
+  // Calls `on_arrival` when the last byte has passed all legs. REQUIRES: one leg or more.
+  void Pass(std::vector<Leg> legs, Action on_arrival) {
+    const size_t leg_count = legs.size();
+    const auto way = std::make_shared<Way>(Way{std::move(legs), std::move(on_arrival)});
+    way->ends_ms.resize(leg_count);
+    Walk(way, 0);
   }
 
   // Runs until no event is left.
@@ -67,28 +68,65 @@ class LinkSimulation {
   }
 
  private:
-  // Entries with equal keys stay in order.
-  struct Waiting {
-    double service_ms = 0;
+  struct Queued {
+    Task task;  // what is left of it
     Action on_start;
+    Action on_end;
   };
   struct Link {
-    bool is_busy = false;
-    std::multimap<uint32_t, Waiting> waiting;  // by rank
+    std::optional<Queued> serving;
+    std::multimap<uint32_t, Queued> waiting;  // by rank; entries with equal keys stay in order
+  };
+  struct Way {
+    std::vector<Leg> legs;
+    Action on_arrival;
+    std::vector<double> ends_ms = {};  // of each leg
+    size_t ended_count = 0;
+    size_t stop = 0;  // the last leg that can begin before others have ended
   };
 
-  void Begin(size_t link, double service_ms, const Action& on_start) {
-    links_[link].is_busy = true;
-    At(now_ms_ + service_ms, [this, link] { OnFree(link); });
-    on_start();
+  void Walk(const std::shared_ptr<Way>& way, size_t index) {
+    way->stop = index;
+    const auto on_start = [this, way, index] {
+      const std::optional<double> first_ms = way->legs[index].first_ms;
+      if (!first_ms || index + 1 == way->legs.size()) return;
+      way->stop = index + 1;
+      At(now_ms_ + *first_ms, [this, way, index] { Walk(way, index + 1); });
+    };
+    Use(way->legs[index].task, on_start, [this, way, index] { OnLegEnd(way, index); });
   }
 
-  void OnFree(size_t link) {
-    auto& waiting = links_[link].waiting;
-    links_[link].is_busy = false;
-    if (waiting.empty()) return;
-    const Waiting next = std::move(waiting.extract(waiting.begin()).mapped());
-    Begin(link, next.service_ms, next.on_start);
+  void OnLegEnd(const std::shared_ptr<Way>& way, size_t index) {
+    way->ends_ms[index] = now_ms_;
+    if (++way->ended_count <= way->stop) return;
+    double end_ms = 0;
+    for (size_t i = 0; i <= way->stop; ++i)
+      end_ms = std::max(end_ms + way->legs[i].last_ms, way->ends_ms[i]);
+    way->ends_ms[way->stop] = end_ms;
+    if (way->stop + 1 == way->legs.size()) return At(end_ms, way->on_arrival);
+    At(end_ms, [this, way, next = way->stop + 1] { Walk(way, next); });
+  }
+
+  void Begin(Queued queued) {
+    const size_t index = queued.task.link;
+    const Action on_start = std::exchange(queued.on_start, nullptr);
+    const double piece_ms = queued.task.service_ms / queued.task.pieces--;
+    queued.task.service_ms -= piece_ms;
+    links_[index].serving = std::move(queued);
+    At(now_ms_ + piece_ms, [this, index] { OnPieceEnd(index); });
+    if (on_start) on_start();
+  }
+
+  void OnPieceEnd(size_t index) {
+    auto& waiting = links_[index].waiting;
+    Queued served = std::move(*std::exchange(links_[index].serving, std::nullopt));
+    const uint32_t rank = served.task.rank;
+    const bool has_ended = served.task.pieces == 0;
+    const Action on_end = has_ended ? std::move(served.on_end) : nullptr;
+    if (!has_ended)  // before equal ones
+      waiting.emplace_hint(waiting.lower_bound(rank), rank, std::move(served));
+    if (!waiting.empty()) Begin(std::move(waiting.extract(waiting.begin()).mapped()));
+    if (on_end) on_end();
   }
 
   double now_ms_ = 0;

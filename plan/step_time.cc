@@ -1,195 +1,17 @@
 #include "plan/step_time.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <utility>
 
 #include "common/check.h"
-#include "plan/even_placement.h"
-#include "plan/link_simulation.h"
+#include "plan/goodput.h"
 #include "plan/micro_batch_tree.h"
+#include "plan/server_exchange.h"
 
 namespace pando {
 namespace {
-
-// ---- the pushes, roots and replies of one step over the links of workers and servers ------------
-
-struct ExchangeTimes {
-  std::vector<double> arrivals_ms;  // when the last worker has each shard's new version
-  double busiest_link_ms = 0;       // the load of the busiest direction of a link in a step
-};
-
-// A root shares a link with the pushes and replies of a whole model, but has its own connection. So
-// it does not wait behind all of them.
-constexpr uint32_t kRootRank = 0;
-
-class ServerExchange {
- public:
-  // `work` and `cluster` outlive it.
-  ServerExchange(const StepWork& work, const Cluster& cluster, ServerPlace place)
-      : work_(work),
-        cluster_(cluster),
-        place_(place),
-        server_count_(is_shared() ? cluster.host_count() : cluster.servers),
-        replicas_(std::min(cluster.replicas, server_count_)),
-        copies_(cluster.sums_on_host ? 1 : cluster.workers_per_host),
-        simulated_hosts_(is_shared() ? cluster.host_count() : 1),
-        alike_(is_shared() ? 1 : cluster.host_count()),
-        shards_(work.shards.size()),
-        links_(2 * (simulated_hosts_ + server_count_) + server_count_) {
-    std::vector<uint64_t> bytes;
-    for (const StepShard& shard : work.shards) bytes.push_back(shard.bytes);
-    primaries_ = PlaceEvenly(bytes, server_count_);
-  }
-
-  // Returns when each shard's new version has arrived. Must be called once.
-  std::vector<double> Run(const std::vector<std::vector<double>>& ready_ms) {
-    for (ShardState& shard : shards_) {
-      shard.pushes_owed = static_cast<uint32_t>(ready_ms.size() * simulated_hosts_);
-      shard.replicas_owed = replicas_;
-    }
-    for (const std::vector<double>& contribution : ready_ms) {
-      for (size_t s = shards_.size(); s-- > 0;)  // if ready together, the last layer is first
-        links_.At(contribution[s], [this, s] { Push(s); });
-    }
-    links_.Run();
-    std::vector<double> arrivals_ms;
-    for (const ShardState& shard : shards_) arrivals_ms.push_back(shard.arrived_ms);
-    return arrivals_ms;
-  }
-
-  double BusiestLinkMs() const {
-    const double model_ms = static_cast<double>(GradientBytes(work_)) / cluster_.bytes_per_ms;
-    const double hosts = cluster_.host_count();
-    const double pushes = static_cast<double>(cluster_.share.contributions.size());
-    const double roots = replicas_ - 1;
-    // The busiest direction is in at a server (pushes, roots), out at a server (replies, roots), or
-    // out at a host.
-    if (!is_shared()) {
-      const double at_servers = (pushes * hosts * copies_ + roots) / server_count_;
-      return std::max(at_servers, pushes * copies_) * model_ms;
-    }
-    return ((pushes + 1) * copies_ * (hosts - 1) + roots) / hosts * model_ms;
-  }
-
- private:
-  struct ShardState {
-    uint32_t pushes_owed = 0;    // until its root is complete
-    uint32_t replicas_owed = 0;  // until its version is committed
-    double arrived_ms = 0;
-  };
-  struct HostLinks {
-    size_t out = 0;
-    size_t in = 0;
-  };
-
-  bool is_shared() const { return place_ == ServerPlace::kWorkersHosts; }
-  // The links are out and in of the simulated hosts, then of the servers that have separate hosts,
-  // then each server's update.
-  HostLinks LinksOfHost(size_t host) const { return {2 * host, 2 * host + 1}; }
-  HostLinks LinksOfServer(size_t server) const {
-    return LinksOfHost(is_shared() ? server : simulated_hosts_ + server);
-  }
-  size_t ServerUpdate(size_t server) const {
-    return 2 * (simulated_hosts_ + server_count_) + server;
-  }
-
-  double WireMs(size_t shard) const {
-    return static_cast<double>(work_.shards[shard].bytes) / cluster_.bytes_per_ms;
-  }
-
-  double UpdateMs(size_t shard) const {
-    return work_.optimizer_ms * static_cast<double>(work_.shards[shard].bytes) /
-           static_cast<double>(GradientBytes(work_));
-  }
-
-  uint32_t SendRank(size_t shard) const {
-    return 1 + (cluster_.order == SendOrder::kAsReady ? 0 : static_cast<uint32_t>(shard));
-  }
-
-  void Push(size_t shard) {
-    const HostLinks to = LinksOfServer(primaries_[shard]);
-    const double wire_ms = copies_ * WireMs(shard);
-    const uint32_t rank = SendRank(shard);
-    for (size_t host = 0; host < simulated_hosts_; ++host) {
-      if (is_shared() && host == primaries_[shard]) {
-        OnPushed(shard);
-        continue;
-      }
-      links_.Send({.out = {.link = LinksOfHost(host).out, .service_ms = wire_ms, .rank = rank},
-                   .in = {.link = to.in, .service_ms = alike_ * wire_ms, .rank = rank},
-                   .latency_ms = cluster_.latency_ms},
-                  [this, shard] { OnPushed(shard); });
-    }
-  }
-
-  void OnPushed(size_t shard) {
-    if (--shards_[shard].pushes_owed == 0) Replicate(shard);
-  }
-
-  // P8. The root goes to the backups first, and all replicas make the version at the same time.
-  void Replicate(size_t shard) {
-    const size_t primary = primaries_[shard];
-    const uint32_t rank = SendRank(shard);
-    auto make = [this, shard, rank](size_t server, double answer_ms) {
-      const double update_ms = UpdateMs(shard);
-      links_.Use({.link = ServerUpdate(server), .service_ms = update_ms, .rank = rank},
-                 [this, shard, update_ms, answer_ms] {
-                   links_.At(links_.now_ms() + update_ms + answer_ms,
-                             [this, shard] { OnReplicaMade(shard); });
-                 });
-    };
-    for (uint32_t i = 1; i < replicas_; ++i) {
-      const size_t backup = (primary + i) % server_count_;
-      const double wire_ms = WireMs(shard);
-      links_.Send(
-          {.out = {.link = LinksOfServer(primary).out, .service_ms = wire_ms, .rank = kRootRank},
-           .in = {.link = LinksOfServer(backup).in, .service_ms = wire_ms, .rank = kRootRank},
-           .latency_ms = cluster_.latency_ms},
-          [this, make, backup] { make(backup, cluster_.latency_ms); });
-    }
-    make(primary, 0.0);
-  }
-
-  void OnReplicaMade(size_t shard) {
-    if (--shards_[shard].replicas_owed == 0) Reply(shard);
-  }
-
-  void Reply(size_t shard) {
-    const HostLinks from = LinksOfServer(primaries_[shard]);
-    const double wire_ms = copies_ * WireMs(shard);
-    const uint32_t rank = SendRank(shard);
-    double& arrived_ms = shards_[shard].arrived_ms;
-    arrived_ms = links_.now_ms();
-    for (size_t host = 0; host < simulated_hosts_; ++host) {
-      if (is_shared() && host == primaries_[shard]) continue;
-      links_.Send({.out = {.link = from.out, .service_ms = alike_ * wire_ms, .rank = rank},
-                   .in = {.link = LinksOfHost(host).in, .service_ms = wire_ms, .rank = rank},
-                   .latency_ms = cluster_.latency_ms},
-                  [this, &arrived_ms] { arrived_ms = links_.now_ms(); });
-    }
-  }
-
-  const StepWork& work_;
-  const Cluster& cluster_;
-  ServerPlace place_;
-  uint32_t server_count_;
-  uint32_t replicas_;
-  double copies_;           // copies of each shard that a host's workers push and pull
-  size_t simulated_hosts_;  // with separate servers all hosts behave alike, so one is simulated
-  double alike_;            // hosts that each simulated host stands for
-  std::vector<size_t> primaries_;
-  std::vector<ShardState> shards_;
-  LinkSimulation links_;
-};
-
-// `ready_ms` has, for each contribution, when each of its shards may leave.
-ExchangeTimes SimulateServers(const StepWork& work, const Cluster& cluster, ServerPlace place,
-                              const std::vector<std::vector<double>>& ready_ms) {
-  ServerExchange exchange(work, cluster, place);
-  return {exchange.Run(ready_ms), exchange.BusiestLinkMs()};
-}
-
-// ---- a step ------------------------------------------------------------------------------------
 
 double ForwardMs(const StepWork& work) {
   double ms = 0;
@@ -235,16 +57,46 @@ class Timeline {
   std::vector<double> backward_ends_;
 };
 
-// Returns the ring's number of members. If all workers are on one host, nothing crosses a link.
-uint32_t RingSize(const Cluster& cluster) {
-  if (cluster.host_count() == 1) return 1;
-  return cluster.sums_on_host ? cluster.host_count() : cluster.workers;
+// Returns the step's work as the slowest worker computes it, which all others wait for.
+StepWork SlowestWork(const StepWork& work, const Cluster& cluster) {
+  StepWork slowest = work;
+  const double factor = 1 + cluster.straggle * ExpectedMaximum(cluster.workers);
+  for (StepLayer& layer : slowest.layers) {
+    layer.forward_ms *= factor;
+    layer.backward_ms *= factor;
+  }
+  return slowest;
 }
 
-// Patarasu and Yuan: each member sends and receives (m - 1) / m of the bytes twice, piece by piece.
-double RingMs(const Cluster& cluster, uint64_t bytes) {
-  const double size = RingSize(cluster);
-  return 2 * (size - 1) / size * static_cast<double>(bytes) / cluster.bytes_per_ms;
+// AllreduceLoad is what each member sends, and as much is received: messages one after the other,
+// and bytes for each byte of a bucket.
+struct AllreduceLoad {
+  double rounds = 0;
+  double copies = 0;
+};
+
+// If all workers are on one host, nothing crosses a link. Patarasu and Yuan: each of m members
+// sends (m - 1) / m of the bytes twice, piece by piece.
+AllreduceLoad FindLoad(const Cluster& cluster, Rounds rounds) {
+  if (cluster.host_count() == 1) return {};
+  const uint32_t size = cluster.sums_on_host ? cluster.host_count() : cluster.workers;
+  const uint32_t power = std::bit_floor(size);
+  const double members = rounds == Rounds::kRing ? size : power;
+  const double copies = 2 * (members - 1) / members;
+  if (rounds == Rounds::kRing) return {.rounds = 2 * (members - 1), .copies = copies};
+  const double more = power == size ? 0 : 2;
+  return {.rounds = 2.0 * (std::bit_width(power) - 1) + more, .copies = copies + more};
+}
+
+// A member copies what it sends and what it receives, and sums half of the latter. The link and the
+// processor carry bytes at the same time.
+double AllreduceMs(const Cluster& cluster, const AllreduceLoad& load, uint64_t bytes) {
+  const Costs& costs = cluster.costs;
+  const double carried = load.copies * static_cast<double>(bytes);
+  const double byte_ms =
+      std::max(1 / cluster.bytes_per_ms, 2 * costs.copy_ms_per_byte + costs.sum_ms_per_byte / 2);
+  return carried * byte_ms +
+         load.rounds * (cluster.latency_ms + 2 * (costs.message_ms + costs.item_ms));
 }
 
 struct Bucket {
@@ -299,63 +151,77 @@ WorkerShare BusiestShare(uint32_t worker_count, uint32_t micro_batch_count) {
 }
 
 StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, ServerPlace place) {
-  const Timeline timeline(work, cluster.share.micro_batches);
+  const StepWork slowest = SlowestWork(work, cluster);
+  const Timeline timeline(slowest, cluster.share.micro_batches);
   std::vector<std::vector<double>> ready_ms;
   for (uint32_t micro_batch : cluster.share.contributions) {
     ready_ms.emplace_back();
     for (const StepShard& shard : work.shards)
       ready_ms.back().push_back(timeline.ReadyMs(shard.layer, micro_batch));
   }
-  const ExchangeTimes exchange = SimulateServers(work, cluster, place, ready_ms);
+  const std::vector<double> arrivals_ms = ExchangeWithServers(work, cluster, place, ready_ms);
   std::vector<double> earliest_ms(work.layers.size(), 0.0);
   std::vector<size_t> last_shards(work.layers.size());  // of each layer
   for (size_t i = 0; i < work.shards.size(); ++i) {
     const size_t layer = work.shards[i].layer;
-    if (exchange.arrivals_ms[i] <= earliest_ms[layer]) continue;
-    earliest_ms[layer] = exchange.arrivals_ms[i];
+    if (arrivals_ms[i] <= earliest_ms[layer]) continue;
+    earliest_ms[layer] = arrivals_ms[i];
     last_shards[layer] = i;
   }
   const Timeline::Forward forward = timeline.ForwardFrom(earliest_ms);
   StepTime time{.step_ms = forward.end_ms,
                 .alone_ms = ComputeMs(work) + work.optimizer_ms,
-                .link_ms = exchange.busiest_link_ms};
+                .link_ms = BusiestLinkMs(work, cluster, place)};
   if (forward.waited_last) time.critical_shard = last_shards[*forward.waited_last];
   return time;
 }
 
-StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits) {
-  const Timeline timeline(work, cluster.share.micro_batches);
+StepTime AllreduceStep(const StepWork& work, const Cluster& cluster, Rounds rounds,
+                       const BucketLimits& limits) {
+  const StepWork slowest = SlowestWork(work, cluster);
+  const Timeline timeline(slowest, cluster.share.micro_batches);
   const uint32_t last_micro_batch = cluster.share.micro_batches - 1;
-  const double rounds = 2.0 * (RingSize(cluster) - 1);
+  const AllreduceLoad load = FindLoad(cluster, rounds);
   double free_ms = 0;
   for (const Bucket& bucket : MakeBuckets(work, limits)) {
     const double start_ms =
         std::max(free_ms, timeline.ReadyMs(bucket.last_layer, last_micro_batch));
-    free_ms = start_ms + RingMs(cluster, bucket.bytes) + rounds * cluster.latency_ms;
+    free_ms = start_ms + AllreduceMs(cluster, load, bucket.bytes);
   }
   const double updated_ms = std::max(free_ms, timeline.ComputedMs()) + work.optimizer_ms;
   const std::vector<double> earliest_ms(work.layers.size(), updated_ms);
   return {.step_ms = timeline.ForwardFrom(earliest_ms).end_ms,
           .alone_ms = ComputeMs(work) + work.optimizer_ms,
-          .link_ms = RingMs(cluster, GradientBytes(work))};
+          .link_ms = load.copies * static_cast<double>(GradientBytes(work)) / cluster.bytes_per_ms};
 }
 
 ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
                            uint32_t tried_max, double least_gain) {
   PANDO_CHECK(tried_max >= 1);
   ServerChoice choice{.tried_max = tried_max};
-  const double ring_ms = RingStep(work, cluster, limits).step_ms;
-  std::vector<double> steps_ms;
+  const double allreduce_ms =
+      std::min(AllreduceStep(work, cluster, Rounds::kRing, limits).step_ms,
+               AllreduceStep(work, cluster, Rounds::kHalvingDoubling, limits).step_ms);
+  std::vector<uint32_t> counts;
+  for (uint32_t servers = 0; servers < tried_max; counts.push_back(servers))
+    servers = std::min(tried_max, servers + (servers < 16 ? 1 : servers / 4));
+  // The largest count is first. A step takes at least its link's load, so that fewer servers are
+  // not simulated if that alone is too long.
+  double best_ms = std::numeric_limits<double>::infinity();
+  std::vector<double> steps_ms(counts.size(), best_ms);
   Cluster tried = cluster;
-  for (tried.servers = 1; tried.servers <= tried_max; ++tried.servers) {
-    steps_ms.push_back(ParameterServerStep(work, tried, ServerPlace::kOwnHosts).step_ms);
-    if (steps_ms.back() < ring_ms && !choice.beats_ring) choice.beats_ring = tried.servers;
+  for (size_t i = counts.size(); i-- > 0;) {
+    tried.servers = counts[i];
+    const double least_ms = BusiestLinkMs(work, tried, ServerPlace::kOwnHosts);
+    if (least_ms > std::max(allreduce_ms, best_ms / (1 - least_gain))) continue;
+    steps_ms[i] = ParameterServerStep(work, tried, ServerPlace::kOwnHosts).step_ms;
+    best_ms = std::min(best_ms, steps_ms[i]);
+    if (steps_ms[i] < allreduce_ms) choice.beats_allreduce = counts[i];
   }
-  const double best_ms = *std::ranges::min_element(steps_ms);
   // The first count from which the best one saves at most least_gain; fewer servers cost more.
   const auto enough =
       std::ranges::find_if(steps_ms, [&](double ms) { return best_ms >= ms * (1 - least_gain); });
-  choice.enough = static_cast<uint32_t>(enough - steps_ms.begin()) + 1;
+  choice.enough = counts[static_cast<size_t>(enough - steps_ms.begin())];
   choice.enough_ms = *enough;
   return choice;
 }

@@ -1,5 +1,5 @@
 // These functions predict the time of a step whose gradients cross a network: with parameter
-// servers, on separate hosts or on the workers' hosts, and with ring allreduce. docs/performance.md
+// servers, on separate hosts or on the workers' hosts, and with allreduce. docs/performance.md
 // derives it. `pando plan` and comparisons with measurements call them. They are pure functions of
 // sizes and times. All workers and hosts are alike.
 #pragma once
@@ -46,6 +46,18 @@ enum class SendOrder : uint8_t {
   kAsForwardWants,  // the first layer first
 };
 
+// Costs are the processor times of a process for the messages that it sends and receives. It
+// handles one message at a time.
+struct Costs {
+  double message_ms = 0;        // at each end
+  double item_ms = 0;           // of a message, which has one for each of its shards; at each end
+  double copy_ms_per_byte = 0;  // at each end
+  double sum_ms_per_byte = 0;   // of received gradients
+  bool has_any() const {
+    return message_ms > 0 || item_ms > 0 || copy_ms_per_byte > 0 || sum_ms_per_byte > 0;
+  }
+};
+
 struct Cluster {
   uint32_t workers = 1;
   uint32_t workers_per_host = 1;  // divides workers
@@ -58,6 +70,8 @@ struct Cluster {
   bool sums_on_host = false;
   SendOrder order = SendOrder::kAsReady;
   WorkerShare share;
+  Costs costs;
+  double straggle = 0;  // standard deviation of a worker's computing time, as a share of its mean
 
   uint32_t host_count() const { return workers / workers_per_host; }
 };
@@ -82,17 +96,25 @@ struct BucketLimits {
   uint64_t first_bytes = uint64_t{1} << 20;
   uint64_t bytes = uint64_t{25} << 20;
 };
-StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits = {});
+// The rounds of an allreduce among n members. If n is no power of two, halving and doubling has two
+// more, in which the members above the power send all to others and get the result.
+enum class Rounds : uint8_t { kRing, kHalvingDoubling };  // 2(n - 1), 2 log2 n
+StepTime AllreduceStep(const StepWork& work, const Cluster& cluster, Rounds rounds,
+                       const BucketLimits& limits = {});
+inline StepTime RingStep(const StepWork& work, const Cluster& cluster,
+                         const BucketLimits& limits = {}) {
+  return AllreduceStep(work, cluster, Rounds::kRing, limits);
+}
 
 // ServerChoice is the number of servers on separate hosts that is worth its cost.
 struct ServerChoice {
   uint32_t tried_max = 1;
   uint32_t enough = 1;  // with more servers the time falls by at most the least gain
   double enough_ms = 0;
-  std::optional<uint32_t> beats_ring;  // the fewest with which a step is faster than ring allreduce
+  std::optional<uint32_t> beats_allreduce;  // the fewest that are faster than both kinds of it
 };
-// Tries 1, 2, ... tried_max servers. `least_gain` is a share of the step's time. Ignores
-// cluster.servers.
+// Tries 1, 2, ... 16 servers, then each number a quarter above the one before, and tried_max.
+// `least_gain` is a share of the step's time. Ignores cluster.servers.
 ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
                            uint32_t tried_max, double least_gain);
 

@@ -20,7 +20,7 @@ namespace {
 
 const std::vector<std::string> kPlan{
     "plan",        "--model", "lenet5",     "--workers", "4",         "--servers", "2",
-    "--bandwidth", "100Mbit", "--replicas", "1",         "--step-ms", "10"};
+    "--bandwidth", "100Mbit", "--replicas", "1",         "--step-ms", "10",        "--no-costs"};
 
 std::vector<std::string> With(std::vector<std::string> args, const std::vector<std::string>& more) {
   args.insert(args.end(), more.begin(), more.end());
@@ -105,26 +105,69 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
   const Outcome outcome = Pando(kPlan);
   CAPTURE(outcome.output);
   REQUIRE(outcome.exit_code == kExitCompleted);
-  for (const char* part : {"lenet5: 61706 parameters", "10 ms a step alone",
-                           "4 workers on 4 hosts, 100 Mbit/s each way", "1 replica of each shard",
-                           "2 servers on separate hosts", "4 servers on the workers' hosts",
-                           "ring allreduce", "Best: ", "Servers to buy: "})
+  for (const char* part :
+       {"lenet5: 61706 parameters", "10 ms a step alone",
+        "4 workers on 4 hosts, 100 Mbit/s each way, latency 0 us", "1 replica of each shard",
+        "2 servers on separate hosts", "4 servers on the workers' hosts", "ring allreduce",
+        "halving-doubling allreduce", "Best: ", "Servers to buy: "})
     CHECK(outcome.output.find(part) != std::string::npos);
+  CHECK(outcome.output.find("costs at each end") == std::string::npos);
 }
 
-TEST_CASE("where the ring is faster than any number of servers, none are to be bought for speed") {
+TEST_CASE("a plan prints its costs, and without any of them it is that of the links alone") {
+  std::vector<std::string> plan(kPlan.begin(), kPlan.end() - 1);
+  const std::string text = Pando(plan).output;
+  CHECK(text.find("latency 10 us") != std::string::npos);
+  CHECK(text.find("costs at each end: 10 us a message, 3 us a shard, 0.12 ns a byte; 0.1 ns to sum "
+                  "a byte\n") != std::string::npos);
+  const nlohmann::json costly = MustPlan(plan);
+  CHECK(costly["message_us"] == 10);
+  CHECK(costly["sum_ns"].get<double>() == doctest::Approx(0.1));
+  const nlohmann::json zeros =
+      MustPlan(With(plan, {"--message-us", "0", "--item-us", "0", "--byte-ns", "0", "--sum-ns", "0",
+                           "--latency-us", "0"}));
+  CHECK(zeros == MustPlan(kPlan));
+  for (size_t i = 0; i < 4; ++i)
+    CHECK(costly["predictions"][i]["step_ms"] > zeros["predictions"][i]["step_ms"]);
+  CHECK(MustPlan(With(kPlan, {"--latency-us", "5"}))["latency_us"] == 5);
+}
+
+TEST_CASE("goodput follows the rate of failures, and the replicas") {
+  const nlohmann::json one = MustPlan(With(kPlan, {"--mtbf-hours", "1"}));
+  CHECK(one["predictions"][0]["goodput"] < one["predictions"][1]["goodput"]);  // more machines
+  CHECK(one["predictions"][1]["goodput"] == one["predictions"][2]["goodput"]);
+  std::vector<std::string> plan = With(kPlan, {"--mtbf-hours", "1", "--recovery-s", "9"});
+  plan[10] = "2";  // replicas
+  const nlohmann::json two = MustPlan(plan);
+  CHECK(two["predictions"][1]["goodput"].get<double>() ==
+        doctest::Approx(1 / (1 + 9 * 4 / 3600.0)));
+  CHECK(two["predictions"][2]["goodput"] == one["predictions"][2]["goodput"]);
+  CHECK(Pando(plan).output.find("with 2 replicas a failure costs 9 s.") != std::string::npos);
+  CHECK_FALSE(MustPlan(kPlan)["predictions"][0].contains("goodput"));
+}
+
+TEST_CASE("stragglers lengthen a step of several workers") {
+  const nlohmann::json plan = MustPlan(With(kPlan, {"--straggle-percent", "10"}));
+  CHECK(plan["predictions"][2]["step_ms"] > MustPlan(kPlan)["predictions"][2]["step_ms"]);
+  CHECK(Pando(With(kPlan, {"--straggle-percent", "10"}))
+            .output.find("the slowest of 4 workers computes 10.3 % longer than the mean") !=
+        std::string::npos);
+}
+
+TEST_CASE("where allreduce is faster than any number of servers, none are to be bought for speed") {
   const Outcome outcome = Pando({"plan", "--parameters", "44000000", "--workers", "8",
-                                 "--bandwidth", "100Gbit", "--step-ms", "140"});
+                                 "--bandwidth", "100Gbit", "--step-ms", "140", "--no-costs"});
   REQUIRE(outcome.exit_code == kExitCompleted);
   CHECK(outcome.output.find("Best: ring allreduce") != std::string::npos);
-  CHECK(outcome.output.find("Servers to buy: none for speed. Ring allreduce is faster than 1 to 8 "
+  CHECK(outcome.output.find("Servers to buy: none for speed. Allreduce is faster than 1 to 8 "
                             "servers on separate hosts.\nThe best number of these is ") !=
         std::string::npos);
 }
 
 TEST_CASE("the cut for many servers makes them faster than the ring, the cut for few does not") {
-  std::vector<std::string> plan{"plan",        "--parameters", "44000000",  "--workers", "64",
-                                "--bandwidth", "100Gbit",      "--step-ms", "140"};
+  std::vector<std::string> plan{"plan", "--parameters", "44000000", "--workers",
+                                "64",   "--bandwidth",  "100Gbit",  "--step-ms",
+                                "140",  "--no-costs"};
   const auto efficiencies = [](const nlohmann::json& json) {
     std::vector<double> all;
     for (const auto& prediction : json["predictions"]) all.push_back(prediction["efficiency"]);
@@ -168,7 +211,7 @@ TEST_CASE("the shard that a step waits for is said where it is a good part of a 
 TEST_CASE("JSON has the closed forms of what links carry") {
   const nlohmann::json plan = MustPlan(kPlan);
   const double model_ms = plan["gradient_bytes"].get<double>() / 12.5e6 * 1000;
-  REQUIRE(plan["predictions"].size() == 3);
+  REQUIRE(plan["predictions"].size() == 4);
   CHECK(plan["predictions"][0]["strategy"] == "ps-own-hosts");
   CHECK(plan["predictions"][0]["link_ms"].get<double>() == doctest::Approx(2 * model_ms));
   CHECK(plan["predictions"][0]["hosts"] == 6);
@@ -185,8 +228,9 @@ TEST_CASE("JSON has the closed forms of what links carry") {
 }
 
 TEST_CASE("images a second are another way to say a step, and need a batch") {
-  const std::vector<std::string> plan{"plan",        "--parameters", "1000",    "--workers", "2",
-                                      "--bandwidth", "1000TB/s",     "--batch", "64"};
+  const std::vector<std::string> plan{"plan", "--parameters", "1000",     "--workers",
+                                      "2",    "--bandwidth",  "1000TB/s", "--batch",
+                                      "64",   "--no-costs"};
   const nlohmann::json by_images = MustPlan(With(plan, {"--images-per-second", "128"}));
   CHECK(by_images["alone_ms"].get<double>() == doctest::Approx(500));
   CHECK(by_images["predictions"][2]["images_per_second"].get<double>() == doctest::Approx(256));
@@ -249,12 +293,15 @@ TEST_CASE("a plan's bad flags are one line that says what was expected") {
   CheckUsageError(
       {"plan", "--model", "lenet5", "--step-ms", "1", "--workers", "2", "--bandwidth", "fast"},
       "--bandwidth fast: expected a number");
-  CheckUsageError({"plan", "--parameters", "4000000000", "--workers", "4096", "--bandwidth",
-                   "1Gbit", "--step-ms", "1"},
-                  "plan for fewer --workers");
   CheckUsageError(With(plan, {"--latency-us", "nan"}),
                   "--latency-us: expected a number from 0 to 1e+09, got nan");
-  CheckUsageError(With(plan, {"--optimizer-ms", "-1"}), "expected a number from 0");
+  for (const std::string flag : {"--optimizer-ms", "--message-us", "--item-us", "--byte-ns",
+                                 "--sum-ns", "--straggle-percent"})
+    CheckUsageError(With(plan, {flag, "-1"}), flag + ": expected a number from 0");
+  CheckUsageError(With(plan, {"--byte-ns", "nan"}), "--byte-ns: expected a number from 0");
+  CheckUsageError(With(plan, {"--mtbf-hours", "0"}), "expected a number from 1e-06");
+  CheckUsageError(With(plan, {"--recovery-s", "5"}), "need --mtbf-hours X");
+  CheckUsageError(With(plan, {"--no-costs", "--item-us", "1"}), "--no-costs");
   CheckUsageError(With(model, {"--step-ms", "0"}), "expected a number from 1e-06");
 }
 

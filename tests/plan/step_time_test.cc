@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "plan/goodput.h"
 #include "plan/link_simulation.h"
 
 namespace pando {
@@ -45,13 +46,37 @@ TEST_CASE("what is sent arrives with the slower of both links, and its latency l
   for (const auto& [out_ms, in_ms] : {std::pair{3.0, 1.0}, std::pair{1.0, 3.0}}) {
     LinkSimulation links(2);
     double arrived_ms = 0;
-    links.Send({.out = {.link = 0, .service_ms = out_ms},
-                .in = {.link = 1, .service_ms = in_ms},
-                .latency_ms = 0.5},
+    links.Pass({{.task = {.link = 0, .service_ms = out_ms}, .first_ms = 0.5},
+                {.task = {.link = 1, .service_ms = in_ms}, .last_ms = 0.5}},
                [&] { arrived_ms = links.now_ms(); });
     links.Run();
     CHECK(arrived_ms == 3.5);
   }
+}
+
+TEST_CASE("between pieces of a task a link serves more urgent ones, and then the rest of it") {
+  LinkSimulation links(1);
+  std::vector<std::pair<int, double>> ends;
+  const auto use = [&](int name, double service_ms, uint32_t rank, uint32_t pieces) {
+    links.Use({.link = 0, .service_ms = service_ms, .rank = rank, .pieces = pieces}, nullptr,
+              [&links, &ends, name] { ends.emplace_back(name, links.now_ms()); });
+  };
+  use(1, 8, 2, 4);
+  use(2, 2, 2, 1);
+  links.At(3, [&] { use(3, 1, 1, 1); });
+  links.Run();
+  CHECK(ends == std::vector<std::pair<int, double>>{{3, 5}, {1, 9}, {2, 11}});
+}
+
+TEST_CASE("a leg that says no time for its first part ends before the next one begins") {
+  LinkSimulation links(3);
+  double arrived_ms = 0;
+  links.Pass({{.task = {.link = 0, .service_ms = 4}, .first_ms = 1},
+              {.task = {.link = 1, .service_ms = 2}, .last_ms = 2},  // 6, because of the first leg
+              {.task = {.link = 2, .service_ms = 3}}},
+             [&] { arrived_ms = links.now_ms(); });
+  links.Run();
+  CHECK(arrived_ms == 9);
 }
 
 TEST_CASE("with infinite bandwidth a step is its computing, for any strategy") {
@@ -91,7 +116,8 @@ TEST_CASE("one shard cannot be pulled while it is pushed: twice its time") {
   const StepWork work = Even(1, 0, 0);
   CHECK(ParameterServerStep(work, Of(5, 1), ServerPlace::kOwnHosts).step_ms == 10);
   // On the workers' hosts one of the five has it already.
-  CHECK(ParameterServerStep(work, Of(5, 1), ServerPlace::kWorkersHosts).step_ms == 8);
+  CHECK(ParameterServerStep(work, Of(5, 1), ServerPlace::kWorkersHosts).step_ms ==
+        doctest::Approx(8).epsilon(kExact));
 }
 
 TEST_CASE("servers on the workers' hosts, no computing: as much as the ring, 2(n - 1)M / nB") {
@@ -258,12 +284,81 @@ TEST_CASE(
   const ServerChoice choice = ChooseServers(work, Of(16, 1), {}, 16, 0.02);
   CHECK(choice.tried_max == 16);
   CHECK(choice.enough == 16);  // 15 would take 1/15 more
-  REQUIRE(choice.beats_ring.has_value());
-  CHECK(*choice.beats_ring == 9);  // 16 / 8 = 2 > 1.875 > 16 / 9
+  REQUIRE(choice.beats_allreduce.has_value());
+  CHECK(*choice.beats_allreduce == 9);  // 16 / 8 = 2 > 1.875 > 16 / 9
   // Computing that hides everything needs one, and none beats what hides as well.
   const ServerChoice easy = ChooseServers(Even(100, 1e6, 1e6), Of(16, 1), {}, 16, 0.02);
   CHECK(easy.enough == 1);
-  CHECK_FALSE(ChooseServers(Even(1, 0, 0), Of(2, 1), {}, 4, 0.02).beats_ring.has_value());
+  CHECK_FALSE(ChooseServers(Even(1, 0, 0), Of(2, 1), {}, 4, 0.02).beats_allreduce.has_value());
+}
+
+// 2 workers, a server and one shard of 1,000 bytes. A message takes 2 ms at each end, its shard 1
+// ms, and a link 1 ms for the bytes.
+TEST_CASE("a processor handles one message at a time") {
+  const StepWork work = Even(1, 0, 0);
+  Cluster cluster = Of(2, 1);
+  cluster.costs = {.message_ms = 2, .item_ms = 1};
+  // The push leaves its worker at 3 and arrives at 4; the server has handled both at 10. Its second
+  // reply is handled at 16 and arrives at 17. Its worker has handled it at 20.
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(20).epsilon(kExact));
+  cluster.latency_ms = 10;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(40).epsilon(kExact));
+  // A ns a byte: 1 us more at each end, and the server adds the bytes of both pushes.
+  cluster.costs = {.copy_ms_per_byte = 1e-3, .sum_ms_per_byte = 2e-3};
+  // 1 + 1, 10 ms of latency, 2 * 3 and 2 * 1; 1 + 10 for the last reply's way, and 1.
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(32).epsilon(kExact));
+}
+
+TEST_CASE("a message carries 64 to 128 KiB of a server's shards, without costs each is alone") {
+  // 100 shards of 4,000 bytes: groups of 17, and the front one of 15.
+  StepWork work = Even(100, 0, 0);
+  for (StepShard& shard : work.shards) shard.bytes = 4000;
+  Cluster cluster = Of(1, 1);
+  cluster.bytes_per_ms = kInfinity;
+  cluster.costs = {.message_ms = 1};
+  // The server handles 6 pushes and 6 replies; the first push and the last reply are also the
+  // worker's.
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(14).epsilon(kExact));
+  for (StepShard& shard : work.shards) shard.bytes = 1000;  // 100 kB are one message
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(4).epsilon(kExact));
+}
+
+TEST_CASE("halving and doubling takes fewer rounds than the ring, for the same bytes") {
+  StepWork work = Even(1, 0, 0);
+  work.layers[0].bytes = 1000;
+  Cluster cluster = Of(4, 1);
+  cluster.latency_ms = 1;
+  cluster.costs = {.message_ms = 2, .item_ms = 3};
+  // A round has a latency, and both ends of a message are this processor's.
+  CHECK(RingStep(work, cluster).step_ms == doctest::Approx(1.5 + 6 * 11));
+  CHECK(AllreduceStep(work, cluster, Rounds::kHalvingDoubling).step_ms ==
+        doctest::Approx(1.5 + 4 * 11));
+  // Six: two send all to two others, these four have four rounds, and the two get the result.
+  cluster.workers = 6;
+  const StepTime six = AllreduceStep(work, cluster, Rounds::kHalvingDoubling);
+  CHECK(six.step_ms == doctest::Approx(1.5 + 2 + 6 * 11));
+  CHECK(six.link_ms == doctest::Approx(3.5));
+  // The processor is slower than the link: 1.5 kB out and 1.5 kB in, and half of it summed.
+  cluster = Of(4, 1);
+  cluster.costs = {.copy_ms_per_byte = 1e-3, .sum_ms_per_byte = 2e-3};
+  CHECK(RingStep(work, cluster).step_ms == doctest::Approx(1.5 * 3));
+}
+
+TEST_CASE("a step waits for the slowest of its workers") {
+  const StepWork work = Even(10, 100, 200);
+  Cluster cluster = Of(2, 1);
+  cluster.bytes_per_ms = kInfinity;
+  cluster.straggle = 0.1;
+  const double expected_ms = 300 * (1 + 0.1 * ExpectedMaximum(2));
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(expected_ms));
+  CHECK(RingStep(work, cluster).step_ms == doctest::Approx(expected_ms));
+  CHECK(RingStep(work, cluster).alone_ms == doctest::Approx(300));
 }
 
 }  // namespace
