@@ -50,8 +50,9 @@ class LinkSimulation {
     std::optional<double> first_ms = {};
     double last_ms = 0;
   };
-  // Calls `on_arrival` when the last byte has passed all legs. REQUIRES: one leg or more.
+  // Calls `on_arrival` when the last byte has passed all legs.
   void Pass(std::vector<Leg> legs, Action on_arrival) {
+    if (legs.empty()) return on_arrival();
     const size_t leg_count = legs.size();
     const auto way = std::make_shared<Way>(Way{std::move(legs), std::move(on_arrival)});
     way->ends_ms.resize(leg_count);

@@ -1,6 +1,7 @@
 #include "plan/server_exchange.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "plan/even_placement.h"
@@ -111,160 +112,118 @@ class ServerExchange {
   double WireMs(size_t group) const {
     return static_cast<double>(groups_[group].bytes) / cluster_.bytes_per_ms;
   }
-  double UpdateMs(size_t group) const {
-    return work_.optimizer_ms * static_cast<double>(groups_[group].bytes) /
-           static_cast<double>(GradientBytes(work_));
-  }
   uint32_t SendRank(size_t group) const {
     const size_t front = groups_[group].shards.back();
     return 1 + (cluster_.order == SendOrder::kAsReady ? 0 : static_cast<uint32_t>(front));
   }
-  double ItemsMs(size_t group) const {
+  // Returns the processor's time at one end of a message that carries the group's bytes.
+  double MessageMs(size_t group, double byte_ms) const {
     return cluster_.costs.message_ms +
-           cluster_.costs.item_ms * static_cast<double>(groups_[group].shards.size());
+           cluster_.costs.item_ms * static_cast<double>(groups_[group].shards.size()) +
+           byte_ms * static_cast<double>(groups_[group].bytes);
   }
-  // Returns the processor's time for one message of the group's values at one end.
-  double MessageMs(size_t group) const {
-    return ItemsMs(group) +
-           cluster_.costs.copy_ms_per_byte * static_cast<double>(groups_[group].bytes);
-  }
-  double PushedMs(size_t group) const {
-    return MessageMs(group) +
-           cluster_.costs.sum_ms_per_byte * static_cast<double>(groups_[group].bytes);
+  double CopiedMs(size_t group) const { return MessageMs(group, cluster_.costs.copy_ms_per_byte); }
+
+  // Adds the time for messages of this time each, unless they cost nothing.
+  static void AddMessages(LinkSimulation::Task message, double count, Legs* legs) {
+    const double message_ms = std::exchange(message.service_ms, count * message.service_ms);
+    message.pieces = std::min(static_cast<uint32_t>(count), kMessagePieces);
+    if (message_ms > 0) legs->push_back({message, message_ms, /*last_ms=*/message_ms});
   }
 
-  // Adds the time for `count` messages, unless they cost nothing.
-  static void AddMessages(LinkSimulation::Task task, double count, Legs* legs) {
-    const double message_ms = std::exchange(task.service_ms, count * task.service_ms);
-    task.pieces = std::clamp(static_cast<uint32_t>(count), 1u, kMessagePieces);
-    if (message_ms > 0) legs->push_back({task, /*first_ms=*/message_ms, /*last_ms=*/message_ms});
-  }
-
-  // Adds the links between hosts and servers. A transfer occupies them at the same time: a server's
-  // for all copies, those of a host for its part. A host that has a server uses both.
+  // Wires are the links between a host and a server, or two servers. A transfer occupies them at
+  // the same time: a server's for all copies, those of a host for its part. With the latter,
+  // servers on the workers' hosts use both. The next leg begins `first_ms` after the last of them.
   struct Wires {
     std::vector<size_t> out;
     std::vector<size_t> in;
     double copies = 1;
     uint32_t rank = 0;
+    std::optional<double> first_ms = {};
   };
   void AddWires(size_t group, const Wires& wires, Legs* legs) const {
     if (is_shared_ && server_count_ == 1) return;
-    double last_ms = WireMs(group);  // that of the last message follows its processor's
-    for (const std::vector<size_t>* links : {&wires.out, &wires.in}) {
-      for (const size_t link : *links) {
-        const double hosts = link < kHostLinks ? cluster_.host_count() : 1;
-        legs->push_back(
-            {{.link = link,
-              .service_ms = wires.copies * WireMs(group) / hosts,
-              .rank = wires.rank,
-              .pieces = link < kHostLinks || !is_shared_
-                            ? 1
-                            : std::clamp(static_cast<uint32_t>(wires.copies), 1u, kCopyPieces)},
-             /*first_ms=*/0,
-             last_ms});
-        last_ms = 0;
+    double last_ms = WireMs(group);  // the last message follows its processor's time
+    const auto add = [&](size_t link) {
+      const double all_ms = wires.copies * WireMs(group);
+      LinkSimulation::Task task{.link = link, .service_ms = all_ms, .rank = wires.rank};
+      if (link < kHostLinks) {
+        task.service_ms /= cluster_.host_count();
+      } else if (is_shared_) {
+        task.pieces = std::min(static_cast<uint32_t>(wires.copies), kCopyPieces);
       }
-      if (links == &wires.out) legs->back().first_ms = last_ms = cluster_.latency_ms;
-    }
+      legs->push_back({task, /*first_ms=*/0, std::exchange(last_ms, 0)});
+    };
+    std::ranges::for_each(wires.out, add);
+    legs->back().first_ms = last_ms = cluster_.latency_ms;
+    std::ranges::for_each(wires.in, add);
+    legs->back().first_ms = wires.first_ms;
   }
   // Returns a server's link, together with that of its host if workers share it.
   std::vector<size_t> LinksFor(size_t server, Link link) const {
     if (is_shared_) return {link, AtServer(server, link)};
     return {AtServer(server, link)};
   }
-  // Returns the copies of a group that cross a server's link: those of other hosts' workers.
-  double copies_to_server() const {
-    return copies_ * (cluster_.host_count() - (is_shared_ ? 1 : 0));
-  }
-  double messages_at_server() const { return copies_ * cluster_.host_count(); }
+  // Returns how many messages with a group a server gets; only other hosts' cross its link.
+  double messages() const { return copies_ * cluster_.host_count(); }
+  double copies() const { return messages() - (is_shared_ ? copies_ : 0); }
 
   void Push(size_t group) {
     const size_t server = groups_[group].server;
-    const uint32_t rank = SendRank(group);
+    const double byte_ms = cluster_.costs.copy_ms_per_byte + cluster_.costs.sum_ms_per_byte;
     Legs legs;
-    AddMessages({.link = kMessages, .service_ms = MessageMs(group), .rank = kFirstRank}, 1, &legs);
-    AddWires(
-        group,
-        {.out = {kOut}, .in = LinksFor(server, kIn), .copies = copies_to_server(), .rank = rank},
-        &legs);
-    if (!legs.empty()) legs.back().first_ms = WireMs(group);  // the first message is complete
-    AddMessages(
-        {.link = AtServer(server, kMessages), .service_ms = PushedMs(group), .rank = kFirstRank},
-        messages_at_server(), &legs);
-    if (legs.empty()) return OnPushed(group);
-    links_.Pass(std::move(legs), [this, group] { OnPushed(group); });
+    AddMessages({kMessages, CopiedMs(group), kFirstRank}, 1, &legs);
+    // The server can handle the first message when that is complete.
+    AddWires(group, {{kOut}, LinksFor(server, kIn), copies(), SendRank(group), WireMs(group)},
+             &legs);
+    AddMessages({AtServer(server, kMessages), MessageMs(group, byte_ms), kFirstRank}, messages(),
+                &legs);
+    links_.Pass(std::move(legs), [this, group] {
+      if (--states_[group].pushes_owed == 0) Replicate(group);
+    });
   }
 
-  void OnPushed(size_t group) {
-    if (--states_[group].pushes_owed == 0) Replicate(group);
-  }
-
-  // P8. The root goes to the backups first, and all replicas make the version at the same time.
+  // P8. The root goes to the backups first, and all replicas make the version at the same time. A
+  // backup's message back is its acknowledgement.
   void Replicate(size_t group) {
     const size_t primary = groups_[group].server;
-    const uint32_t rank = SendRank(group);
     for (uint32_t i = 1; i < replicas_; ++i) {
       const size_t backup = (primary + i) % server_count_;
       Legs legs;
-      AddMessages(
-          {.link = AtServer(primary, kMessages), .service_ms = MessageMs(group), .rank = rank}, 1,
-          &legs);
-      AddWires(group,
-               {.out = LinksFor(primary, kOut), .in = LinksFor(backup, kIn), .rank = kRootRank},
-               &legs);
-      legs.back().first_ms.reset();
-      // The backup also sends the acknowledgement.
-      AddMessages({.link = AtServer(backup, kMessages),
-                   .service_ms = MessageMs(group) + ItemsMs(group),
-                   .rank = kFirstRank},
+      AddMessages({AtServer(primary, kMessages), CopiedMs(group), SendRank(group)}, 1, &legs);
+      AddWires(group, {LinksFor(primary, kOut), LinksFor(backup, kIn), 1, kRootRank}, &legs);
+      AddMessages({AtServer(backup, kMessages), CopiedMs(group) + MessageMs(group, 0), kFirstRank},
                   1, &legs);
-      links_.Pass(std::move(legs), [this, group, backup] { Make(group, backup); });
+      links_.Pass(std::move(legs), [this, group, primary, backup] {
+        Legs answer;
+        AddMessages({AtServer(primary, kMessages), MessageMs(group, 0), kFirstRank}, 1, &answer);
+        Make(group, backup, cluster_.latency_ms, std::move(answer));
+      });
     }
-    Make(group, primary);
+    Make(group, primary, 0, {});
   }
 
-  void Make(size_t group, size_t server) {
-    const double update_ms = UpdateMs(group);
-    const uint32_t rank = SendRank(group);
-    const bool is_backup = server != groups_[group].server;
-    const auto on_end = [this, group, is_backup] {
-      links_.At(links_.now_ms() + (is_backup ? cluster_.latency_ms : 0),
-                [this, group, is_backup] { OnMade(group, is_backup); });
-    };
-    links_.Use({.link = AtServer(server, kUpdates), .service_ms = update_ms, .rank = rank}, nullptr,
-               on_end);
-  }
-
-  // A backup's acknowledgement is one more message for the primary.
-  void OnMade(size_t group, bool is_backup) {
-    Legs legs;
-    AddMessages({.link = AtServer(groups_[group].server, kMessages),
-                 .service_ms = is_backup ? ItemsMs(group) : 0,
-                 .rank = kFirstRank},
-                1, &legs);
-    const auto made = [this, group] {
+  void Make(size_t group, size_t server, double latency_ms, Legs answer) {
+    const double update_ms = work_.optimizer_ms * static_cast<double>(groups_[group].bytes) /
+                             static_cast<double>(GradientBytes(work_));
+    const auto on_made = [this, group] {
       if (--states_[group].replicas_owed == 0) Reply(group);
     };
-    if (legs.empty()) return made();
-    links_.Pass(std::move(legs), made);
+    links_.Use({AtServer(server, kUpdates), update_ms, SendRank(group)}, nullptr,
+               [this, latency_ms, answer = std::move(answer), on_made] {
+                 links_.At(links_.now_ms() + latency_ms,
+                           [this, answer, on_made] { links_.Pass(answer, on_made); });
+               });
   }
 
   void Reply(size_t group) {
     const size_t server = groups_[group].server;
     const uint32_t rank = SendRank(group);
     Legs legs;
-    AddMessages({.link = AtServer(server, kMessages), .service_ms = MessageMs(group), .rank = rank},
-                messages_at_server(), &legs);
-    AddWires(
-        group,
-        {.out = LinksFor(server, kOut), .in = {kIn}, .copies = copies_to_server(), .rank = rank},
-        &legs);
-    if (!legs.empty()) legs.back().first_ms.reset();  // the last worker has its copy at the end
-    AddMessages({.link = kMessages, .service_ms = MessageMs(group), .rank = kFirstRank}, 1, &legs);
-    const auto arrive = [this, group] { states_[group].arrived_ms = links_.now_ms(); };
-    if (legs.empty()) return arrive();
-    links_.Pass(std::move(legs), arrive);
+    AddMessages({AtServer(server, kMessages), CopiedMs(group), rank}, messages(), &legs);
+    AddWires(group, {LinksFor(server, kOut), {kIn}, copies(), rank}, &legs);
+    AddMessages({kMessages, CopiedMs(group), kFirstRank}, 1, &legs);  // the last worker's
+    links_.Pass(std::move(legs), [this, group] { states_[group].arrived_ms = links_.now_ms(); });
   }
 
   const StepWork& work_;

@@ -36,7 +36,8 @@ def plan(args, point, gbit):
     done = subprocess.run([
         args.pando, "plan", *model, "--batch", "64", "--images-per-second", f"{images_per_second:.1f}", "--workers",
         str(gpus), "--workers-per-host", "4", "--host-sum", "--servers", str(gpus // 4), "--replicas", "1",
-        "--bandwidth", f"{gbit}Gbit", "--latency-us", str(args.latency_us), "--bucket-cap-mb", "64", "--json"],
+        "--bandwidth", f"{gbit}Gbit", "--no-costs", "--latency-us",
+        str(args.latency_us), "--bucket-cap-mb", "64", "--json"],
         check=True, capture_output=True, text=True)
     return {p["strategy"]: 100 * p["efficiency"] for p in json.loads(done.stdout)["predictions"]}
 
