@@ -2,8 +2,8 @@
 """plan_plots.py [--out FOLDER] [--model NAME] [--bandwidth RATE] [--step-ms X] [--pando PROGRAM]
 
 Draws what `pando plan` predicts with its costs: weak-scaling.svg, the efficiency of 1 to 1,024 workers with servers on
-separate hosts, on the workers' hosts, and with both kinds of allreduce; and goodput.svg, the share of time that failures
-leave, over the failures of one machine in a year. Two replicas, as many servers as workers. Needs matplotlib.
+separate hosts, on the workers' hosts, and with both kinds of allreduce; and goodput.svg, the share of time that
+failures leave, over the failures of one machine in a year. Two replicas, as many servers as workers. Needs matplotlib.
 """
 import json
 import subprocess
@@ -53,7 +53,8 @@ def main():
     about = f"{args.model}, {args.bandwidth}, {args.step_ms:g} ms, commit {commit()}"
     draw(pyplot, Path(args.out) / "weak-scaling.svg", about, "workers", "efficiency, %", WORKERS,
          [plan(args, workers) for workers in WORKERS], "efficiency")
-    draw(pyplot, Path(args.out) / "goodput.svg", f"{FAILING_WORKERS} workers, {about}", "failures of one machine in a year",
+    title = f"{FAILING_WORKERS} workers, {about}"
+    draw(pyplot, Path(args.out) / "goodput.svg", title, "failures of one machine in a year",
          "goodput, %", FAILURES_A_YEAR,
          [plan(args, FAILING_WORKERS, ["--mtbf-hours", str(HOURS_A_YEAR / failures)]) for failures in FAILURES_A_YEAR],
          "goodput")
