@@ -112,7 +112,7 @@ std::string ClusterLines(const Cluster& cluster) {
         costs.message_ms * kUsPerMs, costs.item_ms * kUsPerMs, costs.copy_ms_per_byte * kNsPerMs,
         costs.sum_ms_per_byte * kNsPerMs);
   }
-  if (cluster.straggle > 0) {
+  if (cluster.straggle > 0 && cluster.workers > 1) {
     text += fmt::format("the slowest of {} computes {:.1f} % longer than the mean\n",
                         Counted(cluster.workers, "worker"),
                         100 * cluster.straggle * ExpectedMaximum(cluster.workers));
