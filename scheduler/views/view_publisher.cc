@@ -54,8 +54,13 @@ bool ViewPublisher::TakeRepeat(Micros now) {
 
 void ViewPublisher::RepeatTo(const PeerId& lane) {
   const ViewId acked = acked_.Newest(lane);
-  if (acked >= views_.view().id) return;
-  const std::optional<SharedChange>& change = ChangeSince(acked);
+  const ViewId newest = views_.view().id;
+  if (acked >= newest) return;
+  // The acknowledgement of the last view may be on its way. If the lane lacks that view, it asks.
+  const ViewId sent = sent_.Newest(lane);
+  sent_.OnAck(lane, newest);
+  const std::optional<SharedChange>& change =
+      ChangeSince(sent < newest ? std::max(sent, acked) : acked);
   if (change) return outbox_.Send(lane, ViewDelta{*change, views_.signature()});
   SendWhole(lane);
 }

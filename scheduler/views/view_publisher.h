@@ -27,7 +27,10 @@ class ViewPublisher : SchedulerPart {
   bool TakeRepeat(Micros now);
   void RepeatTo(const PeerId& lane);
   void SendWhole(const PeerId& lane);
-  void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
+  void Forget(const Member& member) {
+    acked_.Forget(member.peer.incarnation);
+    sent_.Forget(member.peer.incarnation);
+  }
 
   // Returns why the run does not continue, such as "no worker"; empty if it continues.
   std::string WaitingText() const;
@@ -40,6 +43,7 @@ class ViewPublisher : SchedulerPart {
   FaultLedger& faults_;
   const RunMembers& membership_;
   LaneAcks<ViewId> acked_;
+  LaneAcks<ViewId> sent_;
   std::deque<SharedView> history_;                         // this life's last views
   std::map<ViewId, std::optional<SharedChange>> changes_;  // since these, to the newest one
   Micros repeat_at_{0};

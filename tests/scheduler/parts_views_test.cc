@@ -138,7 +138,14 @@ TEST_CASE("a member that has one of the last views gets the difference, another 
   CHECK(deltas[0].change->base == id);
   CHECK(deltas[0].change->changed.size() == 1);
   CHECK(deltas[0].change->hash == f.parts.views.shared().hash());
-  f.parts.publisher.RepeatTo(f.server);  // SentTo has forgotten the other one
+  f.parts.publisher.RepeatTo(f.server);  // it was sent none before
+  CHECK(f.SentTo<ViewUpdate>(f.server).size() == 1);
+  f.Add(23, Role::kWorker);
+  f.parts.views.RequestView(f.now);
+  f.Publish(*f.parts.view_maker.MakeDue(f.now));
+  f.parts.publisher.RepeatTo(f.server);  // its acknowledgement may be on its way
+  CHECK(f.SentTo<ViewDelta>(f.server).size() == 1);
+  f.parts.publisher.RepeatTo(f.server);
   CHECK(f.SentTo<ViewUpdate>(f.server).size() == 1);
 }
 

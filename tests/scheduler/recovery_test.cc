@@ -182,7 +182,7 @@ TEST_CASE("a notice of an exit leads to a view in the same turn") {
   const ViewId before = f.scheduler->view().id;
   f.Exit(21, Role::kWorker);
   CHECK(f.scheduler->view().id > before);
-  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(20))->view->id == f.scheduler->view().id);
+  CHECK(f.recorder.LastTo<ViewDelta>(Incarnation(20))->change->id == f.scheduler->view().id);
   CHECK(f.journal.state->view.id == f.scheduler->view().id);
   CHECK(f.recorder.LastTo<FaultNoteAck>(Incarnation(900)) != nullptr);
   CHECK(f.recorder.faults.back().detected_by == "exit");
