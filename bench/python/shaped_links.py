@@ -53,13 +53,17 @@ PAIRS = [2, 4, 8, 16]
 PAIR_PARAMETERS = 1280 * 1024
 PAIR_COMPUTE_MS = [0, 1000]
 # For gloo's ring, which takes no external model: about as many parameters, and next to no computing.
-PAIR_MODEL = """input = "1x1x1024"
+PAIR_MODEL = """[[layer]]
+name = "flat"
+type = "Flatten"
 [[layer]]
-type = "linear"
-out = 1248
+name = "fc1"
+type = "Linear"
+out_features = 1648
 [[layer]]
-type = "linear"
-out = 10
+name = "fc2"
+type = "Linear"
+out_features = "classes"
 """
 
 
