@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/even_placement.h"
+#include "plan/group_bytes.h"
 #include "plan/link_simulation.h"
 
 namespace pando {
@@ -21,11 +22,6 @@ constexpr uint32_t kFirstRank = 0;
 constexpr uint32_t kCopyPieces = 64;
 constexpr uint32_t kMessagePieces = 8;
 
-// worker/push_groups.h has these bounds of a group, for a server with one lane.
-constexpr uint64_t kGroupBytesMax = 128 << 10;
-constexpr uint64_t kGroupBytesMin = 64 << 10;
-constexpr uint64_t kGroupsWanted = 32;
-
 // MessageGroup is the shards of one server that one message carries, the last one first.
 struct MessageGroup {
   size_t server = 0;
@@ -33,13 +29,8 @@ struct MessageGroup {
   std::vector<size_t> shards;
 };
 
-// Returns the bytes at which a server's groups are closed.
-uint64_t GroupBytes(uint64_t server_bytes) {
-  if (server_bytes <= kGroupBytesMax) return kGroupBytesMax;
-  return std::clamp(server_bytes / kGroupsWanted, kGroupBytesMin, kGroupBytesMax);
-}
-
-// Cuts each server's shards from the back. `is_alone`: each shard is a group.
+// Cuts each server's shards from the back. A server counts as one lane. `is_alone`: each shard is a
+// group.
 std::vector<MessageGroup> MakeGroups(const StepWork& work, size_t server_count, bool is_alone) {
   std::vector<uint64_t> bytes;
   for (const StepShard& shard : work.shards) bytes.push_back(shard.bytes);

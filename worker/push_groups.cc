@@ -4,11 +4,6 @@
 
 namespace pando {
 
-size_t PushGroups::BytesWanted(const Receiver& receiver) const {
-  if (receiver.bytes <= bytes_max_) return bytes_max_;
-  return std::clamp(receiver.bytes / kGroupsWanted, std::min(kBytesMin, bytes_max_), bytes_max_);
-}
-
 // Groups are cut from the back, where backward begins. What is left at the front, which the next
 // forward reads first, is the smallest group. The last shard has the step's metrics, which a
 // program gives last of all. It is a group by itself where there are several, so that no other
@@ -26,7 +21,7 @@ void PushGroups::Cut(std::vector<Receiver> all, const std::vector<size_t>& recei
   std::vector<Open> open(receivers_.size());
   for (size_t s = receivers.size(); s-- > 0;) {
     Open& latest = open[receivers[s]];
-    if (latest.bytes >= BytesWanted(receivers_[receivers[s]])) {
+    if (latest.bytes >= GroupBytes(receivers_[receivers[s]].bytes, bytes_max_)) {
       latest = {.group = groups_.size(), .bytes = 0};
       groups_.push_back({.receiver = receivers[s]});
     }

@@ -11,20 +11,14 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "plan/group_bytes.h"
 #include "proto/messages.h"
 
 namespace pando {
 
 class PushGroups {
  public:
-  // A group takes shards until it has this many bytes. Fewer are not worth waking the protocol
-  // thread for: on two cores a step of the MNIST CNN (87 KB) takes 2 % less time with one message
-  // than with two.
-  static constexpr size_t kBytesMax = 128 << 10;
-  // The groups of a receiver that has more bytes in all than one group, but not many times as much,
-  // close at fewer bytes, but not below this.
-  static constexpr size_t kBytesMin = 64 << 10;
-  static constexpr size_t kGroupsWanted = 32;
+  static constexpr size_t kBytesMax = kGroupBytesMax;
 
   struct Receiver {
     PeerId peer;
@@ -73,7 +67,6 @@ class PushGroups {
   }
 
  private:
-  size_t BytesWanted(const Receiver& receiver) const;
   void Note(ShardId shard, bool is_group_ready);
   size_t Take(size_t index);
 
