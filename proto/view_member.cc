@@ -42,7 +42,8 @@ std::optional<SharedView> ViewMember::NextView(const Envelope& envelope) const {
   if (!HoldsAny<ViewUpdate, ViewDelta>(envelope.message)) return std::nullopt;
   if (!IsHeard(envelope) || !IsOfOurTime(envelope)) return std::nullopt;
   std::optional<SharedView> view = BroughtBy(envelope.message);
-  const bool is_next = view && IsNewer((*view)->id, (*view)->generation) &&
+  const bool fits = view && (!fits_ || fits_(**view));
+  const bool is_next = fits && IsNewer((*view)->id, (*view)->generation) &&
                        IsGenuine(**view, SignatureIn(envelope.message));
   return is_next ? view : std::nullopt;
 }
@@ -109,8 +110,9 @@ void ViewMember::Acknowledge(const PeerId& from) {
   if (from.node == kSchedulerNode) Send(from, ViewAck{view_->id, view_->generation});
 }
 
-bool ViewMember::OnView(Micros now, const Envelope& envelope,
-                        const std::optional<SharedView>& brought) {
+bool ViewMember::OnView(Micros now, const Envelope& envelope) {
+  const std::optional<SharedView> brought = BroughtBy(envelope.message);
+  if (brought && fits_ && !fits_(**brought)) return false;
   if (brought) return Enter(envelope.sender, *brought, SignatureIn(envelope.message));
   const ViewChange& change = *std::get<ViewDelta>(envelope.message).change;
   if (IsNewer(change.id, change.generation)) {

@@ -3,6 +3,7 @@
 // members and that scheduler. Threads: none.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,8 +32,11 @@ class ViewMember {
     ViewSeal* seal = nullptr;    // outlives the member; null: there are no keys
     SendProbe* probe = nullptr;  // outlives the member; null: there is no timeline
   };
-  // `outbox` outlives the member.
-  ViewMember(const Identity& identity, Outbox& outbox) : identity_(identity), outbox_(outbox) {}
+  // `outbox` outlives the member. `fits` says whether a view is one of the member's job; others are
+  // ignored. Null: all are taken.
+  using Fits = std::function<bool(const View& view)>;
+  ViewMember(const Identity& identity, Outbox& outbox, Fits fits = nullptr)
+      : identity_(identity), outbox_(outbox), fits_(std::move(fits)) {}
 
   const PeerId& self() const { return identity_.self; }
   const PeerId& scheduler() const { return identity_.scheduler; }
@@ -60,15 +64,12 @@ class ViewMember {
   // view gets a hint (P13).
   bool Admit(Micros now, const Envelope& envelope);
 
-  // Returns the view in a ViewUpdate, or the one that a ViewDelta makes of view(); none if the
-  // message has none, or a delta from another view.
-  std::optional<SharedView> BroughtBy(const Message& message) const;
-  // Returns the view that Admit and Enter would take with this envelope, if there is one.
+  // Returns the view that Admit and OnView would take with this envelope, if there is one.
   std::optional<SharedView> NextView(const Envelope& envelope) const;
-  // Handles a ViewUpdate or ViewDelta: enters `brought`, BroughtBy its message. Returns whether the
-  // view is newer, and then the caller discards what it holds of another generation (P21). If there
-  // is none, it asks the sender for the whole view.
-  bool OnView(Micros now, const Envelope& envelope, const std::optional<SharedView>& brought);
+  // Handles a ViewUpdate or ViewDelta. Returns whether its view is newer, and then the caller
+  // discards what it holds of another generation (P21). If the difference is from another view, it
+  // asks the sender for the whole view.
+  bool OnView(Micros now, const Envelope& envelope);
   // Takes the view if it is genuine and newer than view(), and returns whether it did. If `from` is
   // a scheduler, it becomes scheduler() if its view is not older, or if the view has this term and
   // scheduler() is from before this term. Every scheduler gets an acknowledgement with the newest
@@ -83,6 +84,9 @@ class ViewMember {
   void SendView(const PeerId& to) { Send(to, ViewUpdate{view_, signature_}); }
 
  private:
+  // Returns the view in a ViewUpdate, or the one that a ViewDelta makes of view(); none if the
+  // message has none, or a delta from another view.
+  std::optional<SharedView> BroughtBy(const Message& message) const;
   bool IsHeard(const Envelope& envelope) const;
   bool IsOfOurTime(const Envelope& envelope) const;
   bool IsOfOurScheduler(const Envelope& envelope) const;
@@ -95,6 +99,7 @@ class ViewMember {
 
   Identity identity_;
   Outbox& outbox_;
+  const Fits fits_;
   SharedView view_;
   std::string signature_;                      // the scheduler's signature of the view
   uint64_t scheduler_term_ = 0;                // of the newest view that the scheduler itself sent

@@ -8,8 +8,9 @@
 namespace pando {
 
 Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox)
-    : plan_(plan),
-      member_(options.identity, outbox),
+    : member_(
+          options.identity, outbox,
+          [&plan](const View& view) { return view.shards.size() == plan.shards.shard_count(); }),
       maker_(plan),
       replicas_(member_, plan, maker_, options.buffers),
       early_(member_),
@@ -75,10 +76,8 @@ void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
 // ---- views -------------------------------------------------------------------------------------
 
 void Lane::OnView(Micros now, const Envelope& envelope) {
-  const std::optional<SharedView> brought = member_.BroughtBy(envelope.message);
-  if (brought && !Fits(**brought)) return;
   steps_.MakeSealed();  // under the view in which it was sealed
-  if (member_.OnView(now, envelope, brought)) EnterView(now);
+  if (member_.OnView(now, envelope)) EnterView(now);
 }
 
 void Lane::EnterView(Micros now) {

@@ -87,8 +87,7 @@ class Lane : public ProtocolCore {
   // Returns the view that the lane will enter with this message, if there is one. Its members are
   // dialed first.
   std::optional<SharedView> NextView(const Envelope& envelope) const {
-    const std::optional<SharedView> view = member_.NextView(envelope);
-    return view && Fits(**view) ? view : std::nullopt;
+    return member_.NextView(envelope);
   }
   Version committed() const { return replicas_.committed(); }
   const std::map<ShardId, Replica>& replicas() const { return replicas_.all(); }
@@ -97,14 +96,11 @@ class Lane : public ProtocolCore {
   std::optional<Replication::Owed> OldestOwed() const { return replication_.OldestOwed(); }
 
  private:
-  // Returns whether it is a view of this job's shards.
-  bool Fits(const View& view) const { return view.shards.size() == plan_.shards.shard_count(); }
   void Route(Micros now, const Envelope& envelope);
   void OnView(Micros now, const Envelope& envelope);
   void EnterView(Micros now);
   void EnterGeneration();
 
-  const JobPlan& plan_;
   ViewMember member_;
   const VersionMaker maker_;
   uint32_t generation_ = 0;  // the generation of everything that is held

@@ -84,7 +84,7 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
 
 void Session::OnView(Micros now, const Envelope& envelope) {
   const uint32_t generation = member_.view().generation;
-  if (!EntersView(now, envelope)) return;
+  if (!member_.OnView(now, envelope)) return;
   const View& view = member_.view();
   if (view.generation != generation) Forget();
   lifecycle_.SetMember(member_.is_in_view());

@@ -26,8 +26,7 @@ class WorkerCore : public ProtocolCore {
   // Returns the view that the core will enter with this message, if there is one. Its members are
   // dialed first.
   std::optional<SharedView> NextView(const Envelope& envelope) const {
-    const std::optional<SharedView> view = member_.NextView(envelope);
-    return view && Fits(**view) ? view : std::nullopt;
+    return member_.NextView(envelope);
   }
 
  protected:
@@ -36,19 +35,12 @@ class WorkerCore : public ProtocolCore {
              ComputePort& compute, Outbox& outbox)
       : plan_(plan),
         compute_(compute),
-        member_(identity, outbox),
+        member_(identity, outbox,
+                [&plan](const View& view) {
+                  return view.shards.size() == plan.shards.shard_count() &&
+                         view.owners.size() == plan.job.micro_batches;
+                }),
         lifecycle_(ready, compute, member_) {}
-
-  // Handles a message with a view. Returns whether the core has entered another one.
-  bool EntersView(Micros now, const Envelope& envelope) {
-    const std::optional<SharedView> brought = member_.BroughtBy(envelope.message);
-    return !(brought && !Fits(**brought)) && member_.OnView(now, envelope, brought);
-  }
-  // Returns whether it is a view of this job's shards and micro-batches.
-  bool Fits(const View& view) const {
-    return view.shards.size() == plan_.shards.shard_count() &&
-           view.owners.size() == plan_.job.micro_batches;
-  }
 
   const JobPlan& plan_;
   ComputePort& compute_;

@@ -228,7 +228,7 @@ struct NextView {
 
 bool Enters(Fixture& f, const Envelope& envelope) {
   f.sent.envelopes.clear();
-  const bool enters = f.member.OnView(f.now, envelope, f.member.BroughtBy(envelope.message));
+  const bool enters = f.member.OnView(f.now, envelope);
   REQUIRE(f.sent.envelopes.size() == 1);
   CHECK(f.sent.envelopes[0].receiver == envelope.sender);
   return enters;
@@ -259,6 +259,27 @@ TEST_CASE("a difference that does not fit is not entered, and the whole view is 
   CHECK_FALSE(Enters(f, next.Message()));
   CHECK(std::holds_alternative<ViewWanted>(f.sent.envelopes[0].message));
   CHECK(f.member.view().id == ViewId{2, 5});
+}
+
+TEST_CASE("a view that is not of the member's job is ignored, and not acknowledged") {
+  Sent sent;
+  ViewMember member({kSelf, kScheduler, kJob}, sent,
+                    [](const View& view) { return view.shards.size() == 1; });
+  View view = MakeView({2, 5}, 1);
+  const auto message = [&] {
+    return Envelope{.job = kJob,
+                    .generation = 1,
+                    .view = view.id,
+                    .sender = kScheduler,
+                    .receiver = kSelf,
+                    .message = ViewUpdate{view}};
+  };
+  CHECK_FALSE(member.NextView(message()).has_value());
+  CHECK_FALSE(member.OnView(Micros(0), message()));
+  CHECK(sent.envelopes.empty());
+  view.shards.resize(1);
+  CHECK(member.NextView(message()).has_value());
+  CHECK(member.OnView(Micros(0), message()));
 }
 
 TEST_CASE("only the scheduler sends differences, and with keys only with its signature (P44)") {

@@ -56,7 +56,7 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
 }
 
 void GroupSession::OnView(Micros now, const Envelope& envelope) {
-  if (!EntersView(now, envelope)) return;
+  if (!member_.OnView(now, envelope)) return;
   if (!group_) return JoinGroup(now);
   if (!IsSameGroup()) OnBroken(now, Unavailable("allreduce: the group of workers has changed"));
 }
