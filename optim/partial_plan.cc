@@ -15,10 +15,10 @@ std::span<const float> WrittenSum(std::span<const float> partials, size_t index)
 
 }  // namespace
 
-void PartialTotal::Add(const PartialTotal& other) {
-  squares.AddWritten(WrittenSum(other.Write(), 0));
-  is_finite &= other.is_finite;
-  weight += other.weight;  // one of them is zero
+void PartialTotal::AddWritten(std::span<const float> total) {
+  squares.AddWritten(WrittenSum(total, 0));
+  is_finite &= total[ExactSum::kFloats] == 1.0f;
+  weight += total[ExactSum::kFloats + 1];  // one of them is zero
 }
 
 std::vector<float> PartialTotal::Write() const {
@@ -27,14 +27,6 @@ std::vector<float> PartialTotal::Write() const {
   floats[ExactSum::kFloats] = is_finite ? 1.0f : 0.0f;
   floats[ExactSum::kFloats + 1] = weight;
   return floats;
-}
-
-PartialTotal PartialTotal::Read(std::span<const float> floats) {
-  PartialTotal total;
-  total.squares.AddWritten(WrittenSum(floats, 0));
-  total.is_finite = floats[ExactSum::kFloats] == 1.0f;
-  total.weight = floats[ExactSum::kFloats + 1];
-  return total;
 }
 
 PartialPlan::PartialPlan(const OptimizerOptions& options, const TensorLayout& layout,

@@ -17,10 +17,9 @@ namespace pando {
 struct PartialTotal {
   static constexpr size_t kFloats = ExactSum::kFloats + 2;
 
-  void Add(const PartialTotal& other);
+  // Adds a total that Write wrote.  REQUIRES: kFloats floats.
+  void AddWritten(std::span<const float> total);
   std::vector<float> Write() const;
-  // REQUIRES: kFloats floats that Write returned.
-  static PartialTotal Read(std::span<const float> floats);
 
   ExactSum squares;       // for clipping
   bool is_finite = true;  // for loss scaling

@@ -1,7 +1,6 @@
 #include "server/norms/norms.h"
 
 #include <algorithm>
-#include <set>
 
 #include "server/lane_limits.h"
 
@@ -122,7 +121,7 @@ void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
         sum.values.size() == PartialTotal::kFloats && tree_.HasPeer(envelope.sender);
     Heard* heard = is_sound ? Open(sum.step) : nullptr;
     if (heard == nullptr || heard->total) continue;
-    if (sum.shards.empty()) heard->total = PartialTotal::Read(sum.values);
+    if (sum.shards.empty()) heard->total.emplace().AddWritten(sum.values);
     heard->sums.insert_or_assign(envelope.sender, sum);
     news_steps.insert(sum.step);
   }
@@ -175,38 +174,36 @@ void Norms::SendGathered(Micros now) {
   out_.clear();
 }
 
-template <class Visit>
-void Norms::VisitMissing(const Shard& shard, Visit visit) const {
-  const std::vector<ShardPlacement>& placements = member_.view().shards;
-  const Step step = shard.step();
-  const auto visit_if_missing = [&](uint32_t s) {
-    const PeerId& primary = placements[s].primary;
-    if (primary.node == kUnknownNode || primary == member_.self()) return;
-    if (Find(ShardId(s), step).empty()) visit(ShardId(s), primary);
-  };
-  const PartialPlan& plan = maker_.partial_plan();
-  const ShardPlan::Run neighbours = plan.Neighbours(shard.id());
-  for (uint32_t s = neighbours.first; s < neighbours.last; ++s) visit_if_missing(s);
-  // Before this lane's own values are complete, others' sums may still be on their way.
+void Norms::AddIfMissing(ShardId shard, Step step, Missing* missing) const {
+  const PeerId& primary = member_.view().shards[shard.value()].primary;
+  const bool is_elsewhere = primary.node != kUnknownNode && primary != member_.self();
+  if (is_elsewhere && Find(shard, step).empty()) (*missing)[primary].insert({step, shard});
+}
+
+// Before this lane's own values are complete, others' sums may still be on their way.
+void Norms::AddMissingOfTotal(Step step, Missing* missing) const {
   const auto heard = steps_.find(step);
-  if (!plan.needs_total() || heard == steps_.end() || heard->second.total || !HasOwn(step)) return;
+  const bool is_needed = maker_.partial_plan().needs_total() && heard != steps_.end();
+  if (!is_needed || heard->second.total || !HasOwn(step)) return;
   const ShardSum known = Collect(heard->second, step, all_);
-  for (uint32_t s = 0; s < placements.size(); ++s) {
-    if (!known.Has(ShardId(s))) visit_if_missing(s);
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    if (!known.Has(ShardId(s))) AddIfMissing(ShardId(s), step, missing);
   }
 }
 
 void Norms::PullMissing(Micros now) {
-  std::map<PeerId, std::set<std::pair<Step, ShardId>>> missing;
-  awaits_others_ = false;
+  Missing missing;
+  std::set<Step> steps;
   for (const auto& [id, replica] : replicas_.all()) {
     const Shard& shard = replica.shard;
     if (!replica.is_primary() || !shard.has_partials() || shard.is_sealed()) continue;
-    awaits_others_ = true;
-    VisitMissing(shard, [&](ShardId other, const PeerId& primary) {
-      missing[primary].insert({shard.step(), other});
-    });
+    steps.insert(shard.step());
+    const ShardPlan::Run neighbours = maker_.partial_plan().Neighbours(id);
+    for (uint32_t s = neighbours.first; s < neighbours.last; ++s)
+      AddIfMissing(ShardId(s), shard.step(), &missing);
   }
+  for (const Step step : steps) AddMissingOfTotal(step, &missing);
+  awaits_others_ = !steps.empty();
   is_view_fresh_ = false;
   pull_at_ = now + kRetryInterval;
   for (const auto& [peer, values] : missing) {

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -71,9 +72,10 @@ class Norms : LanePart {
   void TellSums(Step step);
   void SendGathered(Micros now);
   void PullMissing(Micros now);
-  // Calls visit(shard, primary) for other lanes' shards whose values this shard's update lacks.
-  template <class Visit>
-  void VisitMissing(const Shard& shard, Visit visit) const;
+  // Missing is the values to pull, by the primary's lane.
+  using Missing = std::map<PeerId, std::set<std::pair<Step, ShardId>>>;
+  void AddIfMissing(ShardId shard, Step step, Missing* missing) const;
+  void AddMissingOfTotal(Step step, Missing* missing) const;
 
   const VersionMaker& maker_;
   const size_t peers_max_;

@@ -19,7 +19,7 @@ void ShardSum::Add(const PartialSum& sum) {
   const auto may_add = [&](ShardId shard) { return MayAdd(shard); };
   if (!std::ranges::all_of(sum.shards, may_add)) return;
   for (const ShardId shard : sum.shards) has_[shard.value()] = true;
-  total_.Add(PartialTotal::Read(sum.values));
+  total_.AddWritten(sum.values);
 }
 
 PartialSum ShardSum::Write(Step step) const {

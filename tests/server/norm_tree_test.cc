@@ -66,7 +66,7 @@ class Exchange {
     if (up.is_complete() && !std::exchange(node.has_told_up, true))
       Send(node, node.tree.up(), up.Write(kStep));
     const ShardSum all = Collect(node, all_);
-    if (news.shards.empty()) node.total = PartialTotal::Read(news.values);
+    if (news.shards.empty()) node.total.emplace().AddWritten(news.values);
     if (all.is_complete()) node.total = all.total();
     if (node.total) Send(node, node.tree.down(), {kStep, {}, node.total->Write()});
   }

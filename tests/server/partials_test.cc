@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/combine_all.h"
 #include "tests/server/lane_fixture.h"
 #include "tests/written_sum.h"
 
@@ -49,12 +50,7 @@ struct Model {
     }
   }
   std::optional<std::vector<float>> Combine(uint32_t shard) const {
-    PartialTotal total;
-    for (uint32_t s = 0; s < partials.size(); ++s) plan.AddTo(&total, ShardId(s), partials[s]);
-    return plan.Combine(ShardId(shard), total, [&](ShardId id) {
-      return id.value() < partials.size() ? std::span<const float>(partials[id.value()])
-                                          : std::span<const float>();
-    });
+    return FindFactors(plan, ShardId(shard), partials);
   }
 
   const OptimizerOptions options;
@@ -120,13 +116,16 @@ TEST_CASE("totals of parts add up to the total, in any order") {
   for (uint32_t s : {3u, 1u}) model.plan.AddTo(&first, ShardId(s), model.partials[s]);
   for (uint32_t s : {0u, 2u}) model.plan.AddTo(&second, ShardId(s), model.partials[s]);
   for (uint32_t s : {0u, 1u, 2u, 3u}) model.plan.AddTo(&whole, ShardId(s), model.partials[s]);
-  second.Add(PartialTotal::Read(first.Write()));
+  second.AddWritten(first.Write());
   CHECK(second.Write() == whole.Write());
   model.partials[1].back() = 0.0f;  // an overflow in one shard
   PartialTotal overflow;
   model.plan.AddTo(&overflow, ShardId(1), model.partials[1]);
-  second.Add(overflow);
-  CHECK_FALSE(PartialTotal::Read(second.Write()).is_finite);
+  second.AddWritten(overflow.Write());
+  CHECK_FALSE(second.is_finite);
+  PartialTotal read;
+  read.AddWritten(second.Write());
+  CHECK_FALSE(read.is_finite);
 }
 
 TEST_CASE("LARS: a tensor's ratio is the same in each of its shards, biases have none") {
