@@ -192,7 +192,7 @@ class MembersLoad {
       Turn();
     }
     PANDO_RETURN_IF_ERROR(Await("the joins", [&] { return AllKnow(options_.count); }));
-    nlohmann::json figures{{"joins", Figures()}};
+    nlohmann::ordered_json figures{{"joins", Figures()}};
 
     Rest(2);
     Begin();
@@ -285,7 +285,7 @@ class MembersLoad {
     received_ = context_.traffic().Read(LineKind::kTcp).received;
     view_ = members_.front()->view();
   }
-  nlohmann::json Figures() const {
+  nlohmann::ordered_json Figures() const {
     const Usage usage = ReadUsage(options_.scheduler_pid);
     const double time_s = Seconds(SteadyNow() - begun_at_);
     const double processor_s = usage.processor_s - usage_.processor_s;
