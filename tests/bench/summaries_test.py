@@ -43,6 +43,21 @@ class PushPullTest(unittest.TestCase):
         # Raw ZeroMQ and the four shapes that were measured.
         self.assertEqual([len(plot.series) for plot in results.plots], [5])
 
+    def test_the_plans_costs_are_those_of_a_line_through_messages_of_one_shard(self):
+        args = options(push_pull, bytes=[4096, 65536, MIB], transport=["tcp"])
+        message_us, item_us, byte_ns, sum_ns = 10.0, 3.0, 0.5, 0.1
+        points = []
+        for size, items in ((4096, 32), (65536, 1), (MIB, 1)):
+            point = pando_point(size, "tcp", 1, 1, "sum")
+            message_bytes = size * items
+            shared_us = item_us * items if items > 1 else 0.0
+            end_us = message_us + shared_us + (byte_ns + sum_ns / 4) * message_bytes / 1000
+            point.add("messages", "1/s", 1000.0)
+            point.add("processor time", "s/GB", 2 * end_us / 1e6 / (message_bytes / 1e9))
+            points.append((point, message_bytes * 1000 / 1e9))
+        results = measured(args, points + [(point_of(ADD, MIB), 1 / sum_ns)])
+        self.assertEqual(results.tables[-1].rows, [["10.0", "3.0", "0.50", "0.10"]])
+
     def test_shared_memorys_shares_are_of_an_addition_with_an_aim_from_1_mib_on(self):
         args = options(push_pull, bytes=[4096, MIB], transport=["shm"])
         results = measured(args, [(point_of(ADD, MIB), 8.0), (pando_point(MIB, "shm", 1, 1, "sum"), 6.0)])

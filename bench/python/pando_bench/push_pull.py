@@ -3,6 +3,7 @@ Each sample is one `pando-bench trial`, which starts the processes of the measur
 
 import itertools
 import json
+import statistics
 import tempfile
 from typing import Callable, List
 
@@ -26,6 +27,7 @@ FIGURES = {"gb_per_s": (THROUGHPUT, "GB/s"), "messages_per_s": ("messages", "1/s
 TCP_AIMS = {4 * KIB: 0.16, 64 * KIB: 0.48, 256 * KIB: 0.65, MIB: 0.75, 4 * MIB: 0.75}
 IPC_AIM, IPC_AIM_FROM_BYTES = 0.75, 256 * KIB
 SHM_AIM, SHM_AIM_FROM_BYTES = 0.5, MIB
+SINGLE_FROM_BYTES = 64 * KIB  # such shards do not share a message
 
 
 def shard_bytes(text: str) -> int:
@@ -210,6 +212,29 @@ def figures_table(results: ResultSet) -> Table:
     return Table("Throughput, latency, processor time", header, rows, note)
 
 
+def plan_costs_table(args, results: ResultSet) -> Table:
+    """Returns the costs that `pando plan` takes, from one worker and one server over TCP, whose optimizer is a sum."""
+    ends = {}  # by shard size: bytes of a message, and microseconds of each of its two ends
+    for size in args.bytes:
+        point = results.find(pando_point(size, "tcp", 1, 1, "sum").name)
+        if point and point.of("messages"):
+            message_bytes = 1e9 * point.median(THROUGHPUT) / point.median("messages")
+            ends[size] = message_bytes, message_bytes / 1e9 * point.median("processor time") * 1e6 / 2
+    large = [size for size in ends if size >= SINGLE_FROM_BYTES]
+    table = Table("Costs for pando plan", ["--message-us", "--item-us", "--byte-ns", "--sum-ns"], [],
+                  "Processor time of one end of a message, by a straight line through shards of 64 KiB and more, which "
+                  "travel one by one; smaller ones share messages. Without the sum, which one of four ends makes.")
+    if len(large) < 2:
+        return table
+    slope, message_us = statistics.linear_regression(*zip(*(ends[size] for size in large)))
+    items = [(us - message_us - slope * message_bytes) / (message_bytes / size)
+             for size, (message_bytes, us) in ends.items() if size < SINGLE_FROM_BYTES]
+    sum_ns = 1 / gb_per_s(results, point_of(ADD, max(large)))
+    table.rows.append([f"{max(0.0, message_us):.1f}", f"{max(0.0, statistics.median(items)):.1f}" if items else "-",
+                       f"{max(0.0, 1000 * slope - sum_ns / 4):.2f}", f"{sum_ns:.2f}"])
+    return table
+
+
 def throughput_plot(args, results: ResultSet, transport: str) -> Plot:
     plot = Plot(f"push-pull-{transport}", f"Pushed and pulled, {transport}", "GB/s")
 
@@ -235,6 +260,8 @@ def add_summaries(args, results: ResultSet) -> None:
                               else shares_table(args, results, transport))
         results.plots.append(throughput_plot(args, results, transport))
     results.tables.append(figures_table(results))
+    if "tcp" in args.transport:
+        results.tables.append(plan_costs_table(args, results))
 
 
 def run(args, programs: Programs) -> ResultSet:
