@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""shaped_links.py exchange|plan|hosts|pairs [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
+"""shaped_links.py exchange|plan|hosts|pairs|racks [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
 
 Measures training over links of a known speed: each process has a separate host (a network namespace and a host name),
 with a link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything
@@ -15,6 +15,9 @@ made is taken away at the end.
   pairs     5.2 MB among 2, 4, 8 and 16 workers and as many servers, beside `pando plan`, and gloo's ring among the
             workers. The workers' computing is a timed wait (bench/cpp/timed_worker.c), so that two cores carry 33
             processes; --rate 20mbit keeps the links the slowest part.
+  racks     the same among 16 hosts in two racks of 8, each with a worker and a server; the link between the racks carries
+            a quarter of what 8 hosts can send. Gradients are summed in the racks first (--rack-sum always), or not,
+            beside gloo's ring (--ring) and `pando plan`.
 
 A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once
 a round, and every other round goes backwards.
@@ -35,6 +38,7 @@ from report import PANDO, ROOT, commit, cpu, in_turns, make_parser
 
 SUBNET = "10.83.0"
 SWITCH = "pando-switch"
+TRUNK = "pando-trunk"  # between two racks' switches
 WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
 PROCESSES_MAX = 64
@@ -52,6 +56,8 @@ PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, serv
 PAIRS = [2, 4, 8, 16]
 PAIR_PARAMETERS = 1280 * 1024
 PAIR_COMPUTE_MS = [0, 1000]
+RACK_SIZE = 8
+OVERSUBSCRIPTION = 4
 # For gloo's ring, which takes no external model: about as many parameters, and next to no computing.
 PAIR_MODEL = """[[layer]]
 name = "flat"
@@ -85,33 +91,44 @@ def bytes_per_second(rate):
 
 
 class Network:
-    """Namespaces around a switch. `names`: one for each namespace."""
+    """Namespaces around a switch. `names`: one for each namespace. `uplink`: the rate between two racks, each with a
+    switch; the second has the last RACK_SIZE namespaces."""
 
-    def __init__(self, names, rate):
+    def __init__(self, names, rate, uplink=None):
         self.names = names
         self.close()  # removes what a killed run has left
         try:
-            run("ip", "link", "add", SWITCH, "type", "bridge")
-            run("ip", "link", "set", SWITCH, "up")
+            for switch in (SWITCH, f"{SWITCH}2") if uplink else (SWITCH,):
+                run("ip", "link", "add", switch, "type", "bridge")
+                run("ip", "link", "set", switch, "up")
+            if uplink:
+                run("ip", "link", "add", TRUNK, "type", "veth", "peer", "name", f"{TRUNK}2")
+            for end in ("", "2") if uplink else ():
+                run("ip", "link", "set", TRUNK + end, "master", SWITCH + end, "up")
+                run("tc", "qdisc", "add", "dev", TRUNK + end, *self._shape(uplink))
             for i, name in enumerate(names):
-                self._add(i, name, rate)
+                is_far = uplink and i + RACK_SIZE >= len(names)
+                self._add(i, name, rate, f"{SWITCH}2" if is_far else SWITCH)
         except BaseException:
             self.close()
             raise
 
-    def _add(self, i, name, rate):
+    @staticmethod
+    def _shape(rate):
+        burst = min(max(int(bytes_per_second(rate) / 200), BUCKET_BYTES_MIN), BUCKET_BYTES)
+        return ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "100ms"]
+
+    def _add(self, i, name, rate, switch):
         space, outside = f"pando-{name}", f"pv{i}"
         run("ip", "netns", "add", space)
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
-        run("ip", "link", "set", outside, "master", SWITCH, "up")
+        run("ip", "link", "set", outside, "master", switch, "up")
         inside = ["ip", "netns", "exec", space]
         run(*inside, "ip", "addr", "add", f"{SUBNET}.{i + 1}/24", "dev", "eth0")
         run(*inside, "ip", "link", "set", "eth0", "up")
         run(*inside, "ip", "link", "set", "lo", "up")
-        burst = min(max(int(bytes_per_second(rate) / 200), BUCKET_BYTES_MIN), BUCKET_BYTES)
-        shape = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "100ms"]
-        run("tc", "qdisc", "add", "dev", outside, *shape)  # towards the process
-        run(*inside, "tc", "qdisc", "add", "dev", "eth0", *shape)  # away from it
+        run("tc", "qdisc", "add", "dev", outside, *self._shape(rate))  # towards the process
+        run(*inside, "tc", "qdisc", "add", "dev", "eth0", *self._shape(rate))  # away from it
 
     def address(self, name):
         return f"{SUBNET}.{self.names.index(name) + 1}"
@@ -122,7 +139,7 @@ class Network:
         for space in spaces:
             if space.startswith("pando-"):
                 subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
-        for link in (SWITCH, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's link goes some time after it
+        for link in (SWITCH, f"{SWITCH}2", TRUNK, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's link goes some time after it
             subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 
@@ -132,22 +149,22 @@ class Job:
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder, self.processes = args, network, folder, []
 
-    def start(self, name, *arguments, host=None, program=None):
+    def start(self, name, *arguments, host=None, program=None, variables=None):
         """Starts `pando` with these arguments, or another program."""
         host = host or name
         log = open(f"{self.folder}/{name}.log", "w", encoding="utf-8")
         as_host = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pando-{host}"]
         self.processes.append(subprocess.Popen(
             ["ip", "netns", "exec", f"pando-{host}", *as_host, program or self.args.pando, *arguments], stdout=log,
-            stderr=log, env=dict(os.environ, PANDO_SCHEDULER=self.endpoint())))
+            stderr=log, env=dict(os.environ, PANDO_SCHEDULER=self.endpoint(), **(variables or {}))))
         return self.processes[-1]
 
     def endpoint(self):
         return f"tcp://{self.network.address('scheduler')}:7070"
 
-    def train(self, flags, workers, servers, workers_per_host=1, program=()):
+    def train(self, flags, workers, servers, workers_per_host=1, program=(), rack_size=None):
         """Returns the milliseconds of each step after the first ones. `program`: a worker's command line, in place of
-        `pando worker`."""
+        `pando worker`. `rack_size`: hosts per rack; a server is then on its worker's host."""
         endpoint = self.endpoint()
         worker = program or [self.args.pando, "worker", "--join", endpoint, "--threads", "1", "--device", "cpu"]
         run_dir = f"{self.folder}/run"
@@ -156,11 +173,14 @@ class Job:
             "--workers", str(workers), *(["--servers", str(servers)] if servers else []), "--set", "run.log_every=1",
             *NO_EVALUATION, "--snapshot-every", "0", "--set", "run.lease_ms=20000")
         for i in range(servers):
-            own = self.network.address(f"server{i}")
-            self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
-                       "1")
+            host = f"worker{i}" if rack_size else f"server{i}"
+            label = ["--label", f"rack={i // rack_size}"] if rack_size else []
+            self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{self.network.address(host)}:0",
+                       "--insecure", "--lanes", "1", *label, host=host)
         for i in range(workers):
-            self.start(f"worker{i}", *worker[1:], program=worker[0], host=f"worker{i - i % workers_per_host}")
+            rack = {"PANDO_RACK": str(i // rack_size), "PANDO_INSECURE": "1"} if rack_size else {}
+            self.start(f"worker{i}", *worker[1:], program=worker[0], host=f"worker{i - i % workers_per_host}",
+                       variables=rack)
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
@@ -364,6 +384,47 @@ def pairs(args):
               f"{median:>9,.0f}{max(steps):>9,.0f}{median / planned:>9.3f}", flush=True)
 
 
+def measure_racks(args, kind, model):
+    """Returns the milliseconds of the steps of one (sums, computing) of racks(); computing None: gloo's ring."""
+    rack_sum, compute_ms = kind
+    hosts_count = 2 * RACK_SIZE
+    names = ["scheduler"] + [f"worker{i}" for i in range(hosts_count)]
+    number, unit = split_rate(args.rate)
+    network = Network(names, args.rate, uplink=f"{number * RACK_SIZE // OVERSUBSCRIPTION}{unit}")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job(args, network, folder)
+            if compute_ms is None:
+                flags = ["--model", model, "--dataset", "synthetic-digits", "--set", "run.allreduce=ring"]
+                return job.train(flags + batch_flags(hosts_count, hosts_count, args.steps), hosts_count, 0)
+            steps = str(args.steps + WARM_UP_STEPS + 1)
+            flags = ["--model", "external", "--dataset", "external", "--replicas", "1", "--rack-sum", rack_sum]
+            program = [args.timed_worker, str(PAIR_PARAMETERS), str(compute_ms), str(hosts_count), steps]
+            return job.train(flags, hosts_count, hosts_count, program=program, rack_size=RACK_SIZE)
+    finally:
+        network.close()
+
+
+def racks(args):
+    heading(args)
+    kinds = [(rack_sum, ms) for ms in PAIR_COMPUTE_MS for rack_sum in ("always", "never")]
+    kinds += [("ring", None)] if args.ring else []
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as model:
+        model.write(PAIR_MODEL)
+        model.flush()
+        times = times_of(args, kinds, lambda kind: measure_racks(args, kind, model.name))
+    print(f"{'rack sums':<9}{'computing':>10}{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'of plan':>9}")
+    for (rack_sum, compute_ms), steps in times.items():
+        sums = ["--rack-sum", rack_sum] if compute_ms is not None else []
+        plans = predicted(args, ["--parameters", str(PAIR_PARAMETERS)], args.rate, 2 * RACK_SIZE, 2 * RACK_SIZE,
+                          "--step-ms", str(compute_ms or 0.01), "--rack-size", str(RACK_SIZE), "--oversubscription",
+                          str(OVERSUBSCRIPTION), *sums)
+        planned = plans["allreduce" if compute_ms is None else "ps-worker-hosts"]
+        median = statistics.median(steps)
+        print(f"{rack_sum:<9}{compute_ms or 0:>10}{planned:>9,.0f}{len(steps):>7}{min(steps):>9,.0f}{median:>9,.0f}"
+              f"{max(steps):>9,.0f}{median / planned:>9.3f}", flush=True)
+
+
 def leave(*_):
     """Exits, which removes the network, and ignores further signals."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -373,13 +434,13 @@ def leave(*_):
 def main():
     parser = make_parser(__doc__, rate="1gbit", steps=6, rounds=2, pando=PANDO, pairs=",".join(map(str, PAIRS)),
                          ring=False, timed_worker=str(ROOT / "build/bench/cpp/timed_worker"))
-    parser.add_argument("part", choices=["exchange", "plan", "hosts", "pairs"])
+    parser.add_argument("part", choices=["exchange", "plan", "hosts", "pairs", "racks"])
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")
     signal.signal(signal.SIGTERM, leave)
     began = time.monotonic()
-    {"exchange": exchange, "plan": plan, "hosts": hosts, "pairs": pairs}[args.part](args)
+    {"exchange": exchange, "plan": plan, "hosts": hosts, "pairs": pairs, "racks": racks}[args.part](args)
     print(f"{time.monotonic() - began:.0f} s")
 
 
