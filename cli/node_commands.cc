@@ -15,6 +15,7 @@
 #include "cli/program_choice.h"
 #include "cli/status_table.h"
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/exit_codes.h"
 #include "common/output.h"
 #include "common/system.h"
@@ -298,7 +299,8 @@ void AddLabelOption(CLI::App& command, std::vector<std::string>* labels) {
   AddOption(
       command, "--label KEY=NAME", labels,
       "what fails together, so that a shard's replicas are apart: rack=NAME, host=NAME; may be "
-      "repeated [no rack; hosts by their kernel's boot id]")
+      "repeated [no rack; hosts by their kernel's boot id]. Workers of one rack may sum their "
+      "gradients (run.rack_sum)")
       .TakesOneEach()
       .Check(Flag::Rule([](const std::string& label) {
         const Result<Labels> parsed = ParseLabels({label});
@@ -378,6 +380,8 @@ Subcommand AddWorkerCommand(CLI::App& app) {
             "where it computes: cpu, cuda (the first GPU), cuda:N; auto: a GPU if there is one "
             "[auto]");
   AddDataOptions(command, &args->data_path, &args->data_cache);
+  AddLabelOption(command, &args->labels);
+  AddBindOptions(command, "it listens if it has a rack", &args->bind, &args->insecure);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddOption(command, "--rank", &args->wanted_rank, "").Group("");
   AddVerboseOption(command, &args->is_verbose);
@@ -428,11 +432,21 @@ Subcommand AddNodeCommand(CLI::App& app, const std::vector<std::string>& program
   StopAtRest(command);
   return [args, keys_folder, interface, workers, is_preloaded, &command, program]() -> Result<int> {
     PANDO_ASSIGN_OR_RETURN(args->bind, ChooseBind(args->bind, *interface));
+    if (args->bind.starts_with("tcp://")) {
+      PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(args->bind));
+      endpoint.port = 0;
+      args->worker_bind = endpoint.ToString();
+    }
     PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> words,
                            ProgramWords(RemainingWords(command), program));
     if (!words.empty()) {
       PANDO_ASSIGN_OR_RETURN(args->worker, FindProgram(words));
       args->worker.is_preloaded = *is_preloaded;
+      PANDO_ASSIGN_OR_RETURN(const Labels labels, ParseLabels(args->labels));
+      std::vector<std::string>& variables = args->worker.variables;
+      if (!labels.rack.empty()) variables.push_back("PANDO_RACK=" + labels.rack);
+      if (!labels.rack.empty()) variables.push_back("PANDO_BIND=" + args->worker_bind);
+      if (args->insecure) variables.emplace_back("PANDO_INSECURE=1");
     }
     return KeepNode(*args, *keys_folder, *workers);
   };

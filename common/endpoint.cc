@@ -109,4 +109,9 @@ Result<Endpoint> ParsePeerEndpoint(const std::string& text) {
   return endpoint;
 }
 
+bool IsOfOneMachine(const std::string& endpoint) {
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host));
+}
+
 }  // namespace pando

@@ -25,7 +25,9 @@ struct Endpoint {
 
 bool IsIpv6(const std::string& host);             // true for a numeric address
 bool IsLoopbackAddress(const std::string& host);  // "127.x.y.z" or "::1"
-std::string Bracketed(const std::string& host);   // the host as an endpoint has it: "[::1]"
+// Returns whether only processes of its own machine can dial the endpoint.
+bool IsOfOneMachine(const std::string& endpoint);
+std::string Bracketed(const std::string& host);  // the host as an endpoint has it: "[::1]"
 
 Result<Endpoint> ParseEndpoint(const std::string& text);
 

@@ -9,6 +9,7 @@
 #include <cfenv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
@@ -56,6 +57,12 @@ using Deadline = std::chrono::steady_clock::time_point;
 constexpr size_t kFailureBytesMax = pando::kTextBytesMax - 1024;
 // The time for which a failure of the program waits until the scheduler has it.
 constexpr std::chrono::seconds kFailurePatience(5);
+
+// The value of an environment variable that `pando node` sets; empty: it is not set.
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
 
 Deadline After(uint32_t timeout_ms) {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -234,7 +241,10 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
       .declared = {text, pando::ToBlob(std::move(flat))},
       .kind = kind,
       .start_timeout_ms = options.start_timeout_ms == 0 ? 60000 : options.start_timeout_ms,
-      .wanted_rank = options.wanted_rank};
+      .wanted_rank = options.wanted_rank,
+      .rack = Variable("PANDO_RACK"),
+      .bind = Variable("PANDO_BIND"),
+      .insecure = Variable("PANDO_INSECURE") == "1"};
 }
 
 void Fill(pando_work* work, const pando::JobPlan& plan, const pando::CurrentWork& current) {

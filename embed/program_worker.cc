@@ -108,7 +108,7 @@ void ProgramWorker::Run() {
   std::ignore = news_.mailbox().Drain();
   computer_.reset();
   buffers_ = {};
-  host_lines_.reset();
+  sum_lines_.reset();
   transport_.reset();
   context_.reset();
 }
@@ -119,9 +119,10 @@ Result<ProgramWorker::Ending> ProgramWorker::LiveToTheEnd() {
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   PANDO_ASSIGN_OR_RETURN(Keys keys, FindKeys("", KeyRole::kMember));
   context_ = std::make_unique<ZmqContext>(std::move(keys), LogWarning);
-  transport_ = std::make_unique<Transport>(*context_, PeerId{kUnknownNode, {}, 0},
-                                           Transport::Options{.on_warning = LogWarning});
-  host_lines_.emplace(*transport_);
+  transport_ = std::make_unique<Transport>(
+      *context_, PeerId{kUnknownNode, {}, 0},
+      Transport::Options{.insecure = options_.insecure, .on_warning = LogWarning});
+  sum_lines_.emplace(*transport_);
   process_.emplace(
       JoiningProcess{.transports = {transport_.get()},
                      .registration = DescribeProcess(Role::kWorker, options_.wanted_rank),
@@ -129,11 +130,12 @@ Result<ProgramWorker::Ending> ProgramWorker::LiveToTheEnd() {
                      .timeout_ms = options_.start_timeout_ms,
                      .shutdown = leave_,
                      .declared = &options_.declared});
+  PANDO_RETURN_IF_ERROR(sum_lines_->ListenForRack(options_.rack, options_.bind, &*process_));
   while (true) {
     is_given_up_ = false;
     PANDO_ASSIGN_OR_RETURN(Ending ending, Live());
     if (!is_given_up_ || close_.is_requested()) return ending;
-    host_lines_->Close();
+    sum_lines_->Close();
   }
 }
 
@@ -220,7 +222,7 @@ Result<ProgramWorker::Ending> ProgramWorker::Train(const Membership& membership)
                         .plan = *plan_,
                         .computer = *computer_,
                         .news = news_,
-                        .host_lines = *host_lines_,
+                        .sum_lines = *sum_lines_,
                         .buffers = buffers_,
                         .ready = {.kind = options_.kind, .probe_hash = Hash64(options_.kind)},
                         .timeline = timeline.get(),

@@ -58,6 +58,9 @@ class ProgramWorker {
     std::string kind;
     uint32_t start_timeout_ms = 60000;
     uint32_t wanted_rank = kAnyRank;
+    std::string rack = {};  // where its workers' gradients are summed, and where it listens then,
+    std::string bind = {};  // as MemberArgs have them
+    bool insecure = false;
   };
   // How the run ended for this process.
   struct Ending {
@@ -113,7 +116,7 @@ class ProgramWorker {
   // Used by the protocol thread. Those that the program uses are set before has_joined_.
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<Transport> transport_;
-  std::optional<HostLines> host_lines_;
+  std::optional<SumLines> sum_lines_;
   std::optional<JoiningProcess> process_;
   bool is_given_up_ = false;
   std::optional<Facts> facts_;

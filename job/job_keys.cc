@@ -375,6 +375,9 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::host_sum>(), "run.host_sum", "--host-sum", "",
      "sum the gradients of one host's workers on the host, so that one copy leaves it: auto (for "
      "shards whose server is on another host), always, never"},
+    {At<&Job::rack_sum>(), "run.rack_sum", "--rack-sum", "",
+     "sum the gradients of the workers of one rack (--label rack=NAME), so that one copy leaves "
+     "it: auto (if there are more than 128 hosts with workers), always, never"},
     // [run]: the files of the run, and its timers.
     {At<&Job::name>(), "run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
     {At<&Job::run_dir>(), "run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},

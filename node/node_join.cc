@@ -1,6 +1,7 @@
 #include "node/node_join.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -50,6 +51,23 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
           .process_id = static_cast<uint32_t>(getpid()),
           .wanted_rank = wanted_rank,
           .process_key = ProcessKey()};
+}
+
+// Retries, since the name may be known only after the scheduler's machine has started.
+Result<std::string> AddressTowardsScheduler(const JoiningProcess& process) {
+  constexpr int kRetryMs = 500;
+  constexpr int kTriesPerNote = 10;
+  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParsePeerEndpoint(process.scheduler_endpoint));
+  int tries = 0;
+  const Micros deadline = SteadyNow() + std::chrono::milliseconds(process.timeout_ms);
+  while (true) {
+    Result<std::string> address = LocalAddressTowards(scheduler);
+    if (address.ok()) return address;
+    if (SteadyNow() >= deadline) return Unavailable(address.status().message());
+    if (tries++ % kTriesPerNote == 0) spdlog::info("waiting: {}", address.status().message());
+    pollfd signalled{process.shutdown.fd(), POLLIN, 0};
+    if (poll(&signalled, 1, kRetryMs) != 0) return Interrupted(address.status().message());
+  }
 }
 
 Result<JoinOutcome> JoinRun(JoiningProcess& process) {

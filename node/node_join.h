@@ -66,6 +66,10 @@ struct JoiningProcess {
   bool is_verbose = false;
 };
 
+// Returns this machine's address on the way to the scheduler. Waits for its name to be known, up to
+// the process's timeout.
+Result<std::string> AddressTowardsScheduler(const JoiningProcess& process);
+
 // Makes the process another incarnation, registers it, and waits for the answer. Logs what it waits
 // for. A membership that never began can also end: the run was over, or the welcome was lost until
 // the scheduler declared this incarnation dead. kUnavailable: no answer within `timeout_ms`;

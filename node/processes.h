@@ -49,7 +49,8 @@ Status CheckKeysFit(const Job& job);
 // what an earlier life of the scheduler has left in the folder's journal.
 int RunScheduler(const SchedulerArgs& args);
 
-// "rack=a", "host=b": parts that fail together, so that a shard's replicas are kept apart.
+// "rack=a", "host=b": parts that fail together, so that a shard's replicas are kept apart. The
+// workers of a rack may sum their gradients (P6a).
 struct Labels {
   std::string host;  // the machine; empty: the kernel's boot id names it
   std::string rack;
@@ -63,15 +64,15 @@ struct MemberArgs {
   Keys keys = {};
   uint32_t start_timeout_ms = 60000;  // without an answer it ends (kExitUnreached)
   bool is_verbose = false;
+  std::vector<std::string> labels = {};
+  // Where it listens; a worker, if it has a rack. Empty: a free port of this machine's address on
+  // the way to the scheduler.
+  std::string bind = {};
+  bool insecure = false;  // it may listen beyond this machine without keys
 };
 
 struct ServerArgs : MemberArgs {
-  // Or "ipc://PREFIX": lane i binds PREFIX-i. Empty: a free port of this machine's address on the
-  // way to the scheduler.
-  std::string bind;
-  uint32_t lanes = 0;  // 0: by cores
-  std::vector<std::string> labels;
-  bool insecure = false;
+  uint32_t lanes = 0;  // 0: by cores. With "ipc://PREFIX" lane i binds PREFIX-i
 };
 int RunServer(const ServerArgs& args);
 
@@ -114,8 +115,9 @@ int RunLocal(const LocalRunArgs& args);
 // `pando node`: the servers and workers of one machine of a cluster, which are kept running until
 // the run ends or the machine is asked to release them.
 struct NodeArgs : FleetArgs {
-  std::string join;  // the scheduler's endpoint
-  std::string bind;  // as in ServerArgs; with "ipc://PREFIX" server i gets PREFIX-i
+  std::string join;         // the scheduler's endpoint
+  std::string bind;         // as in ServerArgs; with "ipc://PREFIX" server i gets PREFIX-i
+  std::string worker_bind;  // of workers with a rack: the same address, any free port
   bool insecure = false;
   Keys keys = {};
   uint32_t server_count = 1;
@@ -123,10 +125,10 @@ struct NodeArgs : FleetArgs {
   std::string device = "auto";           // of the workers: auto, cpu, cuda or cuda:N
   uint32_t threads = 0;                  // per worker; 0: by cores, or as the job says
   uint32_t lanes = 0;                    // per server; 0: by cores
-  std::vector<std::string> labels;       // of the servers
-  std::string data_path;                 // this machine's data; empty: as the job says
-  std::string data_cache;                // its cache of decoded photographs; empty: as the job says
-  ServiceManager manager = {};           // gets notices once the processes are started
+  std::vector<std::string> labels;
+  std::string data_path;        // this machine's data; empty: as the job says
+  std::string data_cache;       // its cache of decoded photographs; empty: as the job says
+  ServiceManager manager = {};  // gets notices once the processes are started
 };
 
 // The number of workers, and the threads of each.

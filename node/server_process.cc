@@ -1,6 +1,5 @@
 // Runs `pando server`: one process with lanes, each a thread with its own sockets and shards.
 #include <fmt/format.h>
-#include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -119,8 +118,7 @@ class ServerProcess {
 
  private:
   using Seats = std::vector<std::unique_ptr<Seat>>;
-  Result<std::string> AddressTowards(const Endpoint& scheduler);
-  Status BindLanes();
+  Status BindLanes(JoiningProcess* process);
   Result<MembershipEnd> Serve(const Membership& membership);
   Result<std::unique_ptr<RunFiles>> ReachSnapshots(const Membership& membership, JobPlan* plan);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
@@ -135,27 +133,11 @@ class ServerProcess {
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
 
-// Retries, since the name may be known only after the scheduler's machine has started.
-Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
-  constexpr int kRetryMs = 500;
-  constexpr int kTriesPerNote = 10;
-  int tries = 0;
-  const Micros deadline = SteadyNow() + std::chrono::milliseconds(args_.start_timeout_ms);
-  while (true) {
-    Result<std::string> address = LocalAddressTowards(scheduler);
-    if (address.ok()) return address;
-    if (SteadyNow() >= deadline) return Unavailable(address.status().message());
-    if (tries++ % kTriesPerNote == 0) spdlog::info("waiting: {}", address.status().message());
-    pollfd signalled{shutdown_.fd(), POLLIN, 0};
-    if (poll(&signalled, 1, kRetryMs) != 0) return Interrupted(address.status().message());
-  }
-}
-
-Status ServerProcess::BindLanes() {
+Status ServerProcess::BindLanes(JoiningProcess* process) {
   PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(args_.join));
   std::string bind = args_.bind;
   if (bind.empty()) {
-    PANDO_ASSIGN_OR_RETURN(std::string address, AddressTowards(scheduler));
+    PANDO_ASSIGN_OR_RETURN(std::string address, AddressTowardsScheduler(*process));
     bind = fmt::format("tcp://{}:0", Bracketed(address));
   }
   const uint32_t lane_count = ChooseLaneCount(args_);
@@ -171,6 +153,7 @@ Status ServerProcess::BindLanes() {
     if (!bound.ok()) return BadBind(bound.status());
     PANDO_ASSIGN_OR_RETURN(std::string advertised, AdvertisedEndpoint(*bound, scheduler));
     endpoints_.push_back(advertised);
+    process->transports.push_back(transports_.back().get());
   }
   return Status();
 }
@@ -179,17 +162,17 @@ Result<int> ServerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   KeepFreedMemory();
-  PANDO_RETURN_IF_ERROR(BindLanes());
   PANDO_ASSIGN_OR_RETURN(const Labels labels, ParseLabels(args_.labels));
   JoiningProcess process{.registration = DescribeProcess(Role::kServer, args_.wanted_rank),
                          .scheduler_endpoint = args_.join,
                          .timeout_ms = args_.start_timeout_ms,
                          .shutdown = shutdown_,
                          .is_verbose = args_.is_verbose};
-  for (const auto& transport : transports_) process.transports.push_back(transport.get());
-  process.registration.lane_endpoints = endpoints_;
-  process.registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
-  process.registration.rack = labels.rack;
+  PANDO_RETURN_IF_ERROR(BindLanes(&process));
+  Register& registration = process.registration;
+  registration.lane_endpoints = endpoints_;
+  registration.machine = labels.host.empty() ? OwnMachine(endpoints_.front()) : labels.host;
+  registration.rack = labels.rack;
   return RunMember(process, [this](const Membership& member) { return Serve(member); });
 }
 

@@ -32,13 +32,13 @@ SessionWorker::SessionWorker(const Parts& parts)
                parts.plan, parts.computer, parts.transport) {}
 
 Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
-  if (parts_.plan.may_sum_on_host()) parts_.host_lines.Open(parts_.membership.self);
+  if (parts_.plan.may_sum_near()) parts_.sum_lines.Open(parts_.membership.self);
   NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
                   [this](Micros now) { session_.Leave(now); });
   const auto tell_all = [&](Micros now) {
     tell(session_, now);
     CheckSharing();
-    parts_.host_lines.Tell(session_.has_given_up_relay());
+    parts_.sum_lines.Tell(session_.has_given_up_relay());
   };
   RunLoop(session_, parts_.transport,
           {.stop = parts_.stop,
@@ -71,8 +71,8 @@ void SessionWorker::CheckSharing() {
 void SessionWorker::Connect(const View& view) {
   if (!dialed_.ok()) return;
   const PeerId& self = parts_.membership.self;
-  const HostGroup group = HostGroupFor(view, self, parts_.plan);
-  const std::set<PeerId> relays = parts_.host_lines.Connect(group, view, self);
+  const SumGroup group = SumGroupFor(view, self, parts_.plan);
+  const std::set<PeerId> relays = parts_.sum_lines.Connect(group, view, self);
   dialed_ = DialView(parts_.transport, Role::kWorker, self, view, PrimariesTalk::kNo, relays);
   if (!dialed_.ok()) TellScheduler(parts_.transport, parts_.membership, view.generation, dialed_);
 }
@@ -84,7 +84,7 @@ void SessionWorker::LogTraffic() const {
       "bytes of parameters at a time; payloads copied by ZeroMQ on this host: {} bytes",
       sent.pushed, sent.early, session_.parameters().pulled_bytes(),
       parts_.computer.parameter_bytes_peak(), parts_.transport.counters().copied_on_host_bytes);
-  if (sent.given > 0) spdlog::info("gave {} bytes to be summed on this host", sent.given);
+  if (sent.given > 0) spdlog::info("gave {} bytes to workers that sum them", sent.given);
 }
 
 }  // namespace pando

@@ -9,9 +9,9 @@
 
 #include "net/view_guard.h"
 #include "node/compute_news_box.h"
-#include "node/host_lines.h"
 #include "node/node_join.h"
 #include "node/node_watch.h"
+#include "node/sum_lines.h"
 #include "node/timeline/timeline_send_probe.h"
 #include "train/queued_computer.h"
 #include "worker/session.h"
@@ -44,8 +44,8 @@ class SessionWorker {
     const JobPlan& plan;
     QueuedComputer& computer;
     ComputeNewsBox& news;  // the computer puts its events here
-    HostLines& host_lines;
-    BufferSource buffers = {};  // for gradients that are summed here for the host
+    SumLines& sum_lines;
+    BufferSource buffers = {};  // for gradients that are summed here for others
     Ready ready = {};
     Timeline* timeline = nullptr;       // null: no timeline
     TimelineTrack* protocol = nullptr;  // this thread's track

@@ -41,7 +41,7 @@ Heartbeat HeartbeatContent(const AnySession& session, const Trainer& trainer, co
 }
 
 // `gpu_free_bytes`: free GPU memory at the end, while the worker still has its part.
-Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_lines,
+Result<MembershipEnd> RunWithServers(const WorkerParts& parts, SumLines& sum_lines,
                                      const auto& tell, uint64_t* gpu_free_bytes) {
   ComputeNewsBox news;
   Trainer trainer(parts.trainer, parts.thread_count, news.sink(),
@@ -53,7 +53,7 @@ Result<MembershipEnd> RunWithServers(const WorkerParts& parts, HostLines& host_l
                         .plan = parts.trainer.plan,
                         .computer = trainer,
                         .news = news,
-                        .host_lines = host_lines,
+                        .sum_lines = sum_lines,
                         .buffers = parts.trainer.buffers,
                         .ready = parts.ready,
                         .timeline = parts.trainer.timeline,
@@ -91,8 +91,9 @@ class WorkerProcess {
   ShutdownSignal shutdown_;
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
-  Transport transport_{context_, {kUnknownNode, {}, 0}, {.on_warning = LogWarning}};
-  HostLines host_lines_{transport_};
+  Transport transport_{
+      context_, {kUnknownNode, {}, 0}, {.insecure = args_.insecure, .on_warning = LogWarning}};
+  SumLines sum_lines_{transport_};
   std::string prepared_for_;            // the job's text
   std::unique_ptr<Prepared> prepared_;  // kept for the next membership
 };
@@ -107,9 +108,11 @@ Result<int> WorkerProcess::Run() {
                          .timeout_ms = args_.start_timeout_ms,
                          .shutdown = shutdown_,
                          .is_verbose = args_.is_verbose};
+  PANDO_ASSIGN_OR_RETURN(const Labels labels, ParseLabels(args_.labels));
+  PANDO_RETURN_IF_ERROR(sum_lines_.ListenForRack(labels.rack, args_.bind, &process));
   return RunMember(
       process, [this](Membership& membership) { return Work(membership); },
-      [this] { host_lines_.Close(); });
+      [this] { sum_lines_.Close(); });
 }
 
 // Failures here are reported to the scheduler, so that it knows the cause.
@@ -219,7 +222,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     return end;
   }
   uint64_t gpu_free_bytes = 0;
-  Result<MembershipEnd> end = RunWithServers(parts, host_lines_, tell, &gpu_free_bytes);
+  Result<MembershipEnd> end = RunWithServers(parts, sum_lines_, tell, &gpu_free_bytes);
   timeline.Close(shutdown_.fd());
   if (gpu) LogGpuMemory(gpu_free_bytes);
   return end;

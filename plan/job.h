@@ -132,14 +132,14 @@ template <>
 inline constexpr auto kEnumNames<AllreduceAlgorithm> = std::to_array({"auto", "ring",
                                                                       "halving-doubling"});
 
-// The shards whose gradients the workers of a host sum before these leave the host (P6a).
-enum class HostSum : uint8_t {
-  kAuto,    // shards whose primary is on another host
-  kAlways,  // all shards
+// Whether the workers of one place sum their gradients before these leave it (P6a).
+enum class SumUse : uint8_t {
+  kAuto,    // hosts: shards whose primary is on another host; racks: with many workers' hosts
+  kAlways,  // hosts: all shards; racks: with any number of hosts
   kOff,
 };
 template <>
-inline constexpr auto kEnumNames<HostSum> = std::to_array({"auto", "always", "never"});
+inline constexpr auto kEnumNames<SumUse> = std::to_array({"auto", "always", "never"});
 
 // data.missing: the way in which a table's missing values become inputs.
 enum class MissingValues : uint8_t { kError, kMean, kCategory };
@@ -219,7 +219,8 @@ struct Job {
   uint32_t lanes = 0;              // per server; 0: by cores
   std::string transport = "auto";  // for payloads: auto, tcp, ipc or shm
   std::string encrypt = "all";     // with keys: all, control or none (P44)
-  HostSum host_sum = HostSum::kAuto;
+  SumUse host_sum = SumUse::kAuto;
+  SumUse rack_sum = SumUse::kAuto;
   std::string name;                  // the run folder's; empty: model-dataset-time
   std::string run_dir;               // empty: runs/NAME
   std::vector<std::string> command;  // run.command: the program of an external model's workers

@@ -106,11 +106,10 @@ struct JobPlan {
   // Returns the nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
   // gradients are encoded, each micro-batch (P34).
   std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const;
-  // Returns whether workers of one host may sum gradients there (P6a). Only servers sum encoded
-  // ones.
-  bool may_sum_on_host() const {
-    return job.host_sum != HostSum::kOff && job.strategy == Strategy::kParameterServers &&
-           pushes.is_exact();
+  // Returns whether workers may sum gradients (P6a). Only servers sum encoded ones.
+  bool may_sum_near() const {
+    return (job.host_sum != SumUse::kOff || job.rack_sum != SumUse::kOff) &&
+           job.strategy == Strategy::kParameterServers && pushes.is_exact();
   }
   // The shard of the metric tensor, with which every model's layout ends.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }

@@ -1,9 +1,9 @@
 // These functions read from a view which worker computes which micro-batches, and which workers sum
-// on their host (P6a, P17, P18, P41). Sessions use them, and worker processes, which dial the
-// relay.
+// for others (P6a, P17, P18, P41). Sessions use them, and worker processes, which dial the relays.
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -54,21 +54,23 @@ inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   return at + 1 == owners.end() ? owners.front().second : (at + 1)->second;
 }
 
-// HostGroup is the workers of one host that sum their gradients before they leave the host (P6a).
-struct HostGroup {
-  PeerId relay;                 // gets the other workers' sums; kUnknownNode: no relay
-  std::vector<NodeId> workers;  // the owners of micro-batches, the relay first; at least two
-  std::vector<bool> sums;       // by shard: whether the host sums it
+// SumGroup is the workers of one host or of one rack that sum their gradients before these leave
+// it (P6a).
+struct SumGroup {
+  std::vector<NodeId> workers;  // the owners of micro-batches, by rank; at least two, or none
+  std::vector<PeerId> relays;   // by shard: gets the others' sums; kUnknownNode: none does
 
-  bool has_relay() const { return relay.node != kUnknownNode; }
+  std::set<PeerId> AllRelays() const;
 };
 
-// Returns the group of this worker. Its relay is the host's worker of the lowest rank. There is no
-// relay if the worker owns nothing, is the only owner, or every shard's primary is on this host.
-HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
+// Returns the group of this worker: that of its rack if the view names one, else that of its host.
+// A host's relay is its worker of the lowest rank. The relays of a rack take turns, lane by lane.
+// No worker relays a shard whose primary is in the same place. The group is empty if the worker
+// owns nothing or is the only owner.
+SumGroup SumGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
 
-// Returns the tree nodes that cover all micro-batches of the group's workers in this step.
-std::vector<TreeNode> NodesOfHost(const HostGroup& group, const View& view, Step step,
-                                  const MicroBatchTree& tree);
+// Returns the tree nodes that cover all micro-batches of these workers in this step.
+std::vector<TreeNode> NodesFor(const std::vector<NodeId>& workers, const View& view, Step step,
+                               const MicroBatchTree& tree);
 
 }  // namespace pando

@@ -198,7 +198,7 @@ struct Register $message(handlers = [scheduler, intake], sender = newcomer) $com
   host @2 :Text $limit(.hostBytes);  # host name, for people and to place replicas apart
   processId @1 :UInt32;  # the operating system's, on `host`
   laneEndpoints @3 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
-    # a server's, by lane: "tcp://10.0.0.3:41213"
+    # a server's, by lane: "tcp://10.0.0.3:41213"; a worker has one if it has a rack
   wantedRank @4 :UInt32 = 0xffffffff;  # within its role; another one if this is in use
   processKey @5 :UInt64;  # drawn for the process, as two containers may agree in host and id
   publicKey @6 :Text $limit(.publicKeyBytes);  # this process life's, if the run has keys (P44)
@@ -327,9 +327,10 @@ struct NodeInfo $compared {
   rank @1 :UInt32 $limit(what = "rank", max = "kNodesMax");  # index among the nodes of its role
   host @4 :Text $limit(.hostBytes);
   laneEndpoints @5 :List(Text) $limit(what = "lane count", max = "kLanesMax") $each(.endpointBytes);
-    # by lane; empty in workers
+    # by lane; a worker's, if it has any: where its rack's workers reach it (P6a)
   probeHash @6 :UInt64;  # worker: from its Ready; workers of one kind have the same (P40)
   publicKey @7 :Text $limit(.publicKeyBytes);  # from its Register
+  rack @8 :Text $limit(.hostBytes);  # from its Register, where racks sum (P6a); else empty
 }
 
 struct SyncingBackup $compared {
@@ -450,7 +451,7 @@ struct PushItem {
 
 struct Push $message(handlers = [lane, worker], sender = workers, generation = one,
     size = payloads) {
-  # Worker -> the lane of the primary (P6), or the relay of its host (P6a).
+  # Worker -> the lane of the primary (P6), or a relay (P6a).
   items @0 :List(PushItem) $limit(what = "pushes in a message", max = "kItemsPerMessageMax");
 }
 
@@ -529,7 +530,7 @@ struct Answer $message(handlers = [worker], sender = nodes, generation = one, ab
   # Lane -> worker.
   view @0 :ViewId;  # copied from the question
   items @1 :List(AnswerItem) $limit(what = "shards in an answer", max = "kItemsPerMessageMax");
-    # every shard whose primary this lane is
+    # every shard whose primary this lane is; a relay's: those that it sums
 }
 
 # ---- replication: primary's lane <-> backup's lane ------------------------------------------------

@@ -1,4 +1,4 @@
-// PushGroups cuts the shards of each receiver of pushes, a lane or the host's relay, into groups,
+// PushGroups cuts the shards of each receiver of pushes, a lane or a relay, into groups,
 // and knows which groups are ready to be sent. A group is what a message is made of: a lane gets
 // few messages, and can commit and answer the first ones while others are still on their way.
 // PushSender keeps it. What it does for a shard does not take longer with more shards.
@@ -51,7 +51,7 @@ class PushGroups {
   void NoteReadyAlone(ShardId shard) { Note(shard, /*is_group_ready=*/true); }
 
   bool has_ready() const { return !by_first_.empty() || !for_relay_.empty(); }
-  // Takes ready groups, whose shards then have no gradients to be sent: those for the relay; those
+  // Takes ready groups, whose shards then have no gradients to be sent: those for relays; those
   // at the front, in the shards' order, as long as admits(first shard); those at the back, in the
   // opposite order, as long as admits(last shard).
   std::vector<size_t> TakeForRelay();
@@ -76,7 +76,7 @@ class PushGroups {
   std::vector<size_t> group_of_;  // by shard
   std::vector<bool> is_ready_;    // by shard
   bool takes_parts_ = false;
-  // The ready groups, by their first and by their last shard, and those for the relay.
+  // The ready groups, by their first and by their last shard, and those for relays.
   std::set<std::pair<ShardId, size_t>> by_first_;
   std::set<std::pair<ShardId, size_t>> by_last_;
   std::set<size_t> for_relay_;

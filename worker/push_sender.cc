@@ -53,10 +53,10 @@ void PushSender::CutGroups() {
   std::map<PeerId, size_t> indices;
   std::vector<size_t> receivers;
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
-    const bool is_given = parts_.giver.Gives(ShardId(s));
-    const PeerId& peer = is_given ? parts_.giver.relay() : parts_.lanes.primary(ShardId(s));
+    const PeerId* relay = parts_.giver.GivesTo(ShardId(s));
+    const PeerId& peer = relay != nullptr ? *relay : parts_.lanes.primary(ShardId(s));
     const auto [entry, is_new] = indices.try_emplace(peer, all.size());
-    if (is_new) all.push_back({.peer = peer, .is_relay = is_given});
+    if (is_new) all.push_back({.peer = peer, .is_relay = relay != nullptr});
     receivers.push_back(entry->second);
   }
   groups_.Cut(std::move(all), receivers, GradientBytes(plan_));
@@ -70,8 +70,7 @@ void PushSender::FollowStep() {
   const bool was_computed =
       has_work && known_.step == step() && known_.has_work && known_.is_computed;
   const Known known{step(), has_work, was_computed || parts_.steps.IsComputed(step())};
-  const bool gives = parts_.giver.GivesAny();
-  const bool is_cut = has_cut_ && gives == gives_;
+  const bool is_cut = has_cut_ && parts_.giver.changes() == giver_changes_;
   const std::vector<ShardId> unsent = gradients_.TakeUnsentShards();
   const auto note = [&](ShardId shard) {
     if (gradients_.HasUnsent(shard, step())) groups_.NoteReady(shard);
@@ -86,7 +85,7 @@ void PushSender::FollowStep() {
     back_ = ShardId(std::max(plan_.shards.shard_count(), 2u) - 2);
   }
   has_cut_ = true;
-  gives_ = gives;
+  giver_changes_ = parts_.giver.changes();
   known_ = known;
   groups_.StartOver(/*takes_parts=*/known.is_computed);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) note(ShardId(s));
@@ -123,7 +122,7 @@ PushWindow::Look PushSender::LookAtStep(Micros now) {
 }
 
 // Whether all that this worker itself computes of the shard is here; on a relay maybe in a sum with
-// the parts of the host's other workers.
+// the parts of the group's other workers.
 bool PushSender::IsAllHere(ShardId shard) const {
   const Steps::Work* work = parts_.steps.Find(step());
   const MicroBatchTree tree = plan_.steps.Tree(step());
@@ -153,7 +152,7 @@ void PushSender::Gather(Micros now, const PushGroups::Group& group, Parcel* parc
   }
 }
 
-// P6a: a relay's sum waits for those of the host's other workers, but not for a late one.
+// P6a: a relay's sum waits for those of the group's other workers, but not for a late one.
 Micros PushSender::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& gradient) {
   if (parts_.giver.Gives(shard)) return now;
   const Micros patience =
@@ -168,7 +167,7 @@ void PushSender::Send(Micros now, const PushGroups::Receiver& receiver, Parcel p
     parts_.requests.OnAsked(now, shard, version);
   }
   if (receiver.is_relay) {
-    parts_.giver.OnGiven(now);
+    parts_.giver.OnGiven(now, receiver.peer);
     bytes_.given += parcel.bytes;
   } else {
     parts_.requests.Expect(now, receiver.peer);

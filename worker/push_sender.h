@@ -1,6 +1,6 @@
 // PushSender sends gradients once the barrier (P4) is open and the window (P6) has room: to the
-// shards' lanes, or to the host's relay (P6a). It sends them in groups (PushGroups). A tick costs
-// time for the shards whose gradients have changed, are sent, or wait for others of the host, not
+// shards' lanes, or to relays (P6a). It sends them in groups (PushGroups). A tick costs
+// time for the shards whose gradients have changed, are sent, or wait for others of the group, not
 // for all shards. Threads: none.
 #pragma once
 
@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "worker/host_giver.h"
-#include "worker/host_relay.h"
 #include "worker/push_groups.h"
 #include "worker/push_window.h"
 #include "worker/step_clock.h"
 #include "worker/steps.h"
+#include "worker/sum_giver.h"
+#include "worker/sum_relay.h"
 
 namespace pando {
 
@@ -26,15 +26,15 @@ class PushSender : SessionPart {
   struct Parts {  // all outlive it
     const Steps& steps;
     const StepClock& clock;
-    HostGiver& giver;
-    HostRelay& relay;
+    SumGiver& giver;
+    SumRelay& relay;
     LaneRequests& requests;
     Lanes& lanes;
   };
   struct Bytes {
     uint64_t early = 0;  // pushed while the step's backward was still going on: the overlap
     uint64_t pushed = 0;
-    uint64_t given = 0;  // to the host's relay, which pushes them with its own (P6a)
+    uint64_t given = 0;  // to relays, which push them with their own (P6a)
   };
   // `window_bytes`: the window's room, in place of PushWindow's rule. Groups close at no more.
   PushSender(const SessionPart& part, const Parts& parts, std::optional<size_t> window_bytes);
@@ -69,9 +69,9 @@ class PushSender : SessionPart {
   const Parts parts_;
   PushGroups groups_;
   PushWindow window_;
-  // Whether groups have been made in this view, and whether a relay is among their receivers.
+  // Whether groups have been made in this view, and for which of the giver's choices of relays.
   bool has_cut_ = false;
-  bool gives_ = false;
+  uint64_t giver_changes_ = 0;
   struct Known {
     Step step;                 // whose gradients are ready
     bool has_work = false;     // of this worker

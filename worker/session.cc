@@ -18,7 +18,7 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
       requests_(shared_, parameters_, lanes_),
       questions_(member_, lanes_, requests_),
       helping_(shared_, lifecycle_, steps_, questions_),
-      giver_(shared_, requests_),
+      giver_(shared_, requests_, helping_.clock()),
       relay_(shared_, options.sum_buffers),
       sender_(shared_,
               {.steps = steps_,
@@ -42,7 +42,12 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
   lanes_.OnHeard(from);
-  if (!giver_.IsOurRelay(from) && !IsAboutOwnShards(member_.view(), envelope)) return;
+  const auto is_relayed = [&] {
+    return giver_.IsOurRelay(from) && AreAllShards(envelope.message, [&](ShardId shard) {
+             return giver_.IsRelayFor(shard, from);
+           });
+  };
+  if (!IsAboutOwnShards(member_.view(), envelope) && !is_relayed()) return;
   Dispatch<Core::kWorker>(
       envelope.message, [&](const ViewUpdate&) { OnView(now, envelope); },
       [&](const ViewDelta&) { OnView(now, envelope); },
@@ -88,7 +93,7 @@ void Session::OnView(Micros now, const Envelope& envelope) {
   const View& view = member_.view();
   if (view.generation != generation) Forget();
   lifecycle_.SetMember(member_.is_in_view());
-  const HostGroup group = HostGroupFor(view, member_.self(), plan_);
+  const SumGroup group = SumGroupFor(view, member_.self(), plan_);
   lanes_.EnterView();
   gradients_.EnterView();
   parameters_.wanted().AskAgain();
@@ -118,7 +123,7 @@ void Session::Forget() {
 
 void Session::OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
   if (giver_.IsOurRelay(from)) {
-    if (giver_.OnAnswer(now, answer) && !questions_.is_open()) Advance(now);
+    if (giver_.OnAnswer(now, from, answer) && !questions_.is_open()) Advance(now);
     return;
   }
   if (answer.view != member_.view().id) return;
@@ -151,7 +156,7 @@ void Session::OnGradientReady(GradientReady& ready) {
 }
 
 void Session::OnParams(Micros now, const Params& params) {
-  HostRelay::Replies replies;
+  SumRelay::Replies replies;
   for (const ParamsItem& item : params.items) {
     if (!parameters_.IsSound(item)) continue;
     versions_.Learn(item.shard, item.version);
@@ -212,8 +217,10 @@ void Session::Tick(Micros now) {
   helping_.Tick(now);
   questions_.Tick(now);
   giver_.Tick(now);
-  sender_.Tick(now);
+  // First what is due to be asked for: a relay pushes gradients of others even before it has the
+  // version that its own are made with, and a push counts as a request for what it makes.
   requests_.Tick(now);
+  sender_.Tick(now);
   evaluation_.Tick(now);
 }
 
@@ -240,7 +247,8 @@ Heartbeat Session::CurrentActivity(Micros now) const {
   } else if (is_waiting) {
     heartbeat.activity = Activity::kWaitingForParameters;
     const ShardId shard = versions_.lowest_shard();
-    heartbeat.waiting_for = gradients_.HasGiven(shard) ? giver_.relay() : lanes_.primary(shard);
+    const PeerId* relay = gradients_.HasGiven(shard) ? giver_.GivesTo(shard) : nullptr;
+    heartbeat.waiting_for = relay != nullptr ? *relay : lanes_.primary(shard);
     heartbeat.waiting_ms = static_cast<uint64_t>((now - steps_.waiting_since()).count()) / 1000;
   } else {
     heartbeat.activity = is_computing ? Activity::kComputing : Activity::kIdle;

@@ -14,8 +14,8 @@
 //   LaneRequests       | what the lanes are asked for, and what was lost (P10)
 //   Questions          | what the primaries hold (P17)
 //   Helping            | help for stragglers, and how long a step takes
-//   HostGiver          | gradients that go to the host's relay (P6a)
-//   HostRelay          | the gifts of the host's workers, where this one is the relay (P6a)
+//   SumGiver          | gradients that go to relays (P6a)
+//   SumRelay          | the gifts of other workers, where this one is a relay (P6a)
 //   PushSender         | which gradients may be pushed now (P4, P6)
 //   Verification       | micro-batches that two workers compute (P41)
 //   Evaluation         | a slice of the test set (P31)
@@ -32,9 +32,9 @@
 //                          | most its version is pulled
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
-//   Push, Question of a    | this worker is the relay: its host's sums are pushed together; the
-//   worker of our host     | Answer names what it holds of the asker's (P6a)
-//   silence of our relay   | it is asked, then given up: its gradients go to the lanes
+//   Push, Question of a    | this worker is a relay: its group's sums are pushed together; the
+//   worker of our group    | Answer names what it holds of the asker's (P6a)
+//   silence of a relay     | it is asked, then given up: its gradients go to the lanes
 //   silence                | the lane is asked what it holds; what it lacks is sent again (P10);
 //                          | after two leases PeerSilent to the scheduler (P23)
 //   waiting for long       | Questions; micro-batches that a straggler owes are computed here too
@@ -59,7 +59,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
     ViewMember::Identity identity;
     Ready ready;                                   // repeated until a view has us
     std::optional<size_t> push_window_bytes = {};  // see PushWindow
-    BufferSource sum_buffers = {};                 // of sums that are made here for the host
+    BufferSource sum_buffers = {};                 // of sums that are made here for others
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -76,7 +76,7 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   size_t unreplied_count() const { return gradients_.count(); }
   const PushSender::Bytes& sent_bytes() const { return sender_.bytes(); }
   const Parameters& parameters() const { return parameters_; }
-  // Returns whether this worker pushes its gradients itself, as the host's relay does not answer.
+  // Returns whether this worker pushes gradients itself, as a relay does not answer.
   bool has_given_up_relay() const { return giver_.has_given_up(); }
 
  private:
@@ -85,9 +85,9 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  // Notes data of a lane or the host's relay: the time until it counts as silent starts again.
+  // Notes data of a lane or a relay: the time until it counts as silent starts again.
   void OnData(Micros now, const PeerId& from) {
-    giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
+    giver_.IsOurRelay(from) ? giver_.OnParams(now, from) : requests_.Expect(now, from);
   }
   void OnGradientReady(GradientReady& ready);
 
@@ -120,8 +120,8 @@ class Session : public WorkerCore, private SessionListener, private EvaluationPo
   LaneRequests requests_;
   Questions questions_;
   Helping helping_;
-  HostGiver giver_;
-  HostRelay relay_;
+  SumGiver giver_;
+  SumRelay relay_;
   PushSender sender_;
   Verification verification_;
   Evaluation evaluation_;

@@ -9,9 +9,11 @@ void UnrepliedGradients::EnterView() {
   }
 }
 
-void UnrepliedGradients::TakeBackGiven() {
-  for (UnrepliedGradient& gradient : shards_ | std::views::join) {
-    if (gradient.is_given()) gradient.delivery = Delivery::kUnsent;
+void UnrepliedGradients::TakeBackGiven(const std::vector<ShardId>& ids) {
+  for (const ShardId id : ids) {
+    for (UnrepliedGradient& gradient : shards_[id.value()]) {
+      if (gradient.is_given()) gradient.delivery = Delivery::kUnsent;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // UnrepliedGradients holds this worker's gradients, sent or not, until the versions that they help
-// to make are committed (P11). On a host's relay it also holds the sums with the gradients of the
-// host's other workers (P6a). Owns: one step's gradients (I6). Threads: none.
+// to make are committed (P11). On a relay it also holds the sums with the gradients of its host's
+// or rack's other workers (P6a). Owns: one step's gradients (I6). Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace pando {
 
-// kPushed: sent to the shard's lane. kGiven: sent to the host's relay.
+// kPushed: sent to the shard's lane. kGiven: sent to a relay.
 enum class Delivery : uint8_t { kUnsent, kPushed, kGiven };
 
 struct UnrepliedGradient {
@@ -61,10 +61,12 @@ class UnrepliedGradients {
       return VersionMadeBy(gradient.step) == version;
     });
   }
-  size_t given_bytes() const {
+  size_t GivenBytes(const std::vector<ShardId>& ids) const {
     size_t bytes = 0;
-    for (const UnrepliedGradient& gradient : shards_ | std::views::join)
-      bytes += gradient.is_given() ? gradient.payload.size_bytes() : 0;
+    for (const ShardId id : ids) {
+      for (const UnrepliedGradient& gradient : shard(id))
+        bytes += gradient.is_given() ? gradient.payload.size_bytes() : 0;
+    }
     return bytes;
   }
 
@@ -99,8 +101,9 @@ class UnrepliedGradients {
   }
   // Marks all gradients as unsent, because another lane may be the primary now.
   void EnterView();
-  // Marks the gradients that the relay got as unsent. It was given up, so they go to the lanes.
-  void TakeBackGiven();
+  // Marks given gradients of these shards as unsent. Their relay was given up, so they go to the
+  // lanes.
+  void TakeBackGiven(const std::vector<ShardId>& ids);
   // Marks gradients that the lane, according to its answer, does not hold as unsent: they were lost
   // (P10). Returns whether it holds any.
   bool JudgePushed(const AnswerItem& item) {

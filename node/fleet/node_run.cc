@@ -102,13 +102,16 @@ Status NodeRun::StartAll() {
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
   const bool is_ipc = args_.bind.starts_with("ipc://");
+  std::vector<std::string> member_flags;
+  if (args_.insecure) member_flags.emplace_back("--insecure");
+  for (const std::string& label : args_.labels)
+    member_flags.insert(member_flags.end(), {"--label", label});
   for (uint32_t i = 0; i < args_.server_count; ++i) {
     std::vector<std::string> extra{"--lanes", fmt::format("{}", args_.lanes)};
     if (!args_.bind.empty())
       extra.insert(extra.end(),
                    {"--bind", is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind});
-    if (args_.insecure) extra.emplace_back("--insecure");
-    for (const std::string& label : args_.labels) extra.insert(extra.end(), {"--label", label});
+    extra.insert(extra.end(), member_flags.begin(), member_flags.end());
     PANDO_RETURN_IF_ERROR(fleet_.Start(Role::kServer, i, extra));
   }
   if (args_.worker.is_preloaded) PANDO_RETURN_IF_ERROR(fleet_.StartPreloaded());
@@ -117,6 +120,8 @@ Status NodeRun::StartAll() {
                                    DeviceOfWorker(choice, gpu_count, i)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
     if (!args_.data_cache.empty()) extra.insert(extra.end(), {"--data-cache", args_.data_cache});
+    extra.insert(extra.end(), member_flags.begin(), member_flags.end());
+    if (!args_.worker_bind.empty()) extra.insert(extra.end(), {"--bind", args_.worker_bind});
     PANDO_RETURN_IF_ERROR(fleet_.Start(Role::kWorker, i, extra));
   }
   return Status();

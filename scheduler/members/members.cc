@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "common/endpoint.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -119,7 +120,16 @@ std::vector<MemberRecord> Members::Records() const {
   return {members.begin(), members.end()};
 }
 
-std::vector<NodeInfo> Members::NodeInfos() const {
+std::vector<NodeInfo> Members::NodeInfos(SumUse rack_sum, const View& last) const {
+  std::set<std::string> hosts;
+  for (const Member* worker : TakingPart(Role::kWorker)) hosts.insert(worker->registration.host);
+  const bool has_many = hosts.size() > kHostsWithoutRacksMax ||
+                        !std::ranges::all_of(last.nodes, &std::string::empty, &NodeInfo::rack);
+  const bool names_racks = rack_sum == SumUse::kAlways || (rack_sum == SumUse::kAuto && has_many);
+  // Returns whether the workers of the member's rack reach it.
+  const auto is_reached = [&](const std::vector<std::string>& endpoints) {
+    return hosts.size() < 2 || std::ranges::none_of(endpoints, IsOfOneMachine);
+  };
   std::vector<NodeInfo> infos;
   for (const auto& [node, member] : members_) {
     if (!member.takes_part()) continue;
@@ -130,7 +140,10 @@ std::vector<NodeInfo> Members::NodeInfos() const {
                      .host = member.registration.host,
                      .lane_endpoints = member.registration.lane_endpoints,
                      .probe_hash = member.ready.probe_hash,
-                     .public_key = member.registration.public_key});
+                     .public_key = member.registration.public_key,
+                     .rack = names_racks && is_reached(member.registration.lane_endpoints)
+                                 ? member.registration.rack
+                                 : std::string()});
   }
   return infos;
 }

@@ -15,6 +15,9 @@ namespace pando {
 
 class Members {
  public:
+  // With more hosts their messages take longer than the hop over a relay (pando plan).
+  static constexpr size_t kHostsWithoutRacksMax = 128;
+
   Members() = default;
   Members(const Members&) = delete;
 
@@ -34,9 +37,11 @@ class Members {
   // `wanted`, or the lowest free rank if that is taken or not a rank.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
   std::vector<MemberRecord> Records() const;
-  // Returns the members that take part, by id. The lists are valid until a member comes, goes or is
+  // Returns the members that take part, by id, for the view after `last`. Racks are named if they
+  // sum (P6a): with kAuto, if more than kHostsWithoutRacksMax hosts have workers, and from then on.
+  std::vector<NodeInfo> NodeInfos(SumUse rack_sum, const View& last) const;
+  // Return the members that take part, by id. The lists are valid until a member comes, goes or is
   // marked.
-  std::vector<NodeInfo> NodeInfos() const;
   const std::vector<const Member*>& TakingPart(Role role) const;
   size_t CountReady(Role role) const { return TakingPart(role).size(); }
   const std::vector<const Member*>& Workers() const;  // those that take part, by rank

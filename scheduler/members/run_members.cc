@@ -24,11 +24,6 @@ std::string SecondsText(Micros time) {
 // The limit is enough for "tcp://", a host name and a port. An ipc path has at most 107 bytes.
 constexpr size_t kEndpointBytesMax = 300;
 
-bool IsOfOneMachine(const std::string& endpoint) {
-  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
-  return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host));
-}
-
 std::string ReasonNotToDial(const Register& registration) {
   for (const std::string& endpoint : registration.lane_endpoints) {
     if (endpoint.size() > kEndpointBytesMax)
@@ -46,7 +41,7 @@ std::string ReasonNotToDial(const Register& registration) {
 std::string ReasonOutOfReach(const Register& registration, const Members& members) {
   const auto reason = [](const Register& server, const std::string& other) -> std::string {
     const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
-    if (at == server.lane_endpoints.end()) return "";
+    if (server.role == Role::kWorker || at == server.lane_endpoints.end()) return "";
     return fmt::format(
         "the server on {} listens on {}, which {} cannot reach; start it with --keys or "
         "--insecure and without --bind, or with an address that both can reach",
@@ -326,9 +321,9 @@ void RunMembers::RepeatStop() {
 std::string RunMembers::ReasonToRefuse(const Register& registration) const {
   if (phase_.is_ending()) return "the run is over";
   const bool is_server = registration.role == Role::kServer;
-  if (is_server != !registration.lane_endpoints.empty() ||
-      registration.lane_endpoints.size() > kLanesMax)
-    return fmt::format("a server registers 1 to {} lanes, a worker none", kLanesMax);
+  const size_t lane_count = registration.lane_endpoints.size();
+  if ((is_server && lane_count == 0) || lane_count > (is_server ? kLanesMax : 1))
+    return fmt::format("a server registers 1 to {} lanes, a worker at most one", kLanesMax);
   // The journal and every view keep the registration.
   if (registration.host.size() > kHostBytesMax)
     return fmt::format("a host name has {} bytes; at most {} were expected",

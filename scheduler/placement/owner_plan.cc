@@ -55,16 +55,17 @@ constexpr Micros kTrialAfter = std::chrono::seconds(30);
 // The time in which a joiner gets its parameters before its first step.
 constexpr Micros kHandOverTime = std::chrono::milliseconds(100);
 
-// Returns the workers in the same order, but grouped by host.
-std::vector<const Member*> GroupByHost(const std::vector<const Member*>& workers) {
-  std::vector<const Member*> sorted;
-  for (const Member* first : workers) {
-    if (std::ranges::find(sorted, first) != sorted.end()) continue;
-    std::ranges::copy_if(workers, std::back_inserter(sorted), [&](const Member* worker) {
-      return worker->registration.host == first->registration.host;
-    });
+// Returns the workers in the same order, but grouped by rack, and within a rack by host.
+std::vector<const Member*> GroupByPlace(std::vector<const Member*> workers) {
+  std::map<std::string, size_t> racks, hosts;  // in the order of their first workers
+  for (const Member* worker : workers) {
+    racks.try_emplace(worker->registration.rack, racks.size());
+    hosts.try_emplace(worker->registration.host, hosts.size());
   }
-  return sorted;
+  std::ranges::stable_sort(workers, {}, [&](const Member* worker) {
+    return std::pair(racks[worker->registration.rack], hosts[worker->registration.host]);
+  });
+  return workers;
 }
 
 std::set<NodeId> CollectNodes(const std::vector<WorkerSpeed>& speeds) {
@@ -173,12 +174,13 @@ void OwnerPlan::Resume() {
 }
 
 // Returns the workers that take work: all except avoided ones, or these if there is no other. They
-// are in the order of their ranks, but grouped by host, so that a host computes few subtrees (P6a).
+// are in the order of their ranks, but grouped by rack and host, so that each of these computes few
+// subtrees (P6a).
 std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
   const std::set<NodeId> all_avoided = silences_.Avoided(now);
   std::vector<WorkerSpeed> speeds;
   std::vector<WorkerSpeed> avoided;
-  for (const Member* worker : GroupByHost(members_.Workers())) {
+  for (const Member* worker : GroupByPlace(members_.Workers())) {
     if (worker->is_draining) continue;
     const NodeId node = worker->peer.node;
     const auto idle = idle_since_.find(node);

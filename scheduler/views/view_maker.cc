@@ -46,7 +46,7 @@ View ViewMaker::MakeFirst(Micros now) {
     next.generation = views_.NextGeneration();
     next.restore = snapshots_.ledger().RestorePoint(verification_.RestoreBound());
   }
-  next.nodes = membership_.members().NodeInfos();
+  next.nodes = membership_.members().NodeInfos(plan_.job.rack_sum, views_.view());
   const auto servers = snapshots_.RestoringServers(next.restore, silences_.Avoided(now));
   next.shards = PlaceShards(plan_.shards, servers, plan_.job.replicas);
   next.owners = owners_.FirstOwners(now);
@@ -74,7 +74,7 @@ std::optional<View> ViewMaker::MakeDue(Micros now) {
   views_.DropRequest();
   View next = views_.view();
   next.id = views_.NextId();
-  next.nodes = members.NodeInfos();
+  next.nodes = members.NodeInfos(plan_.job.rack_sum, views_.view());
   silences_.RequestViews(now);
   AddSynced(next);
   silences_.ApplyTo(next);

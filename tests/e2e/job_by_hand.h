@@ -27,7 +27,7 @@ class JobByHand {
  public:
   // `job`: flags for the scheduler. No servers: those of the job's own strategy.
   JobByHand(uint32_t server_count, uint32_t worker_count, const Args& job,
-            const Args& server_args = {})
+            const Args& server_args = {}, const Args& worker_args = {})
       : run_dir(temp.path() + "/run"), job_(job) {
     const std::string endpoint_file = temp.path() + "/endpoint";
     Args flags{"scheduler", "--bind", Bind("scheduler"), "--endpoint-file",           endpoint_file,
@@ -45,7 +45,8 @@ class JobByHand {
           Start(name, Args{"server", "--join", endpoint, "--bind", Bind(name)} + server_args));
     }
     for (uint32_t i = 0; i < worker_count; ++i) {
-      workers.push_back(Start("worker-" + std::to_string(i), {"worker", "--join", endpoint}));
+      workers.push_back(
+          Start("worker-" + std::to_string(i), Args{"worker", "--join", endpoint} + worker_args));
     }
   }
 

@@ -3,6 +3,7 @@
 // in tests/worker/overlap_test.
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "common/exit_codes.h"
@@ -70,6 +71,29 @@ TEST_CASE("one of a host's two workers pushes for both (P6a)") {
   // The first step's sums do not wait; on a loaded machine others may be pushed separately.
   CHECK(pushed >= kSteps * kBytes);
   CHECK(pushed < kSteps * kBytes * 3 / 2);
+}
+
+TEST_CASE("the workers of a rack take turns as relays, and one of them is killed (P6a)") {
+  constexpr uint64_t kSteps = 200;
+  const Args flags = LongJob(kSteps, {"--model", "lenet5", "--rack-sum", "always"});
+  JobByHand job(2, 3, flags, {"--label", "rack=b"}, {"--label", "rack=a"});
+  job.AwaitSteps(20);
+  job.workers.front()->Signal(SIGKILL);
+  job.scheduler->Await(std::chrono::minutes(3));
+  REQUIRE_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+  for (size_t i = 1; i < job.workers.size(); ++i) {
+    job.workers[i]->Await();
+    const std::string text = job.workers[i]->err();
+    CHECK(Contains(text, "before they leave this rack"));
+    CHECK(BytesAfter(text, "pushed ") > 0);
+    CHECK(BytesAfter(text, "gave ") > 0);
+  }
+  TempFolder temp;
+  Process serial(temp.path(), "serial",
+                 Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + flags);
+  serial.Await(std::chrono::minutes(3));
+  REQUIRE_MESSAGE(serial.exit_code() == kExitCompleted, serial.err());
+  CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ View SampleView() {
                  .rank = 1,
                  .host = "grove",
                  .lane_endpoints = {"tcp://127.0.0.1:1", "ipc:///tmp/lane-1"},
-                 .public_key = std::string(kPublicKeyBytesMax, 'k')},
+                 .public_key = std::string(kPublicKeyBytesMax, 'k'),
+                 .rack = "rack 7"},
                 {.node = NodeId(4), .incarnation = Incarnation(5), .role = Role::kWorker}};
   view.shards = {{.primary = kServerLane},
                  {.primary = kLargestPeer,

@@ -215,6 +215,7 @@ const char* const kViews =
 0 nodes/0/node 1
 0 nodes/0/probe_hash 18446744073709551615
 0 nodes/0/public_key "key"
+0 nodes/0/rack ""
 0 nodes/0/rank 4
 0 nodes/0/role "server"
 0 owners/0/first_step 7

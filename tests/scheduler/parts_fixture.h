@@ -46,7 +46,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   }
   void PublishView() {
     View view{.id = parts.views.NextId(), .generation = parts.views.view().generation};
-    view.nodes = parts.members.NodeInfos();
+    view.nodes = parts.members.NodeInfos(SumUse::kOff, {});
     view.shards.assign(plan.shards.shard_count(), ShardPlacement{.primary = server});
     view.owners.assign(plan.job.micro_batches, MicroBatchOwner{.worker = worker.node});
     parts.views.Publish(std::move(view));

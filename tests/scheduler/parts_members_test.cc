@@ -8,6 +8,29 @@ namespace {
 
 // ---- RunMembers ---------------------------------------------------------------------------------
 
+TEST_CASE("the view names racks if they sum: always, or where many hosts have workers (P6a)") {
+  PartsFixture f;
+  const auto add = [&f](uint64_t who) {
+    f.parts.membership.OnRegister(f.now, {kUnknownNode, Incarnation(who), 0},
+                                  {.host = "h" + std::to_string(who),
+                                   .process_id = static_cast<uint32_t>(who),
+                                   .lane_endpoints = {"tcp://10.0.0.1:1"},
+                                   .rack = "a"});
+    const PeerId peer = f.parts.members.Find(Incarnation(who))->peer;
+    f.parts.membership.OnReady(f.now, peer, {.data_fingerprint = f.plan.data.fingerprint});
+  };
+  const auto rack = [&f](SumUse use, const View& last = {}) {
+    return f.parts.members.NodeInfos(use, last).front().rack;
+  };
+  for (uint64_t who = 1; who <= Members::kHostsWithoutRacksMax; ++who) add(1000 + who);
+  CHECK(rack(SumUse::kAuto).empty());
+  CHECK(rack(SumUse::kAlways) == "a");
+  CHECK(rack(SumUse::kAuto, {.nodes = {{.rack = "a"}}}) == "a");  // it stays
+  add(1);
+  CHECK(rack(SumUse::kAuto) == "a");
+  CHECK(rack(SumUse::kOff).empty());
+}
+
 TEST_CASE("replicas are apart by racks where there are several, else by machines, else by hosts") {
   PartsFixture f;
   const auto add = [&f](uint64_t who, const std::string& machine, const std::string& rack) {

@@ -108,7 +108,7 @@ TEST_CASE("two workers that differ make the run begin again; a third tells which
   const PeerId third = f.Add(22, Role::kWorker);
   const auto give = [&f](MicroBatch m, NodeId worker) {
     View view = f.parts.views.view();
-    view.nodes = f.parts.members.NodeInfos();
+    view.nodes = f.parts.members.NodeInfos(SumUse::kOff, {});
     view.owners[m.value()].worker = worker;
     f.parts.views.Publish(std::move(view));
     f.parts.ownership.OnView();

@@ -28,11 +28,12 @@ TEST_CASE("more processes than the job wants take part as well") {
   CHECK(f.CountShares(22) > 0);
 }
 
-TEST_CASE("a server without lanes and a worker with some are refused") {
+TEST_CASE("a server without lanes and a worker with two are refused") {
   Fixture f;
   f.From(10, Register{.role = Role::kServer, .host = "h"});
   CHECK(f.recorder.LastTo<Refused>(Incarnation(10)) != nullptr);
-  f.From(20, Register{.role = Role::kWorker, .host = "h", .lane_endpoints = {"tcp://x:1"}});
+  const std::vector<std::string> two = {"tcp://x:1", "tcp://x:2"};
+  f.From(20, Register{.role = Role::kWorker, .host = "h", .lane_endpoints = two});
   CHECK(f.recorder.LastTo<Refused>(Incarnation(20)) != nullptr);
 }
 

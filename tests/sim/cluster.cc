@@ -75,7 +75,7 @@ void Cluster::NoteDrawn(uint64_t seed) const {
       (plan_.job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : "") +
       (plan_.job.optimizer.loss_scale.is_on ? ", loss scaling" : "") +
       (swarm_.shares_memory ? ", shared memory" : "") +
-      (plan_.may_sum_on_host() ? ", sums on hosts" : ""));
+      (plan_.may_sum_near() ? ", sums on hosts or in racks" : ""));
 }
 
 void Cluster::Heal() {

@@ -48,7 +48,7 @@ enum class Event : uint8_t {
   kInt8Pulls,
   kFeedback,      // what a gradient lost was added to the micro-batch's next one
   kFeedbackGone,  // ... or not, as another worker computed that
-  kGiven,         // a gradient went to its host's relay
+  kGiven,         // a gradient went to a relay of its host or rack
   kHostSum,       // ... which pushed more than it owns
   kRelayAsked,    // ... and was silent for a while
   kStopped,       // a run was stopped, with its last steps in a snapshot

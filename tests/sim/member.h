@@ -27,6 +27,7 @@ struct Seat {
   Place place = 0;
   Role role = Role::kWorker;
   std::string host;
+  std::string rack = {};
   uint32_t process_id = 0;
   uint16_t lane_count = 1;
   Micros micro_batch_time{0};

@@ -11,7 +11,8 @@ enum class Mutation {
   kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
   kNoQuestion,         // P17: a worker does not ask for the missing parts in a new view
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
-  kGiveOnce,             // P6a: only the host's relay pushes the gradients that it was given
+  kGiveOnce,             // P6a: only a relay pushes the gradients that it was given
+  kKeepStrayGifts,       // P6a: a relay keeps gifts of shards that it does not sum
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   kAnyView,              // P44: lanes and workers enter views without a good signature

@@ -12,6 +12,7 @@ constexpr std::array kMutations{
     NamedMutation{"no-question", Mutation::kNoQuestion},
     NamedMutation{"uninterruptible-wait", Mutation::kUninterruptibleWait},
     NamedMutation{"give-once", Mutation::kGiveOnce},
+    NamedMutation{"keep-stray-gifts", Mutation::kKeepStrayGifts},
     NamedMutation{"any-role", Mutation::kAnyRole},
     NamedMutation{"strangers", Mutation::kStrangers},
     NamedMutation{"any-view", Mutation::kAnyView},

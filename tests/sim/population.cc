@@ -39,6 +39,8 @@ Seat Population::NewSeat(Role role) {
   Chance& chance = stage_.world.chance();
   Seat seat{.place = next_place_++, .role = role};
   seat.host = "host" + std::to_string(chance.Below(stage_.swarm.host_count));
+  if (stage_.swarm.rack_count > 0)
+    seat.rack = "rack" + std::to_string(chance.Below(stage_.swarm.rack_count));
   seat.process_id = next_process_id_++;
   seat.lane_count = static_cast<uint16_t>(chance.Between(1, 2));
   const auto spread = static_cast<uint64_t>(stage_.swarm.speed_spread * 100);

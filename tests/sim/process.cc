@@ -90,7 +90,8 @@ void Process::Join() {
   ++life_;
   self_ = {kUnknownNode, Incarnation(around_.world.chance().Next() | 1), 0};
   loops_.BeginLife();
-  Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
+  Register registration{
+      .role = seat_.role, .host = seat_.host, .process_id = seat_.process_id, .rack = seat_.rack};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
     registration.lane_endpoints.push_back("tcp://server:" + std::to_string(1 + lane));
   }

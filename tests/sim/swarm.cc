@@ -19,10 +19,10 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
-    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
-    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
-    "hosts",     "stops",      "hostile",  "files",    "lost-views", "declared"};
+    "none",       "calm",     "workers",    "servers",    "transfers", "rollbacks", "scheduler",
+    "divergence", "flip",     "pauses",     "evaluation", "moves",     "echoes",    "handovers",
+    "silences",   "partials", "decisions",  "shared",     "hosts",     "racks",     "stops",
+    "hostile",    "files",    "lost-views", "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -86,6 +86,10 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset, kLateCopy});
     case Focus::kHosts:
       swarm.host_count = static_cast<uint32_t>(chance.Between(1, 2));
+      return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
+    case Focus::kRacks:
+      swarm.host_count = 4;
+      swarm.rack_count = static_cast<uint32_t>(chance.Between(1, 2));
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
     case Focus::kStops:
       return Allow(swarm, {kStop, kKillServer, kKillWorker, kKillScheduler, kPause});
@@ -173,10 +177,10 @@ void DrawCodecs(Chance chance, Focus focus, Job* job) {
   job->pull_codec = static_cast<PayloadCodec>(chance.Below(4));
 }
 
-HostSum DrawHostSum(Chance chance, Focus focus) {
-  if (focus == Focus::kHosts) return HostSum::kAlways;
-  if (focus == Focus::kSilences || chance.OneIn(0.5)) return HostSum::kOff;
-  return chance.OneIn(0.5) ? HostSum::kAuto : HostSum::kAlways;
+SumUse DrawSumUse(Chance chance, Focus focus) {
+  if (focus == Focus::kHosts) return SumUse::kAlways;
+  if (focus == Focus::kSilences || chance.OneIn(0.5)) return SumUse::kOff;
+  return chance.OneIn(0.5) ? SumUse::kAuto : SumUse::kAlways;
 }
 
 uint64_t DrawSteps(Chance& chance) {
@@ -207,6 +211,9 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.has_keys = keys.OneIn(0.5);
   const bool loses_views = focus == Focus::kLostViews || (focus == Focus::kNone && keys.OneIn(0.1));
   swarm.lost_view_share = loses_views ? 0.8 : 0;
+  Chance racks(Chance(chance).Next() + 15);  // nor this
+  if (focus == Focus::kNone && racks.OneIn(0.2))
+    swarm.rack_count = static_cast<uint32_t>(racks.Between(1, 2));
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
@@ -288,6 +295,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   if (focus == Focus::kRollbacks) job.replicas = 1;
   if (focus == Focus::kFiles) job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
   if (focus == Focus::kHosts) job.workers = std::max(job.workers, 2u);
+  if (focus == Focus::kRacks) job.workers = std::max(job.workers, 3u);
   if (focus == Focus::kHandovers) {
     job.servers = 3;
     job.replicas = 2;
@@ -312,7 +320,8 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   if (plan.pushes.has_feedback()) plan.job.early_stop_patience = 0;  // no run has another's results
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
-  plan.job.host_sum = DrawHostSum(hosts, focus);
+  plan.job.host_sum = DrawSumUse(hosts, focus);
+  plan.job.rack_sum = swarm.rack_count > 0 ? SumUse::kAlways : SumUse::kOff;
   return plan;
 }
 

@@ -64,6 +64,7 @@ enum class Focus : uint8_t {
   kDecisions,   // early stops, with any deaths
   kShared,      // payloads are read in place, with any deaths or delays
   kHosts,       // workers of one host sum there first, with any deaths or delays
+  kRacks,       // workers of one rack do, each for other shards
   kStops,       // the run is stopped and resumed, while processes die
   kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
   kFiles,       // snapshots travel to the scheduler, with any deaths
@@ -97,6 +98,7 @@ struct Swarm {
   std::optional<size_t> push_window_bytes = {};
   size_t norm_peers_max = NormTree::kPeersMax;
   uint32_t host_count = 3;
+  uint32_t rack_count = 0;     // 0: processes have no racks
   bool has_keys = false;       // views are signed
   Micros hostile_interval{0};  // between a hostile peer's messages; 0: there is none
 };

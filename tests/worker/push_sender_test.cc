@@ -9,7 +9,7 @@ namespace {
 // Steps 0 and 1 are in the works.
 struct Sender : PartsFixture {
   explicit Sender(std::optional<size_t> window_bytes = {})
-      : giver(shared, requests),
+      : giver(shared, requests, clock),
         relay(shared, {}),
         sender(shared,
                {.steps = steps,
@@ -23,8 +23,8 @@ struct Sender : PartsFixture {
     sender.EnterView();
   }
   StepClock clock;
-  HostGiver giver;
-  HostRelay relay;
+  SumGiver giver;
+  SumRelay relay;
   PushSender sender;
 };
 
@@ -73,7 +73,7 @@ TEST_CASE("bytes that leave while backward goes on are counted apart") {
 TEST_CASE("gradients of shards that the host sums go to its relay") {
   Sender f;
   const PeerId relay{kWorkers[1], Incarnation(101), 0};
-  f.giver.EnterView({.relay = relay, .workers = {relay.node, kSelf.node}, .sums = {true, false}});
+  f.giver.EnterView({.workers = {relay.node, kSelf.node}, .relays = {relay, PeerId{}}});
   f.sender.EnterView();
   f.AddGradients(0);
   f.sender.Tick(kMs);
@@ -86,8 +86,8 @@ TEST_CASE("gradients of shards that the host sums go to its relay") {
     CHECK((receiver == relay || receiver == kLaneB));
   }
   CHECK(f.gradients.shard(ShardId(0)).front().is_given());
-  CHECK(f.sender.bytes().given == f.gradients.given_bytes());
-  CHECK(f.giver.NextDeadline() == kMs + HostGiver::kQuiet);
+  CHECK(f.sender.bytes().given == f.gradients.GivenBytes({ShardId(0), ShardId(1)}));
+  CHECK(f.giver.NextDeadline() == kMs + SumGiver::kQuiet);
 }
 
 }  // namespace

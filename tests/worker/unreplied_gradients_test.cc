@@ -80,15 +80,15 @@ TEST_CASE("what a relay does not hold is given again, and what it was given is t
   f.gradients.Add(kAnyShard, f.Gradient(0, 0));
   f.gradients.MarkSent(kAnyShard, 0, Delivery::kGiven);
   CHECK(f.gradients.HasGiven(kAnyShard));
-  CHECK(f.gradients.given_bytes() == Only(f).payload.size_bytes());
+  CHECK(f.gradients.GivenBytes({kAnyShard}) == Only(f).payload.size_bytes());
   f.gradients.JudgeGiven({kAnyShard, Version(0), {kOurs}});
   CHECK(Only(f).is_given());
   f.gradients.JudgeGiven({kAnyShard, Version(0), {}});
   CHECK(Only(f).is_unsent());
   f.gradients.MarkSent(kAnyShard, 0, Delivery::kGiven);
-  f.gradients.TakeBackGiven();
+  f.gradients.TakeBackGiven({kAnyShard});
   CHECK(Only(f).is_unsent());
-  CHECK(f.gradients.given_bytes() == 0);
+  CHECK(f.gradients.GivenBytes({kAnyShard}) == 0);
 }
 
 TEST_CASE("only unsent gradients are taken for a sum") {

@@ -12,7 +12,7 @@ void MessageNotes::OnSent(const Envelope& envelope, const std::optional<View>& v
   const bool is_noted = coverage_.Has(Event::kSpeculation) || coverage_.Has(Event::kHostSum);
   if (push != nullptr && view && !is_noted) NoteSpeculation(envelope, *push, *view);
   NoteCodecs(envelope);
-  if (plan_.may_sum_on_host()) NoteGift(envelope);
+  if (plan_.may_sum_near()) NoteGift(envelope);
 }
 
 bool MessageNotes::GoesTo(const Envelope& envelope, Role role) const {
@@ -30,7 +30,7 @@ void MessageNotes::NoteSpeculation(const Envelope& envelope, const Push& push, c
   for (uint32_t m = range.first; m < range.last; ++m) {
     const bool is_own = std::ranges::find(own, MicroBatch(m)) != own.end();
     if (!tree.IsPresent(MicroBatch(m)) || is_own) continue;
-    return coverage_.Note(plan_.may_sum_on_host() ? Event::kHostSum : Event::kSpeculation);
+    return coverage_.Note(plan_.may_sum_near() ? Event::kHostSum : Event::kSpeculation);
   }
 }
 

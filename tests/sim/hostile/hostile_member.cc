@@ -200,7 +200,7 @@ std::optional<Message> HostileMember::LieOfWorker(const PeerId& self) {
 // To a lane or a worker: all its fields but the shard are random and near.
 std::optional<Message> HostileMember::LieToPeers(Role role, ShardId shard) {
   // A relay has a part in all shards.
-  if (role == Role::kWorker && population_.plan().may_sum_on_host()) return std::nullopt;
+  if (role == Role::kWorker && population_.plan().may_sum_near()) return std::nullopt;
   const RunKnowledge run{.plan = population_.plan(),
                          .view = view().id,
                          .generation = view().generation,

@@ -1,4 +1,4 @@
-#include "worker/host_relay.h"
+#include "worker/sum_relay.h"
 
 #include "tests/worker/parts_fixture.h"
 
@@ -11,11 +11,11 @@ struct Relay : PartsFixture {
   Relay() : PartsFixture(HostJob()), relay(shared, {}) {
     Enter();
     relay.EnterView(
-        {.relay = kSelf, .workers = {kWorkers[0], kWorkers[1], kWorkers[2]}, .sums = {true, true}});
+        {.workers = {kWorkers[0], kWorkers[1], kWorkers[2]}, .relays = {kSelf, kGiver}});
   }
   static Job HostJob() {
     Job job = SmallJob();
-    job.host_sum = HostSum::kAlways;
+    job.host_sum = SumUse::kAlways;
     return job;
   }
   bool Give(const PeerId& giver, uint64_t step, TreeNode node, float value) {
@@ -28,7 +28,7 @@ struct Relay : PartsFixture {
   Micros LeavesAt(Micros now, TreeNode node) {
     return relay.LeavesAt(now, kShard, Gradient(0, 1, node), 10 * kMs);
   }
-  HostRelay relay;
+  SumRelay relay;
 };
 
 TEST_CASE("siblings become one sum, left + right, up to the root (I5)") {
@@ -63,6 +63,7 @@ TEST_CASE("a giver learns what the relay holds of its gradients") {
   const auto answers = f.Take<Answer>();
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].first == kGiver);
+  CHECK(answers[0].second.items.size() == 1);  // only the shard that it sums
   CHECK(answers[0].second.items[0].nodes == std::vector{kOfGiver});
 }
 
@@ -70,7 +71,7 @@ TEST_CASE("parameters are handed to each giver of their step once") {
   Relay f;
   f.Give(kGiver, 0, kOfGiver, 1);
   f.Give(kOther, 0, kOfOther, 1);
-  HostRelay::Replies replies;
+  SumRelay::Replies replies;
   f.relay.OnParams(f.Params(0, 1), &replies);
   CHECK(replies.size() == 2);
   CHECK(replies.at(kGiver).items.size() == 1);

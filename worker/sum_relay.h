@@ -1,7 +1,7 @@
-// HostRelay sums the gradients of its host's workers (P6a): one copy of a gradient leaves a host,
-// however many workers it has. The others give it their sums (host_giver.h). It adds siblings along
-// the tree, pushes the result, and sends them the parameters that its pushes bring back. Threads:
-// none. Invariants I1, I5.
+// SumRelay sums the gradients of its host's or its rack's workers (P6a): one copy of a gradient
+// leaves the place, however many workers are there. The others give it their sums (sum_giver.h). It
+// adds siblings along the tree, pushes the result, and sends them the parameters that its pushes
+// bring back. Threads: none. Invariants I1, I5.
 #pragma once
 
 #include <map>
@@ -15,29 +15,32 @@
 
 namespace pando {
 
-class HostRelay : SessionPart {
+class SumRelay : SessionPart {
  public:
   // Gifts of one giver for one shard. All nodes of two steps' trees are fewer per micro-batch.
   static constexpr size_t kGiftsPerMicroBatchMax = 4;
   using Replies = std::map<PeerId, Params>;
 
   // `buffers` make the sums, which are sent on. The references outlive it.
-  HostRelay(const SessionPart& part, BufferSource buffers)
+  SumRelay(const SessionPart& part, BufferSource buffers)
       : SessionPart(part), buffers_(std::move(buffers)), shards_(plan_.shards.shard_count()) {}
 
-  void EnterView(const HostGroup& group);
+  void EnterView(const SumGroup& group);
   // Gifts of an earlier generation are dropped (P21).
   void Forget() {
     for (ShardState& shard : shards_) shard.gifts.clear();
   }
-  // Returns whether this worker sums gradients of this shard for its host.
-  bool Sums(ShardId shard) const { return is_relay_ && group_.sums[shard.value()]; }
+  // Returns whether this worker sums gradients of this shard for others.
+  bool Sums(ShardId shard) const {
+    return !group_.relays.empty() && group_.relays[shard.value()] == member_.self();
+  }
 
-  // A push of another worker of our host. It proves that the version which its gradients were made
+  // A push of another worker of our group. It proves that the version which its gradients were made
   // with is committed everywhere (P4). A late push is not answered; its giver asks. Returns false
   // if this worker takes no pushes.
   bool OnPush(const PeerId& from, const Push& push);
-  // Answers as a lane does, but names only the sums that the asker gave.
+  // Answers as a lane does, but only for shards that this worker sums, and names only the sums that
+  // the asker gave.
   void OnQuestion(const PeerId& from, const Question& question);
   void OnCommitted(ShardId shard, Version version);
   // Adds the parameters that have arrived to the replies for their givers.
@@ -47,7 +50,7 @@ class HostRelay : SessionPart {
   // Adds a gradient of ours to those that wait for their siblings.
   void Add(ShardId shard, UnrepliedGradient gradient);
 
-  // Returns when the sum may be pushed: `now`, or later if it waits for sums of the host's others.
+  // Returns when the sum may be pushed: `now`, or later if it waits for sums of the group's others.
   // It waits at most `patience` after the first call for the shard's step, and only for workers
   // that gave for the step before, or for this step before the relay first asked.
   Micros LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience);
@@ -70,9 +73,7 @@ class HostRelay : SessionPart {
   bool WaitsForOthers(Step step, TreeNode node);
 
   const BufferSource buffers_;
-  HostGroup group_;
-  bool is_relay_ = false;
-  View view_;                         // empty unless we are the relay
+  SumGroup group_;
   std::map<NodeId, Step> last_gave_;  // by giver, in this view
   std::optional<Step> nodes_step_;
   std::vector<TreeNode> nodes_;  // of the givers and ours, at that step

@@ -1,4 +1,4 @@
-#include "worker/host_relay.h"
+#include "worker/sum_relay.h"
 
 #include <set>
 
@@ -6,16 +6,14 @@
 
 namespace pando {
 
-void HostRelay::EnterView(const HostGroup& group) {
+void SumRelay::EnterView(const SumGroup& group) {
   group_ = group;
-  is_relay_ = group_.has_relay() && group_.relay == member_.self();
-  view_ = is_relay_ ? member_.view() : View();
   last_gave_.clear();
   nodes_step_.reset();
   for (ShardState& shard : shards_) shard.leaves_at = kNever;
 }
 
-bool HostRelay::IsSound(const PushItem& item) const {
+bool SumRelay::IsSound(const PushItem& item) const {
   if (!versions_.HasShard(item.shard) || item.step.value() >= plan_.steps.step_count())
     return false;
   if (item.payload.size_bytes() != plan_.pushes.PayloadBytes(item.shard)) return false;
@@ -23,8 +21,8 @@ bool HostRelay::IsSound(const PushItem& item) const {
   return item.node.value() < tree.node_bound() && tree.IsCanonical(item.node);
 }
 
-bool HostRelay::OnPush(const PeerId& from, const Push& push) {
-  if (!plan_.may_sum_on_host()) return false;
+bool SumRelay::OnPush(const PeerId& from, const Push& push) {
+  if (!plan_.may_sum_near()) return false;
   for (const PushItem& item : push.items) {
     if (!IsSound(item) || VersionMadeBy(item.step) <= versions_.known(item.shard)) continue;
     versions_.LearnAll(VersionReadBy(item.step));
@@ -35,7 +33,7 @@ bool HostRelay::OnPush(const PeerId& from, const Push& push) {
 }
 
 // False: the giver has as many gifts here as it may have.
-bool HostRelay::Keep(ShardId shard, Gift gift) {
+bool SumRelay::Keep(ShardId shard, Gift gift) {
   Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
   last = std::max(last, gift.step);
   std::vector<Gift>& gifts = shards_[shard.value()].gifts;
@@ -50,7 +48,7 @@ bool HostRelay::Keep(ShardId shard, Gift gift) {
   return true;
 }
 
-void HostRelay::RestoreGifts() {
+void SumRelay::RestoreGifts() {
   for (uint32_t s = 0; s < shards_.size(); ++s) {
     for (const Gift& gift : shards_[s].gifts) {
       if (VersionMadeBy(gift.step) > versions_.known(ShardId(s)))
@@ -59,10 +57,11 @@ void HostRelay::RestoreGifts() {
   }
 }
 
-void HostRelay::OnQuestion(const PeerId& from, const Question& question) {
-  if (!plan_.may_sum_on_host()) return;
+void SumRelay::OnQuestion(const PeerId& from, const Question& question) {
+  if (!plan_.may_sum_near()) return;
   Answer answer{.view = question.view, .items = {}};
   for (uint32_t s = 0; s < shards_.size(); ++s) {
+    if (!Sums(ShardId(s))) continue;
     AnswerItem item{ShardId(s), versions_.known(ShardId(s)), {}};
     for (const Gift& gift : shards_[s].gifts) {
       const bool is_theirs = gift.giver == from && gift.step == StepReading(item.version);
@@ -73,7 +72,7 @@ void HostRelay::OnQuestion(const PeerId& from, const Question& question) {
   member_.Send(from, std::move(answer));
 }
 
-void HostRelay::OnCommitted(ShardId shard, Version version) {
+void SumRelay::OnCommitted(ShardId shard, Version version) {
   ShardState& state = shards_[shard.value()];
   state.leaves_at = kNever;
   std::erase_if(state.gifts, [&](const Gift& gift) { return VersionMadeBy(gift.step) < version; });
@@ -82,7 +81,7 @@ void HostRelay::OnCommitted(ShardId shard, Version version) {
   }
 }
 
-void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
+void SumRelay::OnParams(const ParamsItem& item, Replies* replies) {
   if (item.form != plan_.training_form()) return;
   std::set<PeerId> told;
   std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
@@ -95,7 +94,7 @@ void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
 
 // ---- sums --------------------------------------------------------------------------------------
 
-void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
+void SumRelay::Add(ShardId shard, UnrepliedGradient gradient) {
   const Step step = gradient.step;
   if (gradients_.Contains(shard, step, gradient.node)) return;
   const MicroBatchTree tree = plan_.steps.Tree(step);
@@ -113,7 +112,7 @@ void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
 }
 
 // left + right, the gradients of two siblings.
-Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
+Blob SumRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   std::optional<BufferPool>& pool = shards_[shard.value()].pool;
   if (!pool) pool.emplace(plan_.shards.range(shard).size(), buffers_);
   const SharedBuffer sum = pool->Take();
@@ -121,8 +120,8 @@ Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   return ToBlob(sum);
 }
 
-Micros HostRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum,
-                           Micros patience) {
+Micros SumRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum,
+                          Micros patience) {
   if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return now;
   Micros& leaves_at = shards_[shard.value()].leaves_at;
   if (leaves_at == kNever) leaves_at = now + patience;
@@ -130,16 +129,16 @@ Micros HostRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& s
 }
 
 // Whether the node is only a part of a sum that the givers and we can make.
-bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
+bool SumRelay::WaitsForOthers(Step step, TreeNode node) {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   if (nodes_step_ != step) {
-    HostGroup givers = group_;
-    std::erase_if(givers.workers, [&](NodeId worker) {
+    std::vector<NodeId> givers = group_.workers;
+    std::erase_if(givers, [&](NodeId worker) {
       const auto last = last_gave_.find(worker);
       const bool gives = last != last_gave_.end() && NextStep(last->second) >= step;
-      return worker != group_.relay.node && !gives;
+      return worker != member_.self().node && !gives;
     });
-    nodes_ = NodesOfHost(givers, view_, step, tree);
+    nodes_ = NodesFor(givers, member_.view(), step, tree);
     nodes_step_ = step;
   }
   return std::ranges::any_of(nodes_, [&](TreeNode ours) { return tree.IsAncestor(ours, node); });

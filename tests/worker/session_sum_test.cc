@@ -13,7 +13,7 @@ constexpr TreeNode kOfBoth{3};
 
 Job HostJob() {
   Job job = SessionFixture::SmallJob();
-  job.host_sum = HostSum::kAlways;
+  job.host_sum = SumUse::kAlways;
   return job;
 }
 
@@ -79,12 +79,12 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
   f.DropSent();
-  f.Wait(HostGiver::kQuiet);
+  f.Wait(SumGiver::kQuiet);
   const auto questions = f.Take<Question>();
   REQUIRE(questions.size() == 1);
   CHECK(questions[0].first == kRelay);
   CHECK(TakePushed(f).empty());
-  f.Wait(HostGiver::kPatience + HostGiver::kAskAgain);
+  f.Wait(SumGiver::kPatience + SumGiver::kAskAgain);
   CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
   f.Enter(f.MakeView(2));
   f.AnswerAll(0);
@@ -95,7 +95,7 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
     return std::ranges::any_of(asked, [](const auto& q) { return q.first == kRelay; });
   };
   CHECK(is_asked());
-  f.Wait(HostGiver::kAskGivenUp);
+  f.Wait(SumGiver::kAskGivenUp);
   CHECK(is_asked());
   f.Receive(kRelay, Answer{f.session.view().id, {}});
   CHECK(!f.session.has_given_up_relay());
@@ -108,12 +108,12 @@ TEST_CASE("a question that was lost is no reason to give up later") {
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
-  f.Wait(HostGiver::kQuiet);  // asked, and all comes from the lanes meanwhile
+  f.Wait(SumGiver::kQuiet);  // asked, and all comes from the lanes meanwhile
   f.GiveParams(1);
-  f.Wait(10 * HostGiver::kPatience);
+  f.Wait(10 * SumGiver::kPatience);
   f.FinishCall(f.compute.calls.at(1));
-  f.Wait(HostGiver::kQuiet);
-  f.Wait(HostGiver::kAskAgain);
+  f.Wait(SumGiver::kQuiet);
+  f.Wait(SumGiver::kAskAgain);
   CHECK(!f.session.has_given_up_relay());
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("what may have been under way is not given again, until it is asked ab
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
   f.GiveParamsFrom(kRelay, 1);
-  f.Wait(HostGiver::kQuiet / 2);
+  f.Wait(SumGiver::kQuiet / 2);
   f.FinishCall(f.compute.calls.at(1));
   f.DropSent();
   const auto answer_question = [&] {
@@ -132,10 +132,10 @@ TEST_CASE("what may have been under way is not given again, until it is asked ab
     f.Receive(kRelay, Answer{f.session.view().id,
                              {{ShardId(0), Version(1), {}}, {ShardId(1), Version(1), {}}}});
   };
-  f.Wait(HostGiver::kQuiet / 2);
+  f.Wait(SumGiver::kQuiet / 2);
   answer_question();
   CHECK(TakePushed(f).empty());
-  f.Wait(HostGiver::kQuiet);
+  f.Wait(SumGiver::kQuiet);
   answer_question();
   CHECK(TakePushed(f) == std::vector<PushedSum>(2, {kRelay, kOfGiver, 0}));
 }
@@ -144,7 +144,7 @@ TEST_CASE("what a relay has lost is given again, and a version that it knows of 
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
-  f.Wait(HostGiver::kQuiet);
+  f.Wait(SumGiver::kQuiet);
   f.DropSent();
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(0), {}}}});
@@ -153,7 +153,7 @@ TEST_CASE("what a relay has lost is given again, and a version that it knows of 
   CHECK(again[0].first == kRelay);
   REQUIRE(again[0].second.items.size() == 1);
   CHECK(again[0].second.items[0].shard == ShardId(1));
-  f.Wait(HostGiver::kQuiet);
+  f.Wait(SumGiver::kQuiet);
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(1), {}}, {ShardId(1), Version(0), {kOfGiver}}}});
   const auto pulls = f.Take<Pull>();
@@ -168,7 +168,7 @@ TEST_CASE("what a relay says of an earlier step is no word of this one") {
   f.FinishCall(f.compute.calls.at(0));
   f.GiveParams(1);
   f.FinishCall(f.compute.calls.at(1));
-  f.Wait(HostGiver::kQuiet);
+  f.Wait(SumGiver::kQuiet);
   f.DropSent();
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(1), {}}}});
@@ -300,7 +300,7 @@ TEST_CASE("codecs and run.host_sum never leave each to push for itself") {
   Job encoded = HostJob();
   encoded.push_codec = PayloadCodec::kBf16;
   Job never = HostJob();
-  never.host_sum = HostSum::kOff;
+  never.host_sum = SumUse::kOff;
   for (const Job& job : {encoded, never}) {
     SessionFixture f(job, 1);
     f.Start();
@@ -312,20 +312,35 @@ TEST_CASE("codecs and run.host_sum never leave each to push for itself") {
 
 TEST_CASE("auto sums shards whose primary is on another host, with workers of the same host") {
   Job job = HostJob();
-  job.host_sum = HostSum::kAuto;
+  job.host_sum = SumUse::kAuto;
   const SessionFixture f(job);
   View view = f.MakeView(1);
-  const auto group_of = [&](const PeerId& worker) { return HostGroupFor(view, worker, f.plan); };
-  CHECK(!group_of(kGiver).has_relay());  // all on one host
-  view.nodes[0].host = "elsewhere";      // lane A's
-  CHECK(group_of(kGiver).relay == kRelay);
-  CHECK(group_of(kGiver).sums == std::vector{true, false});
+  const auto group_of = [&](const PeerId& worker) { return SumGroupFor(view, worker, f.plan); };
+  CHECK(group_of(kGiver).AllRelays().empty());  // all on one host
+  view.nodes[0].host = "elsewhere";             // lane A's
+  CHECK(group_of(kGiver).relays == std::vector{kRelay, PeerId{}});
   CHECK(group_of(kGiver).workers == std::vector{kWorkers[0], kWorkers[1], kWorkers[2]});
   view.nodes[3].host = "elsewhere";  // the first worker's
-  CHECK(group_of(kOther).relay == kGiver);
-  CHECK(group_of(kRelay).relay == PeerId{});  // alone there
+  CHECK(group_of(kOther).AllRelays() == std::set{kGiver});
+  CHECK(group_of(kRelay).workers.empty());  // alone there
   for (MicroBatchOwner& owner : view.owners) owner.worker = kWorkers[1];
-  CHECK(!group_of(kOther).has_relay());  // owns nothing
+  CHECK(group_of(kOther).workers.empty());  // owns nothing
+}
+
+TEST_CASE("the workers of a rack take turns as relays of the lanes that are not in it") {
+  const SessionFixture f(HostJob());
+  View view = f.MakeView(1);
+  const auto group_of = [&](const PeerId& worker) { return SumGroupFor(view, worker, f.plan); };
+  for (NodeInfo& node : view.nodes) node.host = "h" + std::to_string(node.node.value());
+  CHECK(group_of(kOther).workers.empty());  // hosts of one worker each
+  for (NodeInfo& node : view.nodes) node.rack = node.role == Role::kWorker ? "a" : "b";
+  CHECK(group_of(kOther).relays == std::vector{kRelay, kGiver});
+  CHECK(group_of(kRelay).relays == group_of(kOther).relays);
+  view.nodes[0].rack = "a";  // lane A's, which takes no turn
+  CHECK(group_of(kOther).relays == std::vector{PeerId{}, kRelay});
+  view.nodes[4].rack = "b";  // the second worker's, which is alone there
+  CHECK(group_of(kGiver).workers.empty());
+  CHECK(group_of(kOther).relays == std::vector{PeerId{}, kRelay});
 }
 
 }  // namespace
