@@ -17,7 +17,8 @@ namespace {
 
 constexpr uint32_t kWorkersMax = 4096;
 constexpr uint32_t kServersMax = 1024;
-constexpr double kNumberMin = 1e-6;  // for numbers that must not be 0
+constexpr uint32_t kHostsWithoutRackSums = 128;  // `--rack-sum auto` has them on more
+constexpr double kNumberMin = 1e-6;              // for numbers that must not be 0
 constexpr double kNumberMax = 1e9;
 
 // bench/RESULTS.md, Recovery: a stopped worker, which only the lease detects. The time to store a
@@ -44,6 +45,7 @@ struct PlanOptions {
   double optimizer_ms = 0;
   double bucket_cap_mb = 25;
   std::string send_order = "ready";
+  std::string rack_sum = "auto";
   bool has_memory = false;
   MemoryInput memory;  // the flags about memory
   bool is_json = false;
@@ -72,6 +74,10 @@ Status CheckOptions(const PlanOptions& options) {
         "or more",
         options.micro_batches, cluster.workers, cluster.workers));
   }
+  if (cluster.rack_size == 0 && (options.rack_sum == "always" || cluster.oversubscription != 1)) {
+    return InvalidArgument(
+        "--rack-sum always and --oversubscription need --rack-size N, the hosts of a rack");
+  }
   if (options.mtbf_hours == 0 && options.failures != kMeasuredFailures) {
     return InvalidArgument(
         "--recovery-s, --checkpoint-s and --restart-s need --mtbf-hours X, the mean time between "
@@ -88,10 +94,11 @@ double CountComputeMs(const PlanOptions& options) {
 Status FillModel(const PlanOptions& options, PlanInput* input) {
   const double compute_ms = CountComputeMs(options);
   const Cluster& cluster = input->cluster;
+  // Computing does not hide the copies of the front shard, so that they decide how small it is.
+  const uint32_t best_cut = cluster.has_relays() ? cluster.copies_per_server()
+                                                 : std::max(cluster.servers, cluster.host_count());
   const uint32_t servers_max = input->servers_max =
-      options.servers_max != 0
-          ? options.servers_max
-          : std::max({ShardPlan::kFewServers, cluster.servers, cluster.host_count()});
+      options.servers_max != 0 ? options.servers_max : std::max(ShardPlan::kFewServers, best_cut);
   if (input->parameter_count > 0) {
     input->model = "a model";
     input->work = MakeWork(input->parameter_count, compute_ms, servers_max);
@@ -136,12 +143,15 @@ Result<PlanInput> MakeInput(const PlanOptions& options) {
   PANDO_RETURN_IF_ERROR(CheckOptions(options));
   PANDO_ASSIGN_OR_RETURN(double bytes_per_second, ParseBandwidth("--bandwidth", options.bandwidth));
   PlanInput input = options.input;
+  Cluster& cluster = input.cluster;
+  cluster.sums_on_rack =
+      options.rack_sum == "always" ||
+      (options.rack_sum == "auto" && cluster.host_count() > kHostsWithoutRackSums);
   PANDO_RETURN_IF_ERROR(FillModel(options, &input));
   input.work.optimizer_ms = options.optimizer_ms;
   const auto bucket_bytes = static_cast<uint64_t>(std::ldexp(options.bucket_cap_mb, 20));
   input.buckets = {.first_bytes = std::min(BucketLimits{}.first_bytes, bucket_bytes),
                    .bytes = bucket_bytes};
-  Cluster& cluster = input.cluster;
   cluster.bytes_per_ms = bytes_per_second / 1000;
   cluster.order = options.send_order == "ready" ? SendOrder::kAsReady : SendOrder::kAsForwardWants;
   cluster.share =
@@ -242,6 +252,25 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
       .Group("Network");
 }
 
+void AddRackFlags(CLI::App& command, PlanOptions* options) {
+  Cluster* const cluster = &options->input.cluster;
+  AddOption(
+      command, "--rack-size N", &cluster->rack_size,
+      "hosts of workers in a rack; servers on separate hosts are spread evenly over the racks "
+      "[one switch for all]",
+      InRange(uint32_t{1}, kWorkersMax))
+      .Group("Racks");
+  AddOption(command, "--oversubscription X", &cluster->oversubscription,
+            "the rate of a rack's hosts together, as a multiple of its uplink's [1]", NumberFrom(1))
+      .Group("Racks");
+  AddOption(command, "--rack-sum NAME", &options->rack_sum,
+            fmt::format("whether the workers of a rack sum what goes to other racks' servers: auto "
+                        "(with more than {} hosts), always, never [auto]",
+                        kHostsWithoutRackSums),
+            AnyWordFrom({"auto", "always", "never"}))
+      .Group("Racks");
+}
+
 void AddCostFlags(CLI::App& command, PlanOptions* options) {
   const Flag none = AddFlag(command, "--no-costs", &options->has_no_costs,
                             "messages take no processor time, and the default of --latency-us is 0")
@@ -298,6 +327,7 @@ Subcommand AddPlanCommand(CLI::App& app) {
   AddComputeFlags(command, options.get());
   AddMachineFlags(command, options.get());
   AddNetworkFlags(command, options.get());
+  AddRackFlags(command, options.get());
   AddCostFlags(command, options.get());
   AddFailureFlags(command, options.get());
   AddMemoryFlags(command, options.get());

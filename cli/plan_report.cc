@@ -105,6 +105,12 @@ std::string ClusterLines(const Cluster& cluster) {
                 : "each worker of a host sends its own gradients (--host-sum: one copy a host, as "
                   "Pando's workers\nsend to servers elsewhere)\n";
   }
+  if (cluster.rack_size > 0) {
+    text += fmt::format("racks of {}, oversubscription {:.4g}; {}\n",
+                        Counted(cluster.hosts_per_rack(), "worker host"), cluster.oversubscription,
+                        cluster.has_relays() ? "a rack's workers sum what goes to other racks"
+                                             : "no sums per rack (--rack-sum)");
+  }
   if (const Costs& costs = cluster.costs; costs.has_any()) {
     text += fmt::format(
         "costs at each end: {:.4g} us a message, {:.4g} us a shard, {:.4g} ns a byte; {:.4g} ns to "
@@ -190,7 +196,7 @@ std::string CriticalShardLine(const Plan& plan) {
   const StepTime& time = plan.predictions.front().time;
   if (!time.critical_shard) return "";
   const StepShard& shard = plan.input.work.shards[*time.critical_shard];
-  const uint32_t copies = cluster.sums_on_host ? cluster.host_count() : cluster.workers;
+  const uint32_t copies = cluster.copies_per_server();
   const double one_way_ms = copies * static_cast<double>(shard.bytes) / cluster.bytes_per_ms;
   if (2 * one_way_ms < kWorthSaying * time.step_ms) return "";
   return fmt::format(
@@ -216,11 +222,12 @@ std::string ServersLine(const ServerChoice& choice) {
       choice.tried_max, enough, more);
 }
 
-// Says the key of the job without which it has larger shards than the plan.
+// Says the shards, and whether the job has others without a key for them.
 std::string CutLine(const Plan& plan) {
   const uint32_t cut = plan.input.servers_max;
-  if (cut == std::max(plan.predictions.front().servers, ShardPlan::kFewServers)) return "";
-  return fmt::format("The shards are those of run.servers_max = {}: set it in the job.\n", cut);
+  const bool is_default = cut == std::max(plan.predictions[0].servers, ShardPlan::kFewServers);
+  return fmt::format("The shards are those of run.servers_max = {}{}.\n", cut,
+                     is_default ? "" : ": set it in the job");
 }
 
 nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& p) {
@@ -312,7 +319,7 @@ Plan MakePlan(PlanInput input) {
       {.key = "allreduce",
        .name = "ring allreduce",
        .host_count = hosts,
-       .time = RingStep(work, cluster, plan.input.buckets)},
+       .time = AllreduceStep(work, cluster, Rounds::kRing, plan.input.buckets)},
       {.key = "allreduce-halving-doubling",
        .name = "halving-doubling allreduce",
        .host_count = hosts,
@@ -367,6 +374,9 @@ std::string PlanJson(const Plan& plan) {
                               {"worker_hosts", input.cluster.host_count()},
                               {"replicas", input.cluster.replicas},
                               {"sums_on_host", input.cluster.sums_on_host},
+                              {"rack_size", input.cluster.rack_size},
+                              {"oversubscription", input.cluster.oversubscription},
+                              {"sums_on_rack", input.cluster.has_relays()},
                               {"pushes_per_shard", input.cluster.share.contributions.size()},
                               {"bytes_per_second", input.cluster.bytes_per_ms * kMsPerSecond},
                               {"latency_us", input.cluster.latency_ms * kUsPerMs},

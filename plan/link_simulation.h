@@ -23,6 +23,8 @@ class LinkSimulation {
   explicit LinkSimulation(size_t link_count) : links_(link_count) {}
 
   double now_ms() const { return now_ms_; }
+  // Returns the time for which the link has served.
+  double busy_ms(size_t link) const { return links_[link].busy_ms; }
   // REQUIRES: ms >= now_ms().
   void At(double ms, Action action) {
     PANDO_CHECK(ms >= now_ms_);
@@ -43,11 +45,10 @@ class LinkSimulation {
   }
 
   // Leg is a link on the way of some bytes. The next leg begins `first_ms` after this one, when its
-  // first part is through, or at this one's end. A leg ends at least `last_ms` after the one
-  // before.
+  // first part is through. A leg ends at least `last_ms` after the one before.
   struct Leg {
     Task task;
-    std::optional<double> first_ms = {};
+    double first_ms = 0;
     double last_ms = 0;
   };
   // Calls `on_arrival` when the last byte has passed all legs.
@@ -75,6 +76,7 @@ class LinkSimulation {
     Action on_end;
   };
   struct Link {
+    double busy_ms = 0;
     std::optional<Queued> serving;
     std::multimap<uint32_t, Queued> waiting;  // by rank; entries with equal keys stay in order
   };
@@ -83,29 +85,23 @@ class LinkSimulation {
     Action on_arrival;
     std::vector<double> ends_ms = {};  // of each leg
     size_t ended_count = 0;
-    size_t stop = 0;  // the last leg that can begin before others have ended
   };
 
   void Walk(const std::shared_ptr<Way>& way, size_t index) {
-    way->stop = index;
     const auto on_start = [this, way, index] {
-      const std::optional<double> first_ms = way->legs[index].first_ms;
-      if (!first_ms || index + 1 == way->legs.size()) return;
-      way->stop = index + 1;
-      At(now_ms_ + *first_ms, [this, way, index] { Walk(way, index + 1); });
+      if (index + 1 < way->legs.size())
+        At(now_ms_ + way->legs[index].first_ms, [this, way, index] { Walk(way, index + 1); });
     };
-    Use(way->legs[index].task, on_start, [this, way, index] { OnLegEnd(way, index); });
+    Use(way->legs[index].task, on_start, [this, way, index] { OnLegEnd(*way, index); });
   }
 
-  void OnLegEnd(const std::shared_ptr<Way>& way, size_t index) {
-    way->ends_ms[index] = now_ms_;
-    if (++way->ended_count <= way->stop) return;
+  void OnLegEnd(Way& way, size_t index) {
+    way.ends_ms[index] = now_ms_;
+    if (++way.ended_count < way.legs.size()) return;
     double end_ms = 0;
-    for (size_t i = 0; i <= way->stop; ++i)
-      end_ms = std::max(end_ms + way->legs[i].last_ms, way->ends_ms[i]);
-    way->ends_ms[way->stop] = end_ms;
-    if (way->stop + 1 == way->legs.size()) return At(end_ms, way->on_arrival);
-    At(end_ms, [this, way, next = way->stop + 1] { Walk(way, next); });
+    for (size_t i = 0; i < way.legs.size(); ++i)
+      end_ms = std::max(end_ms + way.legs[i].last_ms, way.ends_ms[i]);
+    At(end_ms, way.on_arrival);
   }
 
   void Begin(Queued queued) {
@@ -113,6 +109,7 @@ class LinkSimulation {
     const Action on_start = std::exchange(queued.on_start, nullptr);
     const double piece_ms = queued.task.service_ms / queued.task.pieces--;
     queued.task.service_ms -= piece_ms;
+    links_[index].busy_ms += piece_ms;
     links_[index].serving = std::move(queued);
     At(now_ms_ + piece_ms, [this, index] { OnPieceEnd(index); });
     if (on_start) on_start();

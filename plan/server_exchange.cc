@@ -1,7 +1,6 @@
 #include "plan/server_exchange.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "plan/even_placement.h"
@@ -22,233 +21,320 @@ constexpr uint32_t kFirstRank = 0;
 constexpr uint32_t kCopyPieces = 64;
 constexpr uint32_t kMessagePieces = 8;
 
-// MessageGroup is the shards of one server that one message carries, the last one first.
+// A hub is a server or a relay. Hop is a step on the way of a group between workers' hosts and a
+// hub, in either direction. All hosts are alike, and so are all racks.
+struct Hop {
+  double hosts = 0;     // whose workers share the messages with this hub
+  double messages = 0;  // of the hub, for each group
+  double copies = 0;    // of these, the ones that cross the hub's link: not those within its host
+  double uplink_copies = 0;  // of these, the ones that cross two racks' uplinks
+};
+
+// The racks of a cluster, and the hops of a push. A reply takes the same ones in the opposite
+// order.
+struct Hops {
+  double racks = 1;
+  double uplink = 1;  // what a rack's uplink carries in each direction, as a multiple of a host's
+  Hop give;           // to the relay, of the share of shards whose servers are in other racks (P6a)
+  Hop relayed;        // from the other racks' relays to a server
+  Hop direct;         // from the server's rack, or from all racks
+  double root_uplink_copies = 0;
+};
+
+Hops MakeHops(const Cluster& cluster, ServerPlace place) {
+  const bool is_shared = place == ServerPlace::kWorkersHosts;
+  const double hosts = cluster.host_count();
+  const double copies = cluster.copies_per_host();
+  const double at_home = is_shared ? copies : 0;
+  const double rack = cluster.hosts_per_rack();
+  Hops hops{.racks = hosts / rack};
+  hops.uplink = rack * (1 + (is_shared ? 0 : cluster.servers / hosts)) / cluster.oversubscription;
+  hops.root_uplink_copies = hops.racks > 1 ? 1 : 0;
+  if (!cluster.has_relays()) {
+    hops.direct = {hosts, copies * hosts, copies * hosts - at_home, copies * (hosts - rack)};
+    return hops;
+  }
+  const double away = 1 - rack / hosts;
+  hops.give = {rack, (copies * rack - 1) * away, copies * (rack - 1) * away, 0};
+  hops.relayed = {hosts, hops.racks - 1, hops.racks - 1, hops.racks - 1};
+  hops.direct = {hosts, copies * rack, copies * rack - at_home, 0};
+  return hops;
+}
+
+// MessageGroup is the shards of one hub that one message carries, the last one first.
 struct MessageGroup {
-  size_t server = 0;
+  size_t hub = 0;
   uint64_t bytes = 0;
   std::vector<size_t> shards;
 };
 
-// Cuts each server's shards from the back. A server counts as one lane. `is_alone`: each shard is a
+// Cuts each hub's shards from the back. A server counts as one lane. `is_alone`: each shard is a
 // group.
-std::vector<MessageGroup> MakeGroups(const StepWork& work, size_t server_count, bool is_alone) {
-  std::vector<uint64_t> bytes;
-  for (const StepShard& shard : work.shards) bytes.push_back(shard.bytes);
-  const std::vector<size_t> servers = PlaceEvenly(bytes, server_count);
-  std::vector<uint64_t> server_bytes(server_count);
-  for (size_t s = 0; s < bytes.size(); ++s) server_bytes[servers[s]] += bytes[s];
+std::vector<MessageGroup> MakeGroups(const StepWork& work, const std::vector<size_t>& hubs,
+                                     bool is_alone) {
+  const size_t hub_count = hubs.empty() ? 0 : std::ranges::max(hubs) + 1;
+  std::vector<uint64_t> hub_bytes(hub_count);
+  for (size_t s = 0; s < hubs.size(); ++s) hub_bytes[hubs[s]] += work.shards[s].bytes;
   std::vector<MessageGroup> groups;
-  std::vector<size_t> open(server_count, SIZE_MAX);
-  for (size_t s = bytes.size(); s-- > 0;) {
-    size_t& group = open[servers[s]];
-    const uint64_t close_at = is_alone ? 0 : GroupBytes(server_bytes[servers[s]]);
+  std::vector<size_t> open(hub_count, SIZE_MAX);
+  for (size_t s = hubs.size(); s-- > 0;) {
+    size_t& group = open[hubs[s]];
+    const uint64_t close_at = is_alone ? 0 : GroupBytes(hub_bytes[hubs[s]]);
     if (group == SIZE_MAX || groups[group].bytes >= close_at) {
       group = groups.size();
-      groups.push_back({.server = servers[s], .bytes = 0, .shards = {}});
+      groups.push_back({.hub = hubs[s], .bytes = 0, .shards = {}});
     }
-    groups[group].bytes += bytes[s];
+    groups[group].bytes += work.shards[s].bytes;
     groups[group].shards.push_back(s);
   }
   return groups;
 }
 
-// All hosts are alike. So the links of one host and the messages of one worker stand for all. Each
-// server has links and a queue of the messages of all workers. On the workers' hosts a host's links
-// also carry the mean of what the servers send and receive.
+// One host, one worker and one rack stand for all. Each hub has links and a queue of messages. A
+// hub on a worker's host also loads that host's links, by the mean of all hubs, and a relay also
+// loads its worker's queue.
 class ServerExchange {
  public:
   // `work` and `cluster` outlive it.
   ServerExchange(const StepWork& work, const Cluster& cluster, ServerPlace place)
       : work_(work),
         cluster_(cluster),
+        hops_(MakeHops(cluster, place)),
         is_shared_(place == ServerPlace::kWorkersHosts),
         server_count_(is_shared_ ? cluster.host_count() : cluster.servers),
+        relay_count_(cluster.has_relays() ? cluster.hosts_per_rack() * cluster.copies_per_host()
+                                          : 0),
         replicas_(std::min(cluster.replicas, server_count_)),
-        copies_(cluster.sums_on_host ? 1 : cluster.workers_per_host),
-        groups_(MakeGroups(work, server_count_, /*is_alone=*/!cluster.costs.has_any())),
-        links_(kHostLinks + kServerLinks * size_t{server_count_}) {}
+        group_of_(work.shards.size()),
+        links_(kLinks * (kFirstHub + server_count_ + relay_count_)) {
+    std::vector<uint64_t> bytes;
+    for (const StepShard& shard : work.shards) bytes.push_back(shard.bytes);
+    std::vector<size_t> hubs = PlaceEvenly(bytes, server_count_);
+    groups_ = MakeGroups(work, hubs, /*is_alone=*/!cluster.costs.has_any());
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const size_t shard : groups_[g].shards) group_of_[shard] = g;
+    }
+    if (relay_count_ == 0) return;
+    for (size_t& hub : hubs) hub = RelayFor(hub);
+    gives_ = MakeGroups(work, hubs, /*is_alone=*/!cluster.costs.has_any());
+  }
 
-  // Returns when each shard's new version has arrived. Must be called once.
-  std::vector<double> Run(const std::vector<std::vector<double>>& ready_ms) {
-    states_.assign(groups_.size(), {.pushes_owed = static_cast<uint32_t>(ready_ms.size()),
-                                    .replicas_owed = replicas_});
-    for (const std::vector<double>& contribution : ready_ms) {
-      for (size_t g = 0; g < groups_.size(); ++g) {  // if ready together, the last layer is first
-        double ms = 0;
-        for (const size_t shard : groups_[g].shards) ms = std::max(ms, contribution[shard]);
-        links_.At(ms, [this, g] { Push(g); });
+  // Must be called once.
+  Exchange Run(const std::vector<std::vector<double>>& ready_ms) {
+    const size_t routes = relay_count_ > 0 ? 2 : 1;
+    states_.assign(groups_.size(),
+                   {.pushes_owed = routes * ready_ms.size(), .replicas_owed = replicas_});
+    gives_owed_.resize(ready_ms.size());
+    for (size_t i = 0; i < ready_ms.size(); ++i) {  // if ready together, the last layer is first
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        gives_owed_[i].push_back(groups_[g].shards.size());
+        AtReady(groups_[g], ready_ms[i],
+                [this, g] { Push(groups_[g], hops_.direct, [this, g] { OnPush(g); }); });
+      }
+      for (const MessageGroup& give : gives_) {
+        AtReady(give, ready_ms[i], [this, &give, i] {
+          Push(give, hops_.give, [this, &give, i] { OnGive(give, i); });
+        });
       }
     }
     links_.Run();
-    std::vector<double> arrivals_ms(work_.shards.size());
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      for (const size_t shard : groups_[g].shards) arrivals_ms[shard] = states_[g].arrived_ms;
-    }
-    return arrivals_ms;
+    Exchange exchange{.arrivals_ms = std::vector<double>(work_.shards.size())};
+    for (size_t s = 0; s < group_of_.size(); ++s)
+      exchange.arrivals_ms[s] = states_[group_of_[s]].arrived_ms;
+    for (size_t place = kHost; place < kFirstHub + server_count_ + relay_count_; ++place)
+      exchange.link_ms = std::max(
+          {exchange.link_ms, links_.busy_ms(At(place, kOut)), links_.busy_ms(At(place, kIn))});
+    return exchange;
   }
 
  private:
+  using Action = LinkSimulation::Action;
   using Legs = std::vector<LinkSimulation::Leg>;
   struct GroupState {
-    uint32_t pushes_owed = 0;    // of each worker, until the root is complete
+    size_t pushes_owed = 0;      // of each worker or relay, until the root is complete
     uint32_t replicas_owed = 0;  // until its version is committed
     double arrived_ms = 0;
   };
-  // A host's links, and a worker's messages. Each server has as many, and its updates.
-  enum Link : size_t { kOut, kIn, kMessages, kHostLinks, kUpdates = kHostLinks, kServerLinks };
+  // The servers' hubs are before the relays'.
+  enum Place : size_t { kHost, kRack, kFirstHub };
+  enum Link : size_t { kOut, kIn, kCopies, kMessages, kUpdates, kLinks };
+  static size_t At(size_t place, Link link) { return kLinks * place + link; }
 
-  size_t AtServer(size_t server, Link link) const {
-    return kHostLinks + kServerLinks * server + link;
+  bool IsRelay(size_t hub) const { return hub >= server_count_; }
+  size_t RelayFor(size_t server) const { return server_count_ + server % relay_count_; }
+  // Returns a hub's place, together with that of its host if workers share it.
+  std::vector<size_t> PlacesFor(size_t hub) const {
+    if (is_shared_ || IsRelay(hub)) return {kHost, kFirstHub + hub};
+    return {kFirstHub + hub};
   }
-  double WireMs(size_t group) const {
-    return static_cast<double>(groups_[group].bytes) / cluster_.bytes_per_ms;
+
+  double WireMs(const MessageGroup& group) const {
+    return static_cast<double>(group.bytes) / cluster_.bytes_per_ms;
   }
-  uint32_t SendRank(size_t group) const {
-    const size_t front = groups_[group].shards.back();
+  uint32_t SendRank(const MessageGroup& group) const {
+    const size_t front = group.shards.back();
     return 1 + (cluster_.order == SendOrder::kAsReady ? 0 : static_cast<uint32_t>(front));
   }
-  // Returns the processor's time at one end of a message that carries the group's bytes.
-  double MessageMs(size_t group, double byte_ms) const {
-    return cluster_.costs.message_ms +
-           cluster_.costs.item_ms * static_cast<double>(groups_[group].shards.size()) +
-           byte_ms * static_cast<double>(groups_[group].bytes);
-  }
-  double CopiedMs(size_t group) const { return MessageMs(group, cluster_.costs.copy_ms_per_byte); }
-
-  // Adds the time for messages of this time each, unless they cost nothing.
-  static void AddMessages(LinkSimulation::Task message, double count, Legs* legs) {
-    const double message_ms = std::exchange(message.service_ms, count * message.service_ms);
-    message.pieces = std::min(static_cast<uint32_t>(count), kMessagePieces);
-    if (message_ms > 0) legs->push_back({message, message_ms, /*last_ms=*/message_ms});
+  // Returns how many of a hop's messages, for each group, one worker sends or receives.
+  double PerWorker(const Hop& hop) const {
+    return hop.messages / (hop.hosts * cluster_.copies_per_host());
   }
 
-  // Wires are the links between a host and a server, or two servers. A transfer occupies them at
-  // the same time: a server's for all copies, those of a host for its part. With the latter,
-  // servers on the workers' hosts use both. The next leg begins `first_ms` after the last of them.
+  // Adds the time at one end for `count` messages with the group: one thread copies their bytes,
+  // and another one handles them, at the same time.
+  void AddMessages(size_t place, const MessageGroup& group, double count, uint32_t rank,
+                   double sum_ms_per_byte, Legs* legs) const {
+    const Costs& costs = cluster_.costs;
+    const auto bytes = static_cast<double>(group.bytes);
+    const auto items = static_cast<double>(group.shards.size());
+    const auto pieces = static_cast<uint32_t>(std::clamp<double>(count, 1, kMessagePieces));
+    const auto add = [&](Link link, double ms) {
+      if (ms > 0)
+        legs->push_back({{At(place, link), count * ms, rank, pieces}, /*first_ms=*/ms, ms});
+    };
+    add(kCopies, costs.copy_ms_per_byte * bytes);
+    add(kMessages, costs.message_ms + costs.item_ms * items + sum_ms_per_byte * bytes);
+  }
+
+  // Wires are the links between a host and a hub, or two servers. A transfer occupies them at the
+  // same time: a hub's for all copies, those of a host or a rack for its part. A hub on a worker's
+  // host uses both. The next leg can begin when the first copy is complete.
   struct Wires {
-    std::vector<size_t> out;
-    std::vector<size_t> in;
-    double copies = 1;
+    std::vector<size_t> from;
+    std::vector<size_t> to;
+    Hop hop;
     uint32_t rank = 0;
-    std::optional<double> first_ms = {};
   };
-  void AddWires(size_t group, const Wires& wires, Legs* legs) const {
-    if (is_shared_ && server_count_ == 1) return;
+  void AddWires(const MessageGroup& group, Wires wires, Legs* legs) const {
+    if (wires.hop.copies <= 0) return;
+    if (wires.hop.uplink_copies > 0) {
+      wires.from.push_back(kRack);
+      wires.to.insert(wires.to.begin(), kRack);
+    }
     double last_ms = WireMs(group);  // the last message follows its processor's time
-    const auto add = [&](size_t link) {
-      const double all_ms = wires.copies * WireMs(group);
-      LinkSimulation::Task task{.link = link, .service_ms = all_ms, .rank = wires.rank};
-      if (link < kHostLinks) {
-        task.service_ms /= cluster_.host_count();
-      } else if (is_shared_) {
-        task.pieces = std::min(static_cast<uint32_t>(wires.copies), kCopyPieces);
+    const auto add = [&](size_t place, Link link) {
+      LinkSimulation::Task task{At(place, link), wires.hop.copies * WireMs(group), wires.rank};
+      if (place == kHost) {
+        task.service_ms /= wires.hop.hosts;
+      } else if (place == kRack) {
+        task.service_ms = wires.hop.uplink_copies * WireMs(group) / (hops_.racks * hops_.uplink);
+      } else if (is_shared_ || IsRelay(place - kFirstHub)) {
+        task.pieces = static_cast<uint32_t>(std::clamp<double>(wires.hop.copies, 1, kCopyPieces));
       }
       legs->push_back({task, /*first_ms=*/0, std::exchange(last_ms, 0)});
     };
-    std::ranges::for_each(wires.out, add);
+    for (const size_t place : wires.from) add(place, kOut);
     legs->back().first_ms = last_ms = cluster_.latency_ms;
-    std::ranges::for_each(wires.in, add);
-    legs->back().first_ms = wires.first_ms;
+    for (const size_t place : wires.to) add(place, kIn);
+    legs->back().first_ms = WireMs(group);
   }
-  // Returns a server's link, together with that of its host if workers share it.
-  std::vector<size_t> LinksFor(size_t server, Link link) const {
-    if (is_shared_) return {link, AtServer(server, link)};
-    return {AtServer(server, link)};
-  }
-  // Returns how many messages with a group a server gets; only other hosts' cross its link.
-  double messages() const { return copies_ * cluster_.host_count(); }
-  double copies() const { return messages() - (is_shared_ ? copies_ : 0); }
 
-  void Push(size_t group) {
-    const size_t server = groups_[group].server;
-    const double byte_ms = cluster_.costs.copy_ms_per_byte + cluster_.costs.sum_ms_per_byte;
+  void AtReady(const MessageGroup& group, const std::vector<double>& ready_ms, Action action) {
+    double ms = 0;
+    for (const size_t shard : group.shards) ms = std::max(ms, ready_ms[shard]);
+    links_.At(ms, std::move(action));
+  }
+
+  void Push(const MessageGroup& group, const Hop& hop, Action on_arrival) {
+    const double sum_ms_per_byte = cluster_.costs.sum_ms_per_byte;
     Legs legs;
-    AddMessages({kMessages, CopiedMs(group), kFirstRank}, 1, &legs);
-    // The server can handle the first message when that is complete.
-    AddWires(group, {{kOut}, LinksFor(server, kIn), copies(), SendRank(group), WireMs(group)},
-             &legs);
-    AddMessages({AtServer(server, kMessages), MessageMs(group, byte_ms), kFirstRank}, messages(),
-                &legs);
-    links_.Pass(std::move(legs), [this, group] {
-      if (--states_[group].pushes_owed == 0) Replicate(group);
-    });
+    AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);
+    AddWires(group, {{kHost}, PlacesFor(group.hub), hop, SendRank(group)}, &legs);
+    AddMessages(kFirstHub + group.hub, group, hop.messages, kFirstRank, sum_ms_per_byte, &legs);
+    if (IsRelay(group.hub))
+      AddMessages(kHost, group, PerWorker(hop), kFirstRank, sum_ms_per_byte, &legs);
+    links_.Pass(std::move(legs), std::move(on_arrival));
+  }
+
+  // P6a. A relay has a complete sum of a shard, and pushes it with the rest of the server's group.
+  void OnGive(const MessageGroup& give, size_t contribution) {
+    for (const size_t shard : give.shards) {
+      const size_t g = group_of_[shard];
+      if (--gives_owed_[contribution][g] > 0) continue;
+      Push(groups_[g], hops_.relayed, [this, g] { OnPush(g); });
+    }
+  }
+
+  void OnPush(size_t g) {
+    if (--states_[g].pushes_owed == 0) Replicate(g);
   }
 
   // P8. The root goes to the backups first, and all replicas make the version at the same time. A
   // backup's message back is its acknowledgement.
-  void Replicate(size_t group) {
-    const size_t primary = groups_[group].server;
+  void Replicate(size_t g) {
+    const MessageGroup& group = groups_[g];
+    const size_t primary = group.hub;
+    const MessageGroup answer{.hub = primary, .bytes = 0, .shards = group.shards};
+    const Hop root{static_cast<double>(server_count_), 1, 1, hops_.root_uplink_copies};
     for (uint32_t i = 1; i < replicas_; ++i) {
       const size_t backup = (primary + i) % server_count_;
       Legs legs;
-      AddMessages({AtServer(primary, kMessages), CopiedMs(group), SendRank(group)}, 1, &legs);
-      AddWires(group, {LinksFor(primary, kOut), LinksFor(backup, kIn), 1, kRootRank}, &legs);
-      AddMessages({AtServer(backup, kMessages), CopiedMs(group) + MessageMs(group, 0), kFirstRank},
-                  1, &legs);
-      links_.Pass(std::move(legs), [this, group, primary, backup] {
-        Legs answer;
-        AddMessages({AtServer(primary, kMessages), MessageMs(group, 0), kFirstRank}, 1, &answer);
-        Make(group, backup, cluster_.latency_ms, std::move(answer));
+      AddMessages(kFirstHub + primary, group, 1, SendRank(group), 0, &legs);
+      AddWires(group, {PlacesFor(primary), PlacesFor(backup), root, kRootRank}, &legs);
+      AddMessages(kFirstHub + backup, group, 1, kFirstRank, 0, &legs);
+      AddMessages(kFirstHub + backup, answer, 1, kFirstRank, 0, &legs);
+      links_.Pass(std::move(legs), [this, g, primary, backup, answer] {
+        Legs back;
+        AddMessages(kFirstHub + primary, answer, 1, kFirstRank, 0, &back);
+        Make(g, backup, cluster_.latency_ms, std::move(back));
       });
     }
-    Make(group, primary, 0, {});
+    Make(g, primary, 0, {});
   }
 
-  void Make(size_t group, size_t server, double latency_ms, Legs answer) {
-    const double update_ms = work_.optimizer_ms * static_cast<double>(groups_[group].bytes) /
+  void Make(size_t g, size_t server, double latency_ms, Legs answer) {
+    const double update_ms = work_.optimizer_ms * static_cast<double>(groups_[g].bytes) /
                              static_cast<double>(GradientBytes(work_));
-    const auto on_made = [this, group] {
-      if (--states_[group].replicas_owed == 0) Reply(group);
+    const auto on_made = [this, g] {
+      if (--states_[g].replicas_owed == 0) OnCommit(g);
     };
-    links_.Use({AtServer(server, kUpdates), update_ms, SendRank(group)}, nullptr,
+    links_.Use({At(kFirstHub + server, kUpdates), update_ms, SendRank(groups_[g])}, nullptr,
                [this, latency_ms, answer = std::move(answer), on_made] {
                  links_.At(links_.now_ms() + latency_ms,
                            [this, answer, on_made] { links_.Pass(answer, on_made); });
                });
   }
 
-  void Reply(size_t group) {
-    const size_t server = groups_[group].server;
+  void OnCommit(size_t g) {
+    const size_t server = groups_[g].hub;
+    const auto on_arrival = [this, g] { states_[g].arrived_ms = links_.now_ms(); };
+    Reply(g, server, hops_.direct, on_arrival);
+    if (relay_count_ == 0) return;
+    Reply(g, server, hops_.relayed, [this, g, relay = RelayFor(server), on_arrival] {
+      Reply(g, relay, hops_.give, on_arrival);
+    });
+  }
+
+  void Reply(size_t g, size_t hub, const Hop& hop, Action on_arrival) {
+    const MessageGroup& group = groups_[g];
     const uint32_t rank = SendRank(group);
     Legs legs;
-    AddMessages({AtServer(server, kMessages), CopiedMs(group), rank}, messages(), &legs);
-    AddWires(group, {LinksFor(server, kOut), {kIn}, copies(), rank}, &legs);
-    AddMessages({kMessages, CopiedMs(group), kFirstRank}, 1, &legs);  // the last worker's
-    links_.Pass(std::move(legs), [this, group] { states_[group].arrived_ms = links_.now_ms(); });
+    if (IsRelay(hub)) AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);
+    AddMessages(kFirstHub + hub, group, hop.messages, IsRelay(hub) ? kFirstRank : rank, 0, &legs);
+    AddWires(group, {PlacesFor(hub), {kHost}, hop, rank}, &legs);
+    AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);  // the last worker's
+    links_.Pass(std::move(legs), std::move(on_arrival));
   }
 
   const StepWork& work_;
   const Cluster& cluster_;
+  Hops hops_;
   bool is_shared_;  // the servers are on the workers' hosts
   uint32_t server_count_;
+  size_t relay_count_;  // in a rack
   uint32_t replicas_;
-  double copies_;  // of each shard that a host's workers push and pull
-  std::vector<MessageGroup> groups_;
+  std::vector<size_t> group_of_;                 // by shard
+  std::vector<MessageGroup> groups_;             // of servers
+  std::vector<MessageGroup> gives_;              // of relays
+  std::vector<std::vector<size_t>> gives_owed_;  // of each contribution, for each server's group
   std::vector<GroupState> states_;
   LinkSimulation links_;
 };
 
 }  // namespace
 
-double BusiestLinkMs(const StepWork& work, const Cluster& cluster, ServerPlace place) {
-  const double model_ms = static_cast<double>(GradientBytes(work)) / cluster.bytes_per_ms;
-  const double hosts = cluster.host_count();
-  const double copies = cluster.sums_on_host ? 1 : cluster.workers_per_host;
-  const double pushes = static_cast<double>(cluster.share.contributions.size());
-  const double servers = place == ServerPlace::kOwnHosts ? cluster.servers : hosts;
-  const double roots = std::min<double>(cluster.replicas, servers) - 1;
-  // The busiest direction is in at a server (pushes, roots), out at a server (replies, roots), or
-  // out at a host.
-  if (place == ServerPlace::kOwnHosts) {
-    const double at_servers = (pushes * hosts * copies + roots) / servers;
-    return std::max(at_servers, pushes * copies) * model_ms;
-  }
-  return ((pushes + 1) * copies * (hosts - 1) + roots) / hosts * model_ms;
-}
-
-std::vector<double> ExchangeWithServers(const StepWork& work, const Cluster& cluster,
-                                        ServerPlace place,
-                                        const std::vector<std::vector<double>>& ready_ms) {
+Exchange ExchangeWithServers(const StepWork& work, const Cluster& cluster, ServerPlace place,
+                             const std::vector<std::vector<double>>& ready_ms) {
   return ServerExchange(work, cluster, place).Run(ready_ms);
 }
 

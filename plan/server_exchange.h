@@ -8,13 +8,13 @@
 
 namespace pando {
 
-// Returns the load of the busiest direction of a link in a step, at full speed.
-double BusiestLinkMs(const StepWork& work, const Cluster& cluster, ServerPlace place);
+struct Exchange {
+  std::vector<double> arrivals_ms;  // when the last worker has each shard's new version
+  double link_ms = 0;               // load of a link's busiest direction, at full speed
+};
 
-// `ready_ms` has, for each contribution, when each of its shards may leave. Returns when the last
-// worker has each shard's new version.
-std::vector<double> ExchangeWithServers(const StepWork& work, const Cluster& cluster,
-                                        ServerPlace place,
-                                        const std::vector<std::vector<double>>& ready_ms);
+// `ready_ms` has, for each contribution, when each of its shards may leave.
+Exchange ExchangeWithServers(const StepWork& work, const Cluster& cluster, ServerPlace place,
+                             const std::vector<std::vector<double>>& ready_ms);
 
 }  // namespace pando

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include "common/check.h"
@@ -73,29 +73,44 @@ StepWork SlowestWork(const StepWork& work, const Cluster& cluster) {
 struct AllreduceLoad {
   double rounds = 0;
   double copies = 0;
+  double uplink_copies = 0;    // of these, the ones that a round cannot send faster than uplinks
+  double uplink_slowness = 0;  // how much longer these take than on a host's link
 };
 
 // If all workers are on one host, nothing crosses a link. Patarasu and Yuan: each of m members
-// sends (m - 1) / m of the bytes twice, piece by piece.
+// sends (m - 1) / m of the bytes twice, piece by piece. The ring follows the racks, so that one
+// member of each uses its uplink, in every round. In halving and doubling all members do, in the
+// rounds whose partners are that far away. The near partners exchange most of the bytes.
 AllreduceLoad FindLoad(const Cluster& cluster, Rounds rounds) {
   if (cluster.host_count() == 1) return {};
-  const uint32_t size = cluster.sums_on_host ? cluster.host_count() : cluster.workers;
+  const uint32_t size = cluster.host_count() * cluster.copies_per_host();
+  const uint32_t rack = cluster.hosts_per_rack() * cluster.copies_per_host();
   const uint32_t power = std::bit_floor(size);
   const double members = rounds == Rounds::kRing ? size : power;
-  const double copies = 2 * (members - 1) / members;
-  if (rounds == Rounds::kRing) return {.rounds = 2 * (members - 1), .copies = copies};
+  const double per_member = cluster.oversubscription / cluster.hosts_per_rack();
+  AllreduceLoad load{.rounds = 2 * (members - 1), .copies = 2 * (members - 1) / members};
+  if (rounds == Rounds::kRing) {
+    load.uplink_copies = rack < size ? load.copies : 0;
+    load.uplink_slowness = per_member;
+    return load;
+  }
+  load.uplink_copies = std::max(0.0, 2.0 / std::bit_ceil(rack) - 2.0 / power);
+  load.uplink_slowness = rack * per_member;
   const double more = power == size ? 0 : 2;
-  return {.rounds = 2.0 * (std::bit_width(power) - 1) + more, .copies = copies + more};
+  load.rounds = 2.0 * (std::bit_width(power) - 1) + more;
+  load.copies += more;
+  return load;
 }
 
-// A member copies what it sends and what it receives, and sums half of the latter. The link and the
-// processor carry bytes at the same time.
+// A member copies what it sends and what it receives, and sums half of the latter. The link, the
+// thread that copies and the one that sums carry bytes at the same time.
 double AllreduceMs(const Cluster& cluster, const AllreduceLoad& load, uint64_t bytes) {
   const Costs& costs = cluster.costs;
-  const double carried = load.copies * static_cast<double>(bytes);
   const double byte_ms =
-      std::max(1 / cluster.bytes_per_ms, 2 * costs.copy_ms_per_byte + costs.sum_ms_per_byte / 2);
-  return carried * byte_ms +
+      std::max({1 / cluster.bytes_per_ms, 2 * costs.copy_ms_per_byte, costs.sum_ms_per_byte / 2});
+  const double uplink_ms = std::max(byte_ms, load.uplink_slowness / cluster.bytes_per_ms);
+  return static_cast<double>(bytes) *
+             ((load.copies - load.uplink_copies) * byte_ms + load.uplink_copies * uplink_ms) +
          load.rounds * (cluster.latency_ms + 2 * (costs.message_ms + costs.item_ms));
 }
 
@@ -159,7 +174,7 @@ StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, Serve
     for (const StepShard& shard : work.shards)
       ready_ms.back().push_back(timeline.ReadyMs(shard.layer, micro_batch));
   }
-  const std::vector<double> arrivals_ms = ExchangeWithServers(work, cluster, place, ready_ms);
+  const auto [arrivals_ms, link_ms] = ExchangeWithServers(work, cluster, place, ready_ms);
   std::vector<double> earliest_ms(work.layers.size(), 0.0);
   std::vector<size_t> last_shards(work.layers.size());  // of each layer
   for (size_t i = 0; i < work.shards.size(); ++i) {
@@ -171,7 +186,7 @@ StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, Serve
   const Timeline::Forward forward = timeline.ForwardFrom(earliest_ms);
   StepTime time{.step_ms = forward.end_ms,
                 .alone_ms = ComputeMs(work) + work.optimizer_ms,
-                .link_ms = BusiestLinkMs(work, cluster, place)};
+                .link_ms = link_ms};
   if (forward.waited_last) time.critical_shard = last_shards[*forward.waited_last];
   return time;
 }
@@ -190,9 +205,10 @@ StepTime AllreduceStep(const StepWork& work, const Cluster& cluster, Rounds roun
   }
   const double updated_ms = std::max(free_ms, timeline.ComputedMs()) + work.optimizer_ms;
   const std::vector<double> earliest_ms(work.layers.size(), updated_ms);
+  const double copies = std::max(load.copies, load.uplink_copies * load.uplink_slowness);
   return {.step_ms = timeline.ForwardFrom(earliest_ms).end_ms,
           .alone_ms = ComputeMs(work) + work.optimizer_ms,
-          .link_ms = load.copies * static_cast<double>(GradientBytes(work)) / cluster.bytes_per_ms};
+          .link_ms = copies * static_cast<double>(GradientBytes(work)) / cluster.bytes_per_ms};
 }
 
 ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
@@ -205,24 +221,18 @@ ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const B
   std::vector<uint32_t> counts;
   for (uint32_t servers = 0; servers < tried_max; counts.push_back(servers))
     servers = std::min(tried_max, servers + (servers < 16 ? 1 : servers / 4));
-  // The largest count is first. A step takes at least its link's load, so that fewer servers are
-  // not simulated if that alone is too long.
-  double best_ms = std::numeric_limits<double>::infinity();
-  std::vector<double> steps_ms(counts.size(), best_ms);
-  Cluster tried = cluster;
-  for (size_t i = counts.size(); i-- > 0;) {
-    tried.servers = counts[i];
-    const double least_ms = BusiestLinkMs(work, tried, ServerPlace::kOwnHosts);
-    if (least_ms > std::max(allreduce_ms, best_ms / (1 - least_gain))) continue;
-    steps_ms[i] = ParameterServerStep(work, tried, ServerPlace::kOwnHosts).step_ms;
-    best_ms = std::min(best_ms, steps_ms[i]);
-    if (steps_ms[i] < allreduce_ms) choice.beats_allreduce = counts[i];
-  }
-  // The first count from which the best one saves at most least_gain; fewer servers cost more.
-  const auto enough =
-      std::ranges::find_if(steps_ms, [&](double ms) { return best_ms >= ms * (1 - least_gain); });
-  choice.enough = counts[static_cast<size_t>(enough - steps_ms.begin())];
-  choice.enough_ms = *enough;
+  const auto step_ms = [&](uint32_t servers) {
+    Cluster tried = cluster;
+    tried.servers = servers;
+    return ParameterServerStep(work, tried, ServerPlace::kOwnHosts).step_ms;
+  };
+  const auto first_faster = [&](double max_ms) {
+    return *std::ranges::lower_bound(counts, max_ms, std::greater<>(), step_ms);
+  };
+  const double best_ms = step_ms(tried_max);
+  choice.enough = first_faster(best_ms / (1 - least_gain));
+  choice.enough_ms = step_ms(choice.enough);
+  if (best_ms < allreduce_ms) choice.beats_allreduce = first_faster(allreduce_ms);
   return choice;
 }
 

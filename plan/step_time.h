@@ -4,6 +4,7 @@
 // sizes and times. All workers and hosts are alike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -68,12 +69,29 @@ struct Cluster {
   // Whether the workers of a host sum their gradients first, so that one copy of gradients and
   // parameters crosses the host's link. Otherwise one copy per worker crosses it.
   bool sums_on_host = false;
+  uint32_t rack_size = 0;       // hosts of workers in each rack; 0: one switch connects all hosts
+  double oversubscription = 1;  // the rate of a rack's hosts, as a multiple of its uplink's
+  bool sums_on_rack = false;    // the workers of a rack sum what goes to other racks
   SendOrder order = SendOrder::kAsReady;
   WorkerShare share;
   Costs costs;
   double straggle = 0;  // standard deviation of a worker's computing time, as a share of its mean
 
   uint32_t host_count() const { return workers / workers_per_host; }
+  // Returns how many times a host's workers push and pull each shard.
+  uint32_t copies_per_host() const { return sums_on_host ? 1 : workers_per_host; }
+  uint32_t hosts_per_rack() const {
+    return rack_size > 0 ? std::min(rack_size, host_count()) : host_count();
+  }
+  // Returns whether one worker of a rack relays each shard of a server in another rack (P6a).
+  bool has_relays() const {
+    return sums_on_rack && rack_size * copies_per_host() > 1 && rack_size < host_count();
+  }
+  // Returns how many pushes of each shard a server gets: from its rack, and from other racks.
+  uint32_t copies_per_server() const {
+    if (!has_relays()) return host_count() * copies_per_host();
+    return hosts_per_rack() * copies_per_host() + (host_count() - 1) / rack_size;
+  }
 };
 
 struct StepTime {
@@ -101,10 +119,6 @@ struct BucketLimits {
 enum class Rounds : uint8_t { kRing, kHalvingDoubling };  // 2(n - 1), 2 log2 n
 StepTime AllreduceStep(const StepWork& work, const Cluster& cluster, Rounds rounds,
                        const BucketLimits& limits = {});
-inline StepTime RingStep(const StepWork& work, const Cluster& cluster,
-                         const BucketLimits& limits = {}) {
-  return AllreduceStep(work, cluster, Rounds::kRing, limits);
-}
 
 // ServerChoice is the number of servers on separate hosts that is worth its cost.
 struct ServerChoice {
@@ -113,8 +127,9 @@ struct ServerChoice {
   double enough_ms = 0;
   std::optional<uint32_t> beats_allreduce;  // the fewest that are faster than both kinds of it
 };
-// Tries 1, 2, ... 16 servers, then each number a quarter above the one before, and tried_max.
-// `least_gain` is a share of the step's time. Ignores cluster.servers.
+// Tries 1, 2, ... 16 servers, then each number a quarter above the one before, and tried_max, and
+// takes a step to be no longer with more of them. `least_gain` is a share of the step's time.
+// Ignores cluster.servers.
 ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
                            uint32_t tried_max, double least_gain);
 

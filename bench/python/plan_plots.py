@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""plan_plots.py [--out FOLDER] [--model NAME] [--bandwidth RATE] [--step-ms X] [--pando PROGRAM]
+"""plan_plots.py [--out FOLDER] [--model NAME] [--bandwidth RATE] [--step-ms X] [--rack-size N] [--pando PROGRAM]
 
 Draws what `pando plan` predicts with its costs: weak-scaling.svg, the efficiency of 1 to 1,024 workers with servers on
 separate hosts, on the workers' hosts, and with both kinds of allreduce; and goodput.svg, the share of time that
-failures leave, over the failures of one machine in a year. Two replicas, as many servers as workers. Needs matplotlib.
+failures leave, over the failures of one machine in a year. Two replicas, as many servers as workers, and racks that sum
+gradients where there are more than 128 hosts. Needs matplotlib.
 """
 import json
 import subprocess
@@ -27,7 +28,8 @@ def plan(args, workers, more=()):
     """Returns the predictions by strategy."""
     done = subprocess.run([
         args.pando, "plan", "--model", args.model, "--workers", str(workers), "--servers", str(workers), "--bandwidth",
-        args.bandwidth, "--step-ms", str(args.step_ms), "--send-order", "forward", "--json", *more],
+        args.bandwidth, "--step-ms", str(args.step_ms), "--send-order", "forward", "--rack-size", str(args.rack_size),
+        "--json", *more],
         check=True, capture_output=True, text=True)
     return {p["strategy"]: p for p in json.loads(done.stdout)["predictions"]}
 
@@ -48,7 +50,8 @@ def draw(pyplot, path, title, x_label, y_label, xs, plans, key):
 
 
 def main():
-    args = make_parser(__doc__, out=".", model="resnet50", bandwidth="100Gbit", step_ms=85.0, pando=PANDO).parse_args()
+    args = make_parser(__doc__, out=".", model="resnet50", bandwidth="100Gbit", step_ms=85.0, rack_size=16,
+                       pando=PANDO).parse_args()
     pyplot = load_matplotlib()
     about = f"{args.model}, {args.bandwidth}, {args.step_ms:g} ms, commit {commit()}"
     draw(pyplot, Path(args.out) / "weak-scaling.svg", about, "workers", "efficiency, %", WORKERS,
