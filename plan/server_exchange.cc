@@ -38,7 +38,7 @@ struct Hops {
   Hop give;           // to the relay, of the share of shards whose servers are in other racks (P6a)
   Hop relayed;        // from the other racks' relays to a server
   Hop direct;         // from the server's rack, or from all racks
-  double root_uplink_copies = 0;
+  Hop root;           // to a backup
 };
 
 Hops MakeHops(const Cluster& cluster, ServerPlace place) {
@@ -49,7 +49,7 @@ Hops MakeHops(const Cluster& cluster, ServerPlace place) {
   const double rack = cluster.hosts_per_rack();
   Hops hops{.racks = hosts / rack};
   hops.uplink = rack * (1 + (is_shared ? 0 : cluster.servers / hosts)) / cluster.oversubscription;
-  hops.root_uplink_copies = hops.racks > 1 ? 1 : 0;
+  hops.root = {hosts, 1, 1, hops.racks > 1 ? 1.0 : 0.0};
   if (!cluster.has_relays()) {
     hops.direct = {hosts, copies * hosts, copies * hosts - at_home, copies * (hosts - rack)};
     return hops;
@@ -102,8 +102,7 @@ class ServerExchange {
         hops_(MakeHops(cluster, place)),
         is_shared_(place == ServerPlace::kWorkersHosts),
         server_count_(is_shared_ ? cluster.host_count() : cluster.servers),
-        relay_count_(cluster.has_relays() ? cluster.hosts_per_rack() * cluster.copies_per_host()
-                                          : 0),
+        relay_count_(cluster.has_relays() ? cluster.copies_per_rack() : 0),
         replicas_(std::min(cluster.replicas, server_count_)),
         group_of_(work.shards.size()),
         links_(kLinks * (kFirstHub + server_count_ + relay_count_)) {
@@ -196,36 +195,31 @@ class ServerExchange {
     add(kMessages, costs.message_ms + costs.item_ms * items + sum_ms_per_byte * bytes);
   }
 
-  // Wires are the links between a host and a hub, or two servers. A transfer occupies them at the
-  // same time: a hub's for all copies, those of a host or a rack for its part. A hub on a worker's
-  // host uses both. The next leg can begin when the first copy is complete.
-  struct Wires {
-    std::vector<size_t> from;
-    std::vector<size_t> to;
-    Hop hop;
-    uint32_t rank = 0;
-  };
-  void AddWires(const MessageGroup& group, Wires wires, Legs* legs) const {
-    if (wires.hop.copies <= 0) return;
-    if (wires.hop.uplink_copies > 0) {
-      wires.from.push_back(kRack);
-      wires.to.insert(wires.to.begin(), kRack);
+  // Adds the links between a host and a hub, or two servers. A transfer occupies them at the same
+  // time: a hub's for all copies, those of a host or a rack for its part. A hub on a worker's host
+  // uses both. The next leg can begin when the first copy is complete.
+  void AddWires(const MessageGroup& group, const Hop& hop, std::vector<size_t> from,
+                std::vector<size_t> to, uint32_t rank, Legs* legs) const {
+    if (hop.copies <= 0) return;
+    if (hop.uplink_copies > 0) {
+      from.push_back(kRack);
+      to.insert(to.begin(), kRack);
     }
     double last_ms = WireMs(group);  // the last message follows its processor's time
     const auto add = [&](size_t place, Link link) {
-      LinkSimulation::Task task{At(place, link), wires.hop.copies * WireMs(group), wires.rank};
+      LinkSimulation::Task task{At(place, link), hop.copies * WireMs(group), rank};
       if (place == kHost) {
-        task.service_ms /= wires.hop.hosts;
+        task.service_ms /= hop.hosts;
       } else if (place == kRack) {
-        task.service_ms = wires.hop.uplink_copies * WireMs(group) / (hops_.racks * hops_.uplink);
+        task.service_ms = hop.uplink_copies * WireMs(group) / (hops_.racks * hops_.uplink);
       } else if (is_shared_ || IsRelay(place - kFirstHub)) {
-        task.pieces = static_cast<uint32_t>(std::clamp<double>(wires.hop.copies, 1, kCopyPieces));
+        task.pieces = static_cast<uint32_t>(std::clamp<double>(hop.copies, 1, kCopyPieces));
       }
       legs->push_back({task, /*first_ms=*/0, std::exchange(last_ms, 0)});
     };
-    for (const size_t place : wires.from) add(place, kOut);
+    for (const size_t place : from) add(place, kOut);
     legs->back().first_ms = last_ms = cluster_.latency_ms;
-    for (const size_t place : wires.to) add(place, kIn);
+    for (const size_t place : to) add(place, kIn);
     legs->back().first_ms = WireMs(group);
   }
 
@@ -239,7 +233,7 @@ class ServerExchange {
     const double sum_ms_per_byte = cluster_.costs.sum_ms_per_byte;
     Legs legs;
     AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);
-    AddWires(group, {{kHost}, PlacesFor(group.hub), hop, SendRank(group)}, &legs);
+    AddWires(group, hop, {kHost}, PlacesFor(group.hub), SendRank(group), &legs);
     AddMessages(kFirstHub + group.hub, group, hop.messages, kFirstRank, sum_ms_per_byte, &legs);
     if (IsRelay(group.hub))
       AddMessages(kHost, group, PerWorker(hop), kFirstRank, sum_ms_per_byte, &legs);
@@ -265,34 +259,33 @@ class ServerExchange {
     const MessageGroup& group = groups_[g];
     const size_t primary = group.hub;
     const MessageGroup answer{.hub = primary, .bytes = 0, .shards = group.shards};
-    const Hop root{static_cast<double>(server_count_), 1, 1, hops_.root_uplink_copies};
+    const auto on_made = [this, g] {
+      if (--states_[g].replicas_owed == 0) OnCommit(g);
+    };
     for (uint32_t i = 1; i < replicas_; ++i) {
       const size_t backup = (primary + i) % server_count_;
       Legs legs;
       AddMessages(kFirstHub + primary, group, 1, SendRank(group), 0, &legs);
-      AddWires(group, {PlacesFor(primary), PlacesFor(backup), root, kRootRank}, &legs);
+      AddWires(group, hops_.root, PlacesFor(primary), PlacesFor(backup), kRootRank, &legs);
       AddMessages(kFirstHub + backup, group, 1, kFirstRank, 0, &legs);
       AddMessages(kFirstHub + backup, answer, 1, kFirstRank, 0, &legs);
-      links_.Pass(std::move(legs), [this, g, primary, backup, answer] {
-        Legs back;
-        AddMessages(kFirstHub + primary, answer, 1, kFirstRank, 0, &back);
-        Make(g, backup, cluster_.latency_ms, std::move(back));
+      Legs back;
+      AddMessages(kFirstHub + primary, answer, 1, kFirstRank, 0, &back);
+      links_.Pass(std::move(legs), [this, g, backup, back = std::move(back), on_made] {
+        Make(g, backup, [this, back, on_made] {
+          links_.At(links_.now_ms() + cluster_.latency_ms,
+                    [this, back, on_made] { links_.Pass(back, on_made); });
+        });
       });
     }
-    Make(g, primary, 0, {});
+    Make(g, primary, on_made);
   }
 
-  void Make(size_t g, size_t server, double latency_ms, Legs answer) {
+  void Make(size_t g, size_t server, Action on_made) {
     const double update_ms = work_.optimizer_ms * static_cast<double>(groups_[g].bytes) /
                              static_cast<double>(GradientBytes(work_));
-    const auto on_made = [this, g] {
-      if (--states_[g].replicas_owed == 0) OnCommit(g);
-    };
     links_.Use({At(kFirstHub + server, kUpdates), update_ms, SendRank(groups_[g])}, nullptr,
-               [this, latency_ms, answer = std::move(answer), on_made] {
-                 links_.At(links_.now_ms() + latency_ms,
-                           [this, answer, on_made] { links_.Pass(answer, on_made); });
-               });
+               std::move(on_made));
   }
 
   void OnCommit(size_t g) {
@@ -311,7 +304,7 @@ class ServerExchange {
     Legs legs;
     if (IsRelay(hub)) AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);
     AddMessages(kFirstHub + hub, group, hop.messages, IsRelay(hub) ? kFirstRank : rank, 0, &legs);
-    AddWires(group, {PlacesFor(hub), {kHost}, hop, rank}, &legs);
+    AddWires(group, hop, PlacesFor(hub), {kHost}, rank, &legs);
     AddMessages(kHost, group, PerWorker(hop), kFirstRank, 0, &legs);  // the last worker's
     links_.Pass(std::move(legs), std::move(on_arrival));
   }

@@ -84,7 +84,7 @@ struct AllreduceLoad {
 AllreduceLoad FindLoad(const Cluster& cluster, Rounds rounds) {
   if (cluster.host_count() == 1) return {};
   const uint32_t size = cluster.host_count() * cluster.copies_per_host();
-  const uint32_t rack = cluster.hosts_per_rack() * cluster.copies_per_host();
+  const uint32_t rack = cluster.copies_per_rack();
   const uint32_t power = std::bit_floor(size);
   const double members = rounds == Rounds::kRing ? size : power;
   const double per_member = cluster.oversubscription / cluster.hosts_per_rack();

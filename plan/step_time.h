@@ -83,14 +83,15 @@ struct Cluster {
   uint32_t hosts_per_rack() const {
     return rack_size > 0 ? std::min(rack_size, host_count()) : host_count();
   }
+  uint32_t copies_per_rack() const { return hosts_per_rack() * copies_per_host(); }
   // Returns whether one worker of a rack relays each shard of a server in another rack (P6a).
   bool has_relays() const {
-    return sums_on_rack && rack_size * copies_per_host() > 1 && rack_size < host_count();
+    return sums_on_rack && rack_size < host_count() && rack_size * copies_per_host() > 1;
   }
   // Returns how many pushes of each shard a server gets: from its rack, and from other racks.
   uint32_t copies_per_server() const {
-    if (!has_relays()) return host_count() * copies_per_host();
-    return hosts_per_rack() * copies_per_host() + (host_count() - 1) / rack_size;
+    return has_relays() ? copies_per_rack() + (host_count() - 1) / rack_size
+                        : host_count() * copies_per_host();
   }
 };
 
