@@ -51,8 +51,9 @@ class ViewCache {
   std::map<std::pair<uint64_t, uint64_t>, SharedView> made_;  // by the hashes of both views
 };
 
-// One life of a process: a data connection and a heartbeat connection to the scheduler. It follows
-// views as proto/view_member.h does, but keeps no tables of the other members.
+// One life of a process. As a real one does, it dials the scheduler for data, and for heartbeats
+// once it is welcomed. It follows views as proto/view_member.h does, but keeps no tables of the
+// other members.
 class StubMember {
  public:
   StubMember(ZmqContext& context, ViewCache& views, const std::string& scheduler, uint32_t number,
@@ -66,10 +67,7 @@ class StubMember {
         heartbeat_at_(SteadyNow() + kHeartbeatInterval * (number % 64) / 64),
         endpoint_(scheduler) {}
 
-  Status Dial() {
-    PANDO_RETURN_IF_ERROR(data_.Dial({kSchedulerNode, {}, 0}, endpoint_));
-    return heartbeats_.Dial({kSchedulerNode, {}, 0}, endpoint_);
-  }
+  Status Dial() { return data_.Dial({kSchedulerNode, {}, 0}, endpoint_); }
   // Handles what has arrived, and sends what is due.
   void Turn(Micros now) {
     for (Transport* transport : {&data_, &heartbeats_}) {
@@ -122,9 +120,8 @@ class StubMember {
       join_.OnMessage(now, envelope);
       if (!join_.welcome()) return;
       self_ = join_.self(0);
-      data_.SpeakAs(*self_);
-      heartbeats_.SpeakAs(*self_);
-      std::ignore = Dial();  // it has dialed this endpoint before
+      // Its data connection, to the same endpoint, has succeeded.
+      std::ignore = heartbeats_.Dial({kSchedulerNode, {}, 0}, endpoint_);
       return;
     }
     if (const auto* update = std::get_if<ViewUpdate>(&envelope.message)) OnView(now, update->view);
