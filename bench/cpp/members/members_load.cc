@@ -30,7 +30,8 @@ using std::chrono::seconds;
 constexpr Micros kHeartbeatInterval = milliseconds(250);
 constexpr Micros kReadyInterval = milliseconds(500);
 constexpr Micros kPhaseMax = seconds(120);
-constexpr uint32_t kAddedPerTurn = 16;
+// The stubs that join at the same time. Each real member has its own processor for its handshakes.
+constexpr std::ptrdiff_t kJoiningMax = 64;
 
 double Seconds(Micros time) { return static_cast<double>(time.count()) / 1e6; }
 
@@ -64,7 +65,6 @@ class StubMember {
         heartbeats_(context, {kUnknownNode, incarnation_, 0},
                     {.channel = Channel::kHeartbeat, .linger_ms = 0}),
         join_(incarnation_, Registration(context, number, role), data_),
-        heartbeat_at_(SteadyNow() + kHeartbeatInterval * (number % 64) / 64),
         endpoint_(scheduler) {}
 
   Status Dial() { return data_.Dial({kSchedulerNode, {}, 0}, endpoint_); }
@@ -89,6 +89,8 @@ class StubMember {
   }
 
   const std::string& refusal() const { return refusal_; }
+  // Returns whether a heartbeat was acknowledged.
+  bool is_heard() const { return is_heard_; }
   bool is_in_view() const { return is_in_view_; }
   size_t members_known() const { return view_->nodes.size(); }
   ViewId view() const { return view_->id; }
@@ -120,10 +122,12 @@ class StubMember {
       join_.OnMessage(now, envelope);
       if (!join_.welcome()) return;
       self_ = join_.self(0);
+      heartbeat_at_ = now;
       // Its data connection, to the same endpoint, has succeeded.
       std::ignore = heartbeats_.Dial({kSchedulerNode, {}, 0}, endpoint_);
       return;
     }
+    is_heard_ |= std::holds_alternative<HeartbeatAck>(envelope.message);
     if (const auto* update = std::get_if<ViewUpdate>(&envelope.message)) OnView(now, update->view);
     const auto* delta = std::get_if<ViewDelta>(&envelope.message);
     if (delta == nullptr) return;
@@ -148,9 +152,10 @@ class StubMember {
   JoinCore join_;
   std::optional<PeerId> self_;
   SharedView view_;
+  bool is_heard_ = false;
   bool is_in_view_ = false;
   std::string refusal_;
-  Micros heartbeat_at_;
+  Micros heartbeat_at_{0};
   Micros ready_at_{0};
   Micros entered_at_{0};
   const std::string endpoint_;
@@ -184,8 +189,10 @@ class MembersLoad {
 
     Begin();
     while (members_.size() < options_.count) {
-      // Others' heartbeats must not wait for a thousand new sockets: this is one thread.
-      PANDO_RETURN_IF_ERROR(Add(std::min(options_.count, number_ + kAddedPerTurn)));
+      const auto joining =
+          std::ranges::count_if(members_, [](const auto& member) { return !member->is_heard(); });
+      const auto count = std::min<std::ptrdiff_t>(options_.count, number_ + kJoiningMax - joining);
+      PANDO_RETURN_IF_ERROR(Add(static_cast<uint32_t>(count)));
       Turn();
     }
     PANDO_RETURN_IF_ERROR(Await("the joins", [&] { return AllKnow(options_.count); }));
