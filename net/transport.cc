@@ -292,8 +292,11 @@ void Transport::Send(Envelope envelope) {
 bool Transport::Receive(Envelope* envelope) {
   const bool is_lines_turn = link_burst_ >= kBurstMax;
   link_burst_ = is_lines_turn ? 0 : link_burst_ + 1;
-  if (is_lines_turn) return ReceiveByLine(envelope) || ReceiveByLink(envelope);
-  return ReceiveByLink(envelope) || ReceiveByLine(envelope);
+  const bool has_message = is_lines_turn ? ReceiveByLine(envelope) || ReceiveByLink(envelope)
+                                         : ReceiveByLink(envelope) || ReceiveByLine(envelope);
+  // A connection's last messages come before its end: they are no sign of life after it.
+  if (!has_message && watch_.is_started()) watch_.Look();
+  return has_message;
 }
 
 bool Transport::ReceiveByLine(Envelope* envelope) {
@@ -398,7 +401,6 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   const int ready_count = poll(polled.data(), polled.size(), static_cast<int>(left_ms.count()));
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
   if (ready_count > 0) ReceiveEvents(polled, std::span(polled).subspan(first_link));
-  if (watch_.is_started()) watch_.Look();
   if (options_.on_warning && TakeForgedHandshake())
     warnings_.Warn("a process that is dialed", "", "", "its handshake is forged");
   counters_.turned_away = watch_.turned_away();

@@ -73,9 +73,9 @@ class Transport : public Outbox {
     // The transport's thread calls it once for each peer whose messages are dropped, and when
     // connections cannot be accepted.
     std::function<void(const std::string& text)> on_warning;
-    // Receive and Wait call it when a peer that dialed us has lost its connection. Its process may
-    // have ended, or it may dial again. A peer with several connections may be reported more than
-    // once.
+    // Receive calls it, after the last message, when a peer that dialed us has lost its connection.
+    // Its process may have ended, or it may dial again. A peer with several connections may be
+    // reported more than once.
     std::function<void(Incarnation peer)> on_disconnect;
     // Receive calls it when a message does not decode and the connection proves which process sent
     // it.

@@ -67,6 +67,25 @@ TEST_CASE("a lost connection is reported with the incarnation that had dialed") 
   }
 }
 
+TEST_CASE("the end of a connection is reported after its last message") {
+  bool is_lost = false;
+  Pair pair(kAnyTcpPort, {.on_disconnect = [&](Incarnation) { is_lost = true; }});
+  for (int i = 0; i < 20; ++i) {
+    const PeerId peer = NewPeer(3);
+    auto leaver = std::make_unique<Transport>(pair.context, peer, Transport::Options{});
+    REQUIRE(leaver->Dial(pair.lane_peer, pair.bound).ok());
+    leaver->Send(TextFrom(peer, pair.lane_peer, "hello"));
+    CHECK(Text(MustReceive(pair.lane)) == "hello");
+    is_lost = false;
+    leaver->Send(TextFrom(peer, pair.lane_peer, "last"));
+    leaver.reset();
+    pair.lane.Wait(SteadyNow() + kEventDeadline);
+    CHECK_FALSE(is_lost);
+    CHECK(Text(MustReceive(pair.lane)) == "last");
+    MustBecome(pair.lane, [&] { return is_lost; });
+  }
+}
+
 TEST_CASE("consecutive incarnations on one descriptor are distinguished") {
   std::vector<Incarnation> lost;
   Pair pair(kAnyTcpPort, {.on_disconnect = [&](Incarnation peer) { lost.push_back(peer); }});
