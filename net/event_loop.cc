@@ -1,6 +1,7 @@
 #include "net/event_loop.h"
 
 #include <algorithm>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -58,11 +59,12 @@ Status CheckLanes(const View& view) {
   return Status();
 }
 
-void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
-  const Micros now = SteadyNow();
+// Returns whether it has handled all messages.
+bool HandleMessages(Micros now, ProtocolCore& core, Transport& transport,
+                    const LoopOptions& options) {
   for (int i = 0; i < kMessagesPerTurnMax; ++i) {
     Envelope envelope;
-    if (!transport.Receive(&envelope)) return;
+    if (!transport.Receive(&envelope)) return true;
     const std::optional<SharedView> next =
         options.on_view ? options.next_view(envelope) : std::nullopt;
     if (next) {
@@ -74,6 +76,7 @@ void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions&
     }
     core.OnMessage(now, envelope);
   }
+  return false;
 }
 
 }  // namespace
@@ -84,11 +87,15 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
   for (const LocalEvents& source : options.local) fds.push_back(source.fd);
   while (true) {
     if (options.stop != nullptr && options.stop->is_requested()) return LoopEnd::kStopped;
-    HandleMessages(core, transport, options);
+    const Micros begun = SteadyNow();
+    const bool has_all = HandleMessages(begun, core, transport, options);
     for (const LocalEvents& source : options.local) source.handle(SteadyNow());
     core.Tick(SteadyNow());
     if (options.is_finished && options.is_finished()) return LoopEnd::kFinished;
-    transport.Wait(NextTurn(core, options), fds);
+    const Micros next = NextTurn(core, options);
+    if (options.turn_min && has_all)
+      std::this_thread::sleep_for(std::min(begun + options.turn_min(), next) - SteadyNow());
+    transport.Wait(next, fds);
   }
 }
 

@@ -32,6 +32,9 @@ struct LoopOptions {
   std::function<void(const View& view)> on_view;
   // Called after each turn; true ends the loop.
   std::function<bool()> is_finished;
+  // A turn that has handled all messages lasts at least this long, unless the next one is due. So
+  // one turn handles many messages. Null: no pause.
+  std::function<Micros()> turn_min;
 };
 
 // The most messages of one turn (messages, local events, Tick, wait), so that Tick is not

@@ -79,6 +79,26 @@ TEST_CASE("a local source is looked at in its interval though the core waits for
   CHECK(core.ticked_at.size() == 3);
 }
 
+TEST_CASE("a turn that has handled all messages is not over before its shortest time") {
+  ZmqContext context;
+  const PeerId self = NewPeer(1);
+  Transport transport(context, self, {});
+  EchoCore core(self, transport);
+  const UniqueFd always(open("/dev/zero", O_RDONLY));  // no wait is longer than a turn
+  constexpr Micros kTurn = std::chrono::milliseconds(2);
+  RunLoop(core, transport,
+          {.local = {{.fd = always.get(), .handle = [](Micros) {}}},
+           .is_finished = [&] { return core.ticked_at.size() == 3; },
+           .turn_min = [&] { return kTurn; }});
+  CHECK(core.ticked_at[2] - core.ticked_at[0] >= kTurn);  // a tick is not a turn's begin
+  core.ticked_at.clear();
+  core.deadline = SteadyNow() + kTurn;  // it ends the turn
+  RunLoop(core, transport,
+          {.is_finished = [&] { return core.deadline == kNever; },
+           .turn_min = [] { return Micros(std::chrono::seconds(100)); }});
+  CHECK(core.ticked_at.size() >= 2);
+}
+
 TEST_CASE("a core hears messages and its answers go out") {
   ZmqContext context;
   EchoProcess process(context);
