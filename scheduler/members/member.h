@@ -17,6 +17,7 @@ struct Member : MemberRecord {
 
   bool is_leaving = false;        // it has no work left, and has to stop
   Heartbeat heartbeat;            // the last one
+  uint32_t heartbeat_count = 0;   // since it joined, or since the scheduler's start
   std::set<uint16_t> left_lanes;  // the lanes that have said Bye
 
   Role role() const { return registration.role; }

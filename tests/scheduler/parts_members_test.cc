@@ -92,6 +92,17 @@ TEST_CASE("a process whose lease expired is refused, and never welcomed again") 
   CHECK(refusals[1].kind == RefusalKind::kGivenUp);
 }
 
+TEST_CASE("a member's first heartbeat and each fourth after it are acknowledged") {
+  PartsFixture f;
+  const PeerId worker = f.Add(20, Role::kWorker);
+  std::vector<size_t> ack_counts;  // of each heartbeat
+  for (int i = 0; i < 9; ++i) {
+    f.parts.membership.OnHeartbeat(worker, {});
+    ack_counts.push_back(f.SentTo<HeartbeatAck>(worker).size());
+  }
+  CHECK(ack_counts == std::vector<size_t>{1, 0, 0, 0, 1, 0, 0, 0, 1});
+}
+
 TEST_CASE("a member that sends what is no message is given up, with what it sent") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
