@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include "net/zmq/handshake_watch.h"
 #include "proto/messages.h"
@@ -36,8 +36,8 @@ class ConnectionWatch {
 
  private:
   const Options options_;
-  std::unique_ptr<HandshakeWatch> handshakes_;  // null: not started
-  std::map<int, Incarnation> connections_;      // by descriptor
+  std::unique_ptr<HandshakeWatch> handshakes_;        // null: not started
+  std::unordered_map<int, Incarnation> connections_;  // by descriptor
 };
 
 }  // namespace pando

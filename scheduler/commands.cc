@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace pando {
 namespace {
@@ -120,16 +121,16 @@ void Commands::StopDrained(Micros now) {
   if (phase_.is_rolling_back() || phase_.is_ending()) return;
   if (is_running && !views_.HasAnnounced()) return;
   const View& view = views_.view();
-  for (const auto& [node, member] : membership_.members().all()) {
-    if (!member.is_draining || member.is_leaving) continue;
+  for (const Member* member : std::vector(membership_.members().Draining())) {
+    const NodeId node = member->peer.node;
     const bool is_named =
-        is_running && member.is_ready &&
-        (member.role() == Role::kServer ? HasReplicaOn(view, node)
-                                        : HasWorkFor(view, node, progress_.committed()));
+        is_running && member->is_ready &&
+        (member->role() == Role::kServer ? HasReplicaOn(view, node)
+                                         : HasWorkFor(view, node, progress_.committed()));
     if (is_named) continue;
     membership_.MarkLeaving(node);
     outbox_.RepeatAt(now);
-    outbox_.TellNotable(now, "drained", member.Name(), "{} has no work left", member.Name());
+    outbox_.TellNotable(now, "drained", member->Name(), "{} has no work left", member->Name());
     views_.RequestView(now);
   }
 }

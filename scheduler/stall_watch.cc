@@ -18,6 +18,8 @@ constexpr int kUsualSteps = 10;
 constexpr Micros kAwayMin = std::chrono::seconds(1);
 // While a run is stalled its cause is looked for at least this often.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
+// A look costs time for each member, so the pause between two grows with the members up to that.
+constexpr Micros kLookPausePerMember = std::chrono::microseconds(250);
 // If the cause keeps changing, the time between events doubles from kTellFirst to kTellMax.
 constexpr Micros kTellFirst = std::chrono::seconds(1);
 constexpr Micros kTellMax = std::chrono::seconds(64);
@@ -45,7 +47,7 @@ std::string Stall::Text(Micros now) const {
 }
 
 void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat) {
-  const auto [it, is_new] = doing_.try_emplace(member.peer.node);
+  const auto [it, is_new] = doing_.try_emplace(member.peer.node.value());
   Doing& doing = it->second;
   const bool is_same =
       !is_new && doing.activity == heartbeat.activity && doing.step == heartbeat.step;
@@ -54,7 +56,7 @@ void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& 
 }
 
 void StallWatch::OnForget(const Member& member) {
-  const auto doing = doing_.find(member.peer.node);
+  const auto doing = doing_.find(member.peer.node.value());
   const Micros heard_at = doing == doing_.end() ? now_ : doing->second.heard_at;
   if (!member.is_leaving)
     lost_[member.role()] = {member.Name(), member.Where(), member.heartbeat.log_line, heard_at,
@@ -102,7 +104,9 @@ void StallWatch::Tick(Micros now) {
     step_at_ = now;
     return;
   }
-  if (StepAge(now) < Patience()) return;
+  if (StepAge(now) < Patience() || (stall_ && now < look_at_)) return;
+  const auto member_count = std::ssize(membership_.members().all());
+  look_at_ = now + std::min(kLookInterval, kLookPausePerMember * member_count);
   stall_ = FindCause(now);
   // An unknown cause is no news, for example while a newcomer has sent nothing yet.
   const bool is_news = told_.waited_for.empty() || stall_->waited_for != kUnknown;
@@ -142,7 +146,7 @@ void StallWatch::TellEnd(Micros now) {
 
 const StallWatch::Doing& StallWatch::FindDoing(const Member& member) const {
   static const Doing kNothing;
-  const auto it = doing_.find(member.peer.node);
+  const auto it = doing_.find(member.peer.node.value());
   return it == doing_.end() ? kNothing : it->second;
 }
 

@@ -24,6 +24,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "scheduler/members/run_members.h"
 
@@ -103,7 +104,7 @@ class StallWatch : SchedulerPart {
 
   const RunProgress& progress_;
   const RunMembers& membership_;
-  std::map<NodeId, Doing> doing_;
+  std::unordered_map<uint32_t, Doing> doing_;  // by node
   std::map<Role, Lost> lost_;
   Micros now_{0};      // when Tick was last called
   Micros step_at_{0};  // when the last step was made; at first: when the watch began
@@ -113,6 +114,7 @@ class StallWatch : SchedulerPart {
   Micros usual_step_{0};       // 0: no step has been made
   bool is_gathering_ = false;
   std::optional<Stall> stall_;
+  Micros look_at_{0};  // when its cause is looked for again, at the earliest
   Told told_;
 };
 

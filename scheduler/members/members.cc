@@ -44,7 +44,7 @@ const Member* Members::FindIf(Predicate is_it) const {
 }
 
 const Member* Members::Find(Incarnation incarnation) const {
-  const auto it = by_incarnation_.find(incarnation);
+  const auto it = by_incarnation_.find(incarnation.value());
   return it == by_incarnation_.end() ? nullptr : it->second;
 }
 
@@ -64,13 +64,13 @@ const Member* Members::FindNamed(const std::string& name) const {
 Member& Members::Add(Member member) {
   const NodeId node = member.peer.node;
   Member& added = members_.emplace(node, std::move(member)).first->second;
-  by_incarnation_[added.peer.incarnation] = &added;
+  by_incarnation_[added.peer.incarnation.value()] = &added;
   lists_.reset();
   return added;
 }
 
 void Members::Remove(NodeId node) {
-  by_incarnation_.erase(members_.at(node).peer.incarnation);
+  by_incarnation_.erase(members_.at(node).peer.incarnation.value());
   members_.erase(node);
   lists_.reset();
 }
@@ -78,6 +78,11 @@ void Members::Remove(NodeId node) {
 void Members::MarkReady(Member& member, const Ready& ready) {
   member.is_ready = true;
   member.ready = ready;
+  lists_.reset();
+}
+
+void Members::MarkDraining(NodeId node) {
+  members_.at(node).is_draining = true;
   lists_.reset();
 }
 
@@ -101,6 +106,7 @@ const Members::Lists& Members::lists() const {
   if (lists_) return *lists_;
   lists_.emplace();
   for (const auto& [node, member] : members_) {
+    if (member.is_draining && !member.is_leaving) lists_->draining.push_back(&member);
     if (!member.takes_part()) continue;
     (member.role() == Role::kServer ? lists_->servers : lists_->workers).push_back(&member);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "scheduler/members/member.h"
@@ -28,11 +29,12 @@ class Members {
   const Member* FindProcess(Role role, const ProcessName& process) const;
   const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
   // The sender of a message, which is a member.
-  Member& Sender(const PeerId& from) { return *by_incarnation_.at(from.incarnation); }
+  Member& Sender(const PeerId& from) { return *by_incarnation_.at(from.incarnation.value()); }
   const Member& Sender(const PeerId& from) const { return *Find(from.incarnation); }
   Member& Add(Member member);
   void Remove(NodeId node);
   void MarkReady(Member& member, const Ready& ready);
+  void MarkDraining(NodeId node);
   void MarkLeaving(NodeId node);
   // `wanted`, or the lowest free rank if that is taken or not a rank.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
@@ -45,6 +47,8 @@ class Members {
   const std::vector<const Member*>& TakingPart(Role role) const;
   size_t CountReady(Role role) const { return TakingPart(role).size(); }
   const std::vector<const Member*>& Workers() const;  // those that take part, by rank
+  // Returns the members that have to leave and still have work, by id.
+  const std::vector<const Member*>& Draining() const { return lists().draining; }
   // Returns the servers that take part, by id. `avoided` ones get no new replicas. If all are
   // draining, they count as staying.
   std::vector<PlacementServer> Servers(const std::set<NodeId>& avoided) const;
@@ -54,13 +58,13 @@ class Members {
   const Member* FindIf(Predicate is_it) const;
 
   struct Lists {
-    std::vector<const Member*> servers, workers, workers_by_rank;
+    std::vector<const Member*> servers, workers, workers_by_rank, draining;
   };
   const Lists& lists() const;
 
   std::map<NodeId, Member> members_;
-  std::map<Incarnation, Member*> by_incarnation_;
-  mutable std::optional<Lists> lists_;  // none: to be made again
+  std::unordered_map<uint64_t, Member*> by_incarnation_;  // a heartbeat looks it up six times
+  mutable std::optional<Lists> lists_;                    // none: to be made again
 };
 
 }  // namespace pando

@@ -301,7 +301,7 @@ void RunMembers::Forget(NodeId node) {
 // ---- leaving -----------------------------------------------------------------------------------
 
 void RunMembers::MarkDraining(NodeId node) {
-  members_.Find(node)->is_draining = true;
+  members_.MarkDraining(node);
   outbox_.MarkChanged();
 }
 

@@ -62,6 +62,20 @@ TEST_CASE("no cause is named while steps are made, or for less than a second wit
   CHECK_FALSE(f.recorder.HasEvent("stalled"));
 }
 
+TEST_CASE("the cause of a stall is looked for again after 0.25 ms per member") {
+  StallFixture f;
+  f.From(21, kComputes);
+  f.Say(seconds(1), {{20, f.WaitsFor(10, milliseconds(500))}, {10, kServes}, {11, kServes}});
+  const auto is_silent_after = [&f](Micros time) {
+    f.now += time;
+    f.scheduler->Tick(f.now);
+    return Contains(f.Stalled()["text"], "no message comes from process 121");
+  };
+  f.From(21, kComputes);
+  CHECK(is_silent_after(Micros(999)));
+  CHECK_FALSE(is_silent_after(Micros(1)));
+}
+
 TEST_CASE("a silent member is the cause") {
   StallFixture f;
   Heartbeat computes = kComputes;
