@@ -85,16 +85,17 @@ bool LineGuard::IsPermitted(const ZmqSocket::Received& received, const Envelope&
   const auto* registration = std::get_if<Register>(&envelope.message);
   if (registration != nullptr && !Proves(received.routing_id, registration->public_key))
     return false;
-  if (!IsProven(received.routing_id, envelope.sender.incarnation)) return false;
-  Note(received.routing_id);
-  return true;
+  return IsProven(received.routing_id, envelope.sender.incarnation);
 }
 
+// Returns true for a process without a trusted key. Notes the routing id when it is new.
 bool LineGuard::IsProven(const std::string& routing_id, Incarnation sender) {
   const std::string* key = keys_.Find(sender);
+  if (key == nullptr) Note(routing_id);
   if (key == nullptr) return true;
   if (const Incarnation* known = proven_.Find(routing_id)) return *known == sender;
   if (!Proves(routing_id, *key)) return false;
+  Note(routing_id);
   proven_.Touch(routing_id) = sender;
   return true;
 }
