@@ -19,6 +19,7 @@ void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
 }
 
 void ConnectionWatch::Look() {
+  waits_ = 0;
   for (const HandshakeWatch::News& news : handshakes_->TakeNews()) {
     if (const auto gone = connections_.extract(news.ended_fd); !gone.empty())
       options_.on_disconnect(gone.mapped());

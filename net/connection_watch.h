@@ -29,15 +29,23 @@ class ConnectionWatch {
   bool is_started() const { return handshakes_ != nullptr; }
   // Notes that a message of this peer came on the connection.
   void Note(int connection_fd, Incarnation peer);
-  // Reports the lost connections and calls on_warning.
+  // Reports the lost connections and calls on_warning. Call it when no message waits: a
+  // connection's last messages come before its end.
   void Look();
+  // Call it in each turn of the loop. Looks if messages have never stopped for many turns.
+  void OnWait() {
+    if (++waits_ > kWaitsMax) Look();
+  }
   // Returns the number of connections that were ended; 0 if it is not started.
   uint64_t turned_away() const { return is_started() ? handshakes_->turned_away() : 0; }
 
  private:
+  static constexpr int kWaitsMax = 4;
+
   const Options options_;
   std::unique_ptr<HandshakeWatch> handshakes_;        // null: not started
   std::unordered_map<int, Incarnation> connections_;  // by descriptor
+  int waits_ = 0;                                     // since the last look
 };
 
 }  // namespace pando

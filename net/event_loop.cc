@@ -59,12 +59,11 @@ Status CheckLanes(const View& view) {
   return Status();
 }
 
-// Returns whether it has handled all messages.
-bool HandleMessages(Micros now, ProtocolCore& core, Transport& transport,
+void HandleMessages(Micros now, ProtocolCore& core, Transport& transport,
                     const LoopOptions& options) {
   for (int i = 0; i < kMessagesPerTurnMax; ++i) {
     Envelope envelope;
-    if (!transport.Receive(&envelope)) return true;
+    if (!transport.Receive(&envelope)) return;
     const std::optional<SharedView> next =
         options.on_view ? options.next_view(envelope) : std::nullopt;
     if (next) {
@@ -76,7 +75,6 @@ bool HandleMessages(Micros now, ProtocolCore& core, Transport& transport,
     }
     core.OnMessage(now, envelope);
   }
-  return false;
 }
 
 }  // namespace
@@ -88,12 +86,12 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
   while (true) {
     if (options.stop != nullptr && options.stop->is_requested()) return LoopEnd::kStopped;
     const Micros begun = SteadyNow();
-    const bool has_all = HandleMessages(begun, core, transport, options);
+    HandleMessages(begun, core, transport, options);
     for (const LocalEvents& source : options.local) source.handle(SteadyNow());
     core.Tick(SteadyNow());
     if (options.is_finished && options.is_finished()) return LoopEnd::kFinished;
     const Micros next = NextTurn(core, options);
-    if (options.turn_min && has_all)
+    if (options.turn_min && !transport.HasMessage())
       std::this_thread::sleep_for(std::min(begun + options.turn_min(), next) - SteadyNow());
     transport.Wait(next, fds);
   }

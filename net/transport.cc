@@ -295,7 +295,7 @@ bool Transport::Receive(Envelope* envelope) {
   const bool has_message = is_lines_turn ? ReceiveByLine(envelope) || ReceiveByLink(envelope)
                                          : ReceiveByLink(envelope) || ReceiveByLine(envelope);
   // A connection's last messages come before its end: they are no sign of life after it.
-  if (!has_message && watch_.is_started()) watch_.Look();
+  if (!has_message && watch_.is_started() && !HasMessage()) watch_.Look();
   return has_message;
 }
 
@@ -384,6 +384,7 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
 }
 
 void Transport::Wait(Micros deadline, std::span<const int> fds) {
+  if (watch_.is_started()) watch_.OnWait();
   std::vector<pollfd> polled;
   const auto poll_for = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
   for (const auto& [peer, line] : lines_) poll_for(line.socket.fd());
@@ -423,7 +424,6 @@ void Transport::RedialNamed() {
   }
 }
 
-// Returns whether a message is already available, which no descriptor will report again.
 bool Transport::HasMessage() {
   bool has_message = links_ != nullptr && links_->has_message();
   for (auto& [peer, line] : lines_) {

@@ -156,6 +156,10 @@ class Transport : public Outbox {
   // Takes the next message. Returns false if there was none at the last Wait. Never blocks.
   bool Receive(Envelope* envelope);
 
+  // Returns whether a message is already available, which no descriptor will report again. Receive
+  // may have returned false nevertheless, after many messages that it dropped.
+  bool HasMessage();
+
   // Returns when a message or one of `fds` may be readable, at `deadline` (common/clock.h; kNever:
   // no deadline), or on a signal.
   void Wait(Micros deadline, std::span<const int> fds = {});
@@ -185,7 +189,6 @@ class Transport : public Outbox {
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
 
-  bool HasMessage();
   void ReceiveEvents(std::span<const pollfd> polled, std::span<const pollfd> links_polled);
   bool ReceiveFrom(Line& line, Envelope* envelope);
   bool ReceiveByLine(Envelope* envelope);
