@@ -12,8 +12,8 @@
 namespace pando {
 namespace {
 
-// Heartbeats without an answer after which the log says that the scheduler is away.
-constexpr int kSilentHeartbeats = 8;
+// Acknowledgements that are missing when the log says that the scheduler is away.
+constexpr int kMissingAcks = 3;
 // A core that only waits for messages has no deadline that would wake its loop.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
 constexpr Micros kFolderInterval = std::chrono::seconds(1);
@@ -48,8 +48,9 @@ void NodeWatch::LookAtSignals(Micros now) {
 void NodeWatch::LookAtScheduler(Micros now) {
   const Micros silence = now - heartbeat_.answered_at();
   const Micros heartbeat = std::chrono::milliseconds(membership_.job.heartbeat_ms);
+  const int per_ack = static_cast<int>(membership_.job.heartbeats_per_ack());
   const Micros silence_max = std::chrono::milliseconds(membership_.job.scheduler_timeout_ms);
-  if (const bool was_alone = std::exchange(is_alone_, silence > kSilentHeartbeats * heartbeat);
+  if (const bool was_alone = std::exchange(is_alone_, silence > kMissingAcks * per_ack * heartbeat);
       was_alone != is_alone_) {
     spdlog::info("{}", is_alone_ ? "the scheduler does not answer; continuing without it"
                                  : "the scheduler answers again");

@@ -2,6 +2,7 @@
 // job/job_file reads and writes it; all other code only reads it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -134,10 +135,12 @@ inline constexpr auto kEnumNames<AllreduceAlgorithm> = std::to_array({"auto", "r
 
 // Whether the workers of one place sum their gradients before these leave it (P6a).
 enum class SumUse : uint8_t {
-  kAuto,    // hosts: shards whose primary is on another host; racks: with many workers' hosts
+  kAuto,    // hosts: shards whose primary is on another host; racks: with many hosts
   kAlways,  // hosts: all shards; racks: with any number of hosts
   kOff,
 };
+inline constexpr uint32_t kHostsWithoutRackSums =
+    128;  // kAuto sums in racks on more, of one worker each
 template <>
 inline constexpr auto kEnumNames<SumUse> = std::to_array({"auto", "always", "never"});
 
@@ -233,6 +236,12 @@ struct Job {
   uint32_t start_timeout_ms = 60000;
   uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
 
+  // Returns how many heartbeats of a member get one answer: about one answer a second, at most four
+  // heartbeats for one, and four answers within scheduler_timeout_ms.
+  uint32_t heartbeats_per_ack() const {
+    const uint32_t ack_ms = std::min(1000u, scheduler_timeout_ms / 4);
+    return std::clamp(ack_ms / std::max(heartbeat_ms, 1u), 1u, 4u);
+  }
   // Returns the name of the samples on which a run is evaluated, for people.
   const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }
 };

@@ -16,9 +16,6 @@ namespace {
 // P28. A server without another replica has this many leases: its loss costs a rollback.
 constexpr int kLonelyServerLeases = 4;
 
-// A member misses the scheduler after 8 of its heartbeats without an answer (node/node_watch.cc).
-constexpr uint32_t kHeartbeatsPerAck = 4;
-
 std::string SecondsText(Micros time) {
   const int64_t tenths = (time.count() + 50'000) / 100'000;
   return fmt::format("{}.{} s", tenths / 10, tenths % 10);
@@ -212,7 +209,8 @@ void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
   Member& member = members_.Sender(from);
   use_.OnHeartbeat(member.heartbeat, heartbeat, members_.CountReady(Role::kWorker));
   member.heartbeat = heartbeat;
-  if (member.heartbeat_count++ % kHeartbeatsPerAck == 0) outbox_.Send(from, HeartbeatAck{});
+  if (member.heartbeat_count++ % plan_.job.heartbeats_per_ack() == 0)
+    outbox_.Send(from, HeartbeatAck{});
 }
 
 void RunMembers::OnBye(const PeerId& from) {
