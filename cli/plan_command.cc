@@ -17,8 +17,7 @@ namespace {
 
 constexpr uint32_t kWorkersMax = 4096;
 constexpr uint32_t kServersMax = 1024;
-constexpr uint32_t kHostsWithoutRackSums = 128;  // `--rack-sum auto` has them on more
-constexpr double kNumberMin = 1e-6;              // for numbers that must not be 0
+constexpr double kNumberMin = 1e-6;  // for numbers that must not be 0
 constexpr double kNumberMax = 1e9;
 
 // bench/RESULTS.md, Recovery: a stopped worker, which only the lease detects. The time to store a
@@ -95,10 +94,11 @@ Status FillModel(const PlanOptions& options, PlanInput* input) {
   const double compute_ms = CountComputeMs(options);
   const Cluster& cluster = input->cluster;
   // Computing does not hide the copies of the front shard, so that they decide how small it is.
-  const uint32_t best_cut = cluster.has_relays() ? cluster.copies_per_server()
+  const uint32_t best_cut = cluster.has_relays() ? cluster.ForServers().copies_per_server()
                                                  : std::max(cluster.servers, cluster.host_count());
   const uint32_t servers_max = input->servers_max =
-      options.servers_max != 0 ? options.servers_max : std::max(ShardPlan::kFewServers, best_cut);
+      options.servers_max != 0 ? options.servers_max
+                               : std::clamp(best_cut, ShardPlan::kFewServers, kServersMax);
   if (input->parameter_count > 0) {
     input->model = "a model";
     input->work = MakeWork(input->parameter_count, compute_ms, servers_max);
@@ -115,7 +115,7 @@ Status FillModel(const PlanOptions& options, PlanInput* input) {
 // Returns a worker's share. A host's sums cover its micro-batches, and leave with the last of them.
 WorkerShare FindBusiest(const Cluster& cluster, uint32_t micro_batches) {
   WorkerShare share = BusiestShare(cluster.workers, micro_batches);
-  if (!cluster.sums_on_host) return share;
+  if (!cluster.ForServers().sums_on_host) return share;
   const size_t pushes = BusiestShare(cluster.host_count(), micro_batches).contributions.size();
   share.contributions.assign(pushes, share.micro_batches - 1);
   return share;
@@ -146,7 +146,16 @@ Result<PlanInput> MakeInput(const PlanOptions& options) {
   Cluster& cluster = input.cluster;
   cluster.sums_on_rack =
       options.rack_sum == "always" ||
-      (options.rack_sum == "auto" && cluster.host_count() > kHostsWithoutRackSums);
+      (options.rack_sum == "auto" && cluster.host_count() > kHostsWithoutRackSums &&
+       cluster.workers_per_host == 1);
+  const uint32_t micro_batches =
+      options.micro_batches > 0 ? options.micro_batches : cluster.workers;
+  cluster.share = FindBusiest(cluster, micro_batches);
+  if (cluster.has_relays()) {
+    const size_t sums = BusiestShare(cluster.rack_count(), micro_batches).contributions.size();
+    cluster.rack_pushes =
+        static_cast<double>(sums) / static_cast<double>(cluster.share.contributions.size());
+  }
   PANDO_RETURN_IF_ERROR(FillModel(options, &input));
   input.work.optimizer_ms = options.optimizer_ms;
   const auto bucket_bytes = static_cast<uint64_t>(std::ldexp(options.bucket_cap_mb, 20));
@@ -154,8 +163,6 @@ Result<PlanInput> MakeInput(const PlanOptions& options) {
                    .bytes = bucket_bytes};
   cluster.bytes_per_ms = bytes_per_second / 1000;
   cluster.order = options.send_order == "ready" ? SendOrder::kAsReady : SendOrder::kAsForwardWants;
-  cluster.share =
-      FindBusiest(cluster, options.micro_batches > 0 ? options.micro_batches : cluster.workers);
   FillCosts(options, &input);
   return input;
 }
@@ -265,7 +272,7 @@ void AddRackFlags(CLI::App& command, PlanOptions* options) {
       .Group("Racks");
   AddOption(command, "--rack-sum NAME", &options->rack_sum,
             fmt::format("whether the workers of a rack sum what goes to other racks' servers: auto "
-                        "(with more than {} hosts), always, never [auto]",
+                        "(with more than {} hosts of one worker), always, never [auto]",
                         kHostsWithoutRackSums),
             AnyWordFrom({"auto", "always", "never"}))
       .Group("Racks");

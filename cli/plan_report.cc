@@ -98,7 +98,7 @@ std::string ClusterLines(const Cluster& cluster) {
                   Counted(cluster.workers, "worker"), Counted(cluster.host_count(), "host"),
                   BandwidthText(cluster.bytes_per_ms * kMsPerSecond), cluster.latency_ms * kUsPerMs,
                   Counted(cluster.replicas, "replica"));
-  if (cluster.workers_per_host > 1) {
+  if (cluster.workers_per_host > 1 && !cluster.has_relays()) {
     text += cluster.sums_on_host
                 ? "the workers of a host sum there first: one copy crosses its link (Pando's to "
                   "servers elsewhere,\nunless --host-sum is never; its allreduce does not)\n"
@@ -196,7 +196,7 @@ std::string CriticalShardLine(const Plan& plan) {
   const StepTime& time = plan.predictions.front().time;
   if (!time.critical_shard) return "";
   const StepShard& shard = plan.input.work.shards[*time.critical_shard];
-  const uint32_t copies = cluster.copies_per_server();
+  const uint32_t copies = cluster.ForServers().copies_per_server();
   const double one_way_ms = copies * static_cast<double>(shard.bytes) / cluster.bytes_per_ms;
   if (2 * one_way_ms < kWorthSaying * time.step_ms) return "";
   return fmt::format(

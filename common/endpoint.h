@@ -25,7 +25,7 @@ struct Endpoint {
 
 bool IsIpv6(const std::string& host);             // true for a numeric address
 bool IsLoopbackAddress(const std::string& host);  // "127.x.y.z" or "::1"
-// Returns whether only processes of its own machine can dial the endpoint.
+// Returns whether only processes of the same machine can dial the endpoint.
 bool IsOfOneMachine(const std::string& endpoint);
 std::string Bracketed(const std::string& host);  // the host as an endpoint has it: "[::1]"
 

@@ -377,7 +377,7 @@ const std::vector<JobKey> kKeys = {
      "shards whose server is on another host), always, never"},
     {At<&Job::rack_sum>(), "run.rack_sum", "--rack-sum", "",
      "sum the gradients of the workers of one rack (--label rack=NAME), so that one copy leaves "
-     "it: auto (if there are more than 128 hosts with workers), always, never"},
+     "it: auto (if there are more than 128 hosts of one worker each), always, never"},
     // [run]: the files of the run, and its timers.
     {At<&Job::name>(), "run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
     {At<&Job::run_dir>(), "run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},

@@ -46,8 +46,8 @@ Hops MakeHops(const Cluster& cluster, ServerPlace place) {
   const double hosts = cluster.host_count();
   const double copies = cluster.copies_per_host();
   const double at_home = is_shared ? copies : 0;
-  const double rack = cluster.hosts_per_rack();
-  Hops hops{.racks = hosts / rack};
+  Hops hops{.racks = static_cast<double>(cluster.rack_count())};
+  const double rack = hosts / hops.racks;
   hops.uplink = rack * (1 + (is_shared ? 0 : cluster.servers / hosts)) / cluster.oversubscription;
   hops.root = {hosts, 1, 1, hops.racks > 1 ? 1.0 : 0.0};
   if (!cluster.has_relays()) {
@@ -56,7 +56,8 @@ Hops MakeHops(const Cluster& cluster, ServerPlace place) {
   }
   const double away = 1 - rack / hosts;
   hops.give = {rack, (copies * rack - 1) * away, copies * (rack - 1) * away, 0};
-  hops.relayed = {hosts, hops.racks - 1, hops.racks - 1, hops.racks - 1};
+  const double sums = (hops.racks - 1) * cluster.rack_pushes;
+  hops.relayed = {hosts, sums, sums, sums};
   hops.direct = {hosts, copies * rack, copies * rack - at_home, 0};
   return hops;
 }

@@ -94,7 +94,7 @@ AllreduceLoad FindLoad(const Cluster& cluster, Rounds rounds) {
     load.uplink_slowness = per_member;
     return load;
   }
-  load.uplink_copies = std::max(0.0, 2.0 / std::bit_ceil(rack) - 2.0 / power);
+  load.uplink_copies = std::max(0.0, 2.0 / std::bit_floor(rack) - 2.0 / power);
   load.uplink_slowness = rack * per_member;
   const double more = power == size ? 0 : 2;
   load.rounds = 2.0 * (std::bit_width(power) - 1) + more;
@@ -174,7 +174,8 @@ StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, Serve
     for (const StepShard& shard : work.shards)
       ready_ms.back().push_back(timeline.ReadyMs(shard.layer, micro_batch));
   }
-  const auto [arrivals_ms, link_ms] = ExchangeWithServers(work, cluster, place, ready_ms);
+  const auto [arrivals_ms, link_ms] =
+      ExchangeWithServers(work, cluster.ForServers(), place, ready_ms);
   std::vector<double> earliest_ms(work.layers.size(), 0.0);
   std::vector<size_t> last_shards(work.layers.size());  // of each layer
   for (size_t i = 0; i < work.shards.size(); ++i) {
@@ -230,9 +231,10 @@ ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const B
     return *std::ranges::lower_bound(counts, max_ms, std::greater<>(), step_ms);
   };
   const double best_ms = step_ms(tried_max);
-  choice.enough = first_faster(best_ms / (1 - least_gain));
-  choice.enough_ms = step_ms(choice.enough);
   if (best_ms < allreduce_ms) choice.beats_allreduce = first_faster(allreduce_ms);
+  choice.enough =
+      std::max(first_faster(best_ms / (1 - least_gain)), choice.beats_allreduce.value_or(0));
+  choice.enough_ms = step_ms(choice.enough);
   return choice;
 }
 

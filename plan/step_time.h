@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -72,6 +73,9 @@ struct Cluster {
   uint32_t rack_size = 0;       // hosts of workers in each rack; 0: one switch connects all hosts
   double oversubscription = 1;  // the rate of a rack's hosts, as a multiple of its uplink's
   bool sums_on_rack = false;    // the workers of a rack sum what goes to other racks
+  // The sums of each shard that a rack's relay pushes, for each push of a worker: more than one if
+  // the rack's micro-batches are no subtree.
+  double rack_pushes = 1;
   SendOrder order = SendOrder::kAsReady;
   WorkerShare share;
   Costs costs;
@@ -83,14 +87,22 @@ struct Cluster {
   uint32_t hosts_per_rack() const {
     return rack_size > 0 ? std::min(rack_size, host_count()) : host_count();
   }
+  uint32_t rack_count() const { return (host_count() - 1) / hosts_per_rack() + 1; }
   uint32_t copies_per_rack() const { return hosts_per_rack() * copies_per_host(); }
   // Returns whether one worker of a rack relays each shard of a server in another rack (P6a).
   bool has_relays() const {
-    return sums_on_rack && rack_size < host_count() && rack_size * copies_per_host() > 1;
+    return sums_on_rack && rack_count() > 1 && rack_size * workers_per_host > 1;
+  }
+  // Returns the cluster as servers use it: racks with sums take the place of hosts (P6a).
+  Cluster ForServers() const {
+    Cluster cluster = *this;
+    cluster.sums_on_host = sums_on_host && !has_relays();
+    return cluster;
   }
   // Returns how many pushes of each shard a server gets: from its rack, and from other racks.
   uint32_t copies_per_server() const {
-    return has_relays() ? copies_per_rack() + (host_count() - 1) / rack_size
+    const double relayed = std::ceil((rack_count() - 1) * rack_pushes);
+    return has_relays() ? copies_per_rack() + static_cast<uint32_t>(relayed)
                         : host_count() * copies_per_host();
   }
 };

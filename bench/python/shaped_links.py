@@ -15,9 +15,9 @@ made is taken away at the end.
   pairs     5.2 MB among 2, 4, 8 and 16 workers and as many servers, beside `pando plan`, and gloo's ring among the
             workers. The workers' computing is a timed wait (bench/cpp/timed_worker.c), so that two cores carry 33
             processes; --rate 20mbit keeps the links the slowest part.
-  racks     the same among 16 hosts in two racks of 8, each with a worker and a server; the link between the racks carries
-            a quarter of what 8 hosts can send. Gradients are summed in the racks first (--rack-sum always), or not,
-            beside gloo's ring (--ring) and `pando plan`.
+  racks     the same among 16 hosts in two racks of 8, each with a worker and a server; the link between the racks
+            carries a quarter of what 8 hosts can send. Gradients are summed in the racks first (--rack-sum always), or
+            not, beside gloo's ring (--ring) and `pando plan`.
 
 A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once
 a round, and every other round goes backwards.
@@ -139,7 +139,8 @@ class Network:
         for space in spaces:
             if space.startswith("pando-"):
                 subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
-        for link in (SWITCH, f"{SWITCH}2", TRUNK, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's link goes some time after it
+        # A namespace's link goes some time after it.
+        for link in (SWITCH, f"{SWITCH}2", TRUNK, *(f"pv{i}" for i in range(PROCESSES_MAX))):
             subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 

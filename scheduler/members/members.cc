@@ -44,7 +44,7 @@ const Member* Members::FindIf(Predicate is_it) const {
 }
 
 const Member* Members::Find(Incarnation incarnation) const {
-  const auto it = by_incarnation_.find(incarnation.value());
+  const auto it = by_incarnation_.find(incarnation);
   return it == by_incarnation_.end() ? nullptr : it->second;
 }
 
@@ -64,13 +64,13 @@ const Member* Members::FindNamed(const std::string& name) const {
 Member& Members::Add(Member member) {
   const NodeId node = member.peer.node;
   Member& added = members_.emplace(node, std::move(member)).first->second;
-  by_incarnation_[added.peer.incarnation.value()] = &added;
+  by_incarnation_[added.peer.incarnation] = &added;
   lists_.reset();
   return added;
 }
 
 void Members::Remove(NodeId node) {
-  by_incarnation_.erase(members_.at(node).peer.incarnation.value());
+  by_incarnation_.erase(members_.at(node).peer.incarnation);
   members_.erase(node);
   lists_.reset();
 }
@@ -128,10 +128,13 @@ std::vector<MemberRecord> Members::Records() const {
 
 std::vector<NodeInfo> Members::NodeInfos(SumUse rack_sum, const View& last) const {
   std::set<std::string> hosts;
-  for (const Member* worker : TakingPart(Role::kWorker)) hosts.insert(worker->registration.host);
-  const bool has_many = hosts.size() > kHostsWithoutRacksMax ||
-                        !std::ranges::all_of(last.nodes, &std::string::empty, &NodeInfo::rack);
-  const bool names_racks = rack_sum == SumUse::kAlways || (rack_sum == SumUse::kAuto && has_many);
+  const std::vector<const Member*>& workers = TakingPart(Role::kWorker);
+  for (const Member* worker : workers) hosts.insert(worker->registration.host);
+  // Several workers of one host sum there, which saves more.
+  const bool pays = hosts.size() > kHostsWithoutRackSums && hosts.size() == workers.size();
+  const bool had_racks = !std::ranges::all_of(last.nodes, &std::string::empty, &NodeInfo::rack);
+  const bool names_racks =
+      rack_sum == SumUse::kAlways || (rack_sum == SumUse::kAuto && (pays || had_racks));
   // Returns whether the workers of the member's rack reach it.
   const auto is_reached = [&](const std::vector<std::string>& endpoints) {
     return hosts.size() < 2 || std::ranges::none_of(endpoints, IsOfOneMachine);

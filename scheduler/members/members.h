@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "scheduler/members/member.h"
@@ -16,9 +15,6 @@ namespace pando {
 
 class Members {
  public:
-  // With more hosts their messages take longer than the hop over a relay (pando plan).
-  static constexpr size_t kHostsWithoutRacksMax = 128;
-
   Members() = default;
   Members(const Members&) = delete;
 
@@ -29,7 +25,7 @@ class Members {
   const Member* FindProcess(Role role, const ProcessName& process) const;
   const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
   // The sender of a message, which is a member.
-  Member& Sender(const PeerId& from) { return *by_incarnation_.at(from.incarnation.value()); }
+  Member& Sender(const PeerId& from) { return *by_incarnation_.at(from.incarnation); }
   const Member& Sender(const PeerId& from) const { return *Find(from.incarnation); }
   Member& Add(Member member);
   void Remove(NodeId node);
@@ -40,7 +36,8 @@ class Members {
   uint32_t FreeRank(Role role, uint32_t wanted) const;
   std::vector<MemberRecord> Records() const;
   // Returns the members that take part, by id, for the view after `last`. Racks are named if they
-  // sum (P6a): with kAuto, if more than kHostsWithoutRacksMax hosts have workers, and from then on.
+  // sum (P6a): with kAuto, if more than kHostsWithoutRackSums hosts have a worker, and none has
+  // two, and from then on.
   std::vector<NodeInfo> NodeInfos(SumUse rack_sum, const View& last) const;
   // Return the members that take part, by id. The lists are valid until a member comes, goes or is
   // marked.
@@ -63,8 +60,8 @@ class Members {
   const Lists& lists() const;
 
   std::map<NodeId, Member> members_;
-  std::unordered_map<uint64_t, Member*> by_incarnation_;  // a heartbeat looks it up six times
-  mutable std::optional<Lists> lists_;                    // none: to be made again
+  std::map<Incarnation, Member*> by_incarnation_;
+  mutable std::optional<Lists> lists_;  // none: to be made again
 };
 
 }  // namespace pando

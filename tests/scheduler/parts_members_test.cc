@@ -22,7 +22,7 @@ TEST_CASE("the view names racks if they sum: always, or where many hosts have wo
   const auto rack = [&f](SumUse use, const View& last = {}) {
     return f.parts.members.NodeInfos(use, last).front().rack;
   };
-  for (uint64_t who = 1; who <= Members::kHostsWithoutRacksMax; ++who) add(1000 + who);
+  for (uint64_t who = 1; who <= kHostsWithoutRackSums; ++who) add(1000 + who);
   CHECK(rack(SumUse::kAuto).empty());
   CHECK(rack(SumUse::kAlways) == "a");
   CHECK(rack(SumUse::kAuto, {.nodes = {{.rack = "a"}}}) == "a");  // it stays

@@ -24,7 +24,7 @@ constexpr std::array kScenarios{
     Scenario{"a row that a scheduler took after its successor began is not waited for", 210823},
     Scenario{"a contribution that another lane holds is not taken for held", 3335,
              Focus::kSilences},
-    Scenario{"a relay that pushes before it computes still asks for what it computes with", 1284,
+    Scenario{"a relay that pushes before it computes still asks for what it computes with", 4019,
              Focus::kRacks},
     Scenario{"a part of a declaration that waited for the next scheduler refuses no worker", 72,
              Focus::kDeclared},

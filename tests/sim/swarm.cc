@@ -85,11 +85,10 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.network = {.duplication = 0.3, .delay_max = milliseconds(5), .straggle = 0.1};
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset, kLateCopy});
     case Focus::kHosts:
-      swarm.host_count = static_cast<uint32_t>(chance.Between(1, 2));
-      return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
     case Focus::kRacks:
       swarm.host_count = 4;
-      swarm.rack_count = static_cast<uint32_t>(chance.Between(1, 2));
+      (focus == Focus::kRacks ? swarm.rack_count : swarm.host_count) =
+          static_cast<uint32_t>(chance.Between(1, 2));
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
     case Focus::kStops:
       return Allow(swarm, {kStop, kKillServer, kKillWorker, kKillScheduler, kPause});
