@@ -234,7 +234,10 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
   job.init_hash = pando::WeightsHash(layout, std::as_const(*flat).span());
   const std::string text = pando::WriteJobText(job);
   if (text.size() > pando::kDocumentBytesMax)
-    return InvalidArgument("the declaration of the tensors is too long: give them shorter names");
+    return InvalidArgument(fmt::format(
+        "the declaration has {} bytes, and at most {} are allowed: give the {} tensors shorter "
+        "names, or keep rates equal for several steps (schedule.rates has {} rates)",
+        text.size(), pando::kDocumentBytesMax, job.tensors.size(), job.schedule.rates.size()));
   return ProgramWorker::Options{
       .scheduler = options.scheduler,
       .job = job,

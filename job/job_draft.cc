@@ -11,6 +11,7 @@
 #include "common/timeline/timeline.h"
 #include "models/toml_depth.h"
 #include "plan/external_model.h"
+#include "plan/rate_table.h"
 #include "plan/shard_plan.h"
 #include "proto/message_limits.h"
 
@@ -74,6 +75,12 @@ Status UnknownSection(const std::string& where, std::string_view name) {
 }
 
 constexpr uint64_t kSyntheticMax = 1'000'000'000;
+
+// Returns torch's default.
+double DefaultEps(OptimizerKind kind) {
+  if (kind == OptimizerKind::kAdadelta) return 1e-6;
+  return kind == OptimizerKind::kAdagrad ? 1e-10 : OptimizerOptions().eps;
+}
 
 }  // namespace
 
@@ -194,7 +201,9 @@ Result<Job> JobDraft::Finish() const {
   }
   if (const Result<TensorLayout> layout = ExternalLayout(job_); !layout.ok())
     return layout.status();
+  PANDO_RETURN_IF_ERROR(RateTable::Parse(job_.schedule.rates).status());
   Job job = job_;
+  if (!IsGiven("optimizer.eps")) job.optimizer.eps = DefaultEps(job.optimizer.kind);
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
   if (job.strategy == Strategy::kAllreduce) {
     job.servers = job.replicas = job.lanes = 1;
@@ -256,6 +265,7 @@ std::vector<JobDraft::Rule> JobDraft::OptimizerRules() const {
   const OptimizerOptions& o = job_.optimizer;
   const OptimizerOptions defaults;
   const bool is_lars = o.kind == OptimizerKind::kLars, is_lamb = o.kind == OptimizerKind::kLamb;
+  const bool is_nadam = o.kind == OptimizerKind::kNadam;
   return {{o.nesterov && (o.momentum == 0 || o.dampening != 0),
            "{optimizer.nesterov} needs a momentum above 0 and no dampening, but "
            "{optimizer.momentum} and {optimizer.dampening}"},
@@ -276,7 +286,15 @@ std::vector<JobDraft::Rule> JobDraft::OptimizerRules() const {
            "out"},
           {!is_lamb && o.trust_ratio_max != defaults.trust_ratio_max,
            "{optimizer.trust_ratio_max} is read by lamb alone, but {optimizer.type}; leave it "
-           "out"}};
+           "out"},
+          {is_nadam && o.beta1 > 0.9999,
+           "{optimizer.beta1} is above 0.9999, the most for {optimizer.type}; lower it"},
+          {is_nadam && job_.precision == Precision::kFp16,
+           "{optimizer.type} does not go with {train.precision}: its momentum counts all steps, "
+           "and fp16 skips some; give adam, or bf16"},
+          {!is_nadam && o.decoupled_weight_decay,
+           "{optimizer.decoupled_weight_decay} is read by nadam alone, but {optimizer.type}; give "
+           "adamw, or leave it out"}};
 }
 
 std::vector<JobDraft::Rule> JobDraft::ScheduleRules() const {
@@ -288,6 +306,13 @@ std::vector<JobDraft::Rule> JobDraft::ScheduleRules() const {
            "{schedule.type} needs schedule.milestones: give the steps of the decays"},
           {s.kind == kExponential && !IsGiven("schedule.gamma"),
            "{schedule.type} needs schedule.gamma: give the factor of each step, as 0.999"},
+          {s.kind == kTable && s.rates.empty(),
+           "{schedule.type} needs schedule.rates: give the rate of each step"},
+          {s.kind != kTable && !s.rates.empty(),
+           "schedule.rates is read by table alone, but {schedule.type}; leave it out"},
+          {s.kind == kTable && s.warmup_steps > 0,
+           "{schedule.warmup_steps} does not go with {schedule.type}: schedule.rates has the rates "
+           "of all steps; leave it out"},
           {s.kind == kCosine && s.min_lr > job_.optimizer.lr,
            "{schedule.min_lr} is above {optimizer.lr}: a cosine schedule falls"},
           {s.kind == kOneCycle && s.base_momentum > s.max_momentum,

@@ -7,6 +7,7 @@
 #include "common/text.h"
 #include "job/batch_check.h"
 #include "plan/external_model.h"
+#include "plan/rate_table.h"
 
 namespace pando {
 namespace {
@@ -84,6 +85,7 @@ Result<OpenedJob> MakeRunPlan(const Job& job) {
   Result<OpenedJob> opened = OpenedJob::Open(job);
   if (!opened.ok()) return opened;
   PANDO_RETURN_IF_ERROR(CheckMicroBatches(job, opened->model, opened->plan.steps));
+  PANDO_RETURN_IF_ERROR(CheckRates(job.schedule, opened->plan.steps.step_count()));
   opened->data.reset();
   return opened;
 }

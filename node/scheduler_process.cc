@@ -29,6 +29,7 @@
 #include "node/timeline/process_timeline.h"
 #include "node/timeline/run_timeline.h"
 #include "plan/external_model.h"
+#include "plan/rate_table.h"
 #include "run/output/events_file.h"
 #include "run/run_lock.h"
 #include "run/run_recorder.h"
@@ -57,6 +58,7 @@ Result<JobPlan> MakePlan(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(without_cache, LogWarning));
   JobPlan plan(job, opened.plan.data, opened.plan.layout);
   PANDO_RETURN_IF_ERROR(CheckMicroBatches(job, opened.model, plan.steps));
+  PANDO_RETURN_IF_ERROR(CheckRates(job.schedule, plan.steps.step_count()));
   return plan;
 }
 

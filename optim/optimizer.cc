@@ -15,7 +15,19 @@ namespace pando {
 namespace {
 
 bool KeepsMomentum(const OptimizerOptions& o) {
-  return o.kind == OptimizerKind::kLars || (o.kind == OptimizerKind::kSgd && o.momentum != 0.0);
+  const bool is_optional = o.kind == OptimizerKind::kSgd || o.kind == OptimizerKind::kRmsprop;
+  return o.kind == OptimizerKind::kLars || (is_optional && o.momentum != 0.0);
+}
+
+bool DecouplesDecay(const OptimizerOptions& o) {
+  return o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLamb ||
+         (o.kind == OptimizerKind::kNadam && o.decoupled_weight_decay);
+}
+
+// Returns the share that a mean of squares keeps at each step.
+double KeptShare(const OptimizerOptions& o) {
+  if (o.kind == OptimizerKind::kRmsprop) return o.alpha;
+  return o.kind == OptimizerKind::kAdadelta ? o.rho : o.beta2;
 }
 
 bool HasTrustRatios(const OptimizerOptions& o) {
@@ -93,7 +105,7 @@ struct Coefficients {
   const OptimizerOptions& o;
   const Optimizer::Update& u;
   const double exact_lr = u.scalars.lr;
-  const bool decouples_decay = o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLamb;
+  const bool decouples_decay = DecouplesDecay(o);
 
   float lr = u.scalars.lr;
   // This is a test, not a zero factor, because g + 0·p would lose the sign of g = −0.
@@ -106,16 +118,21 @@ struct Coefficients {
   // SGD
   bool is_first_step = u.is_first_step;
   bool nesterov = o.nesterov;
-  float momentum = u.scalars.momentum;  // and Adam's beta1
+  float momentum = u.scalars.momentum;  // and Adam's beta1; RMSprop
   float one_minus_dampening = static_cast<float>(1.0 - o.dampening);
-  // Adam, AdamW
+  // Adam, AdamW; the others have some of these
   float one_minus_beta1 = 1.0f - u.scalars.momentum;
-  float beta2 = static_cast<float>(o.beta2);
-  float one_minus_beta2 = static_cast<float>(1.0 - o.beta2);
+  float beta2 = static_cast<float>(KeptShare(o));
+  float one_minus_beta2 = static_cast<float>(1.0 - KeptShare(o));
   float eps = static_cast<float>(o.eps);
   float step_size = static_cast<float>(exact_lr / u.scalars.bias_correction1);
   float bias_correction1 = u.scalars.bias_correction1;
   float bias_correction2_sqrt = u.scalars.bias_correction2_sqrt;
+  // NAdam
+  float gradient_step = static_cast<float>(exact_lr * u.scalars.gradient_factor);
+  float mean_step = static_cast<float>(exact_lr * u.scalars.mean_factor);
+  // Adagrad
+  float added_sum = is_first_step ? static_cast<float>(o.initial_accumulator_value) : 0.0f;
   // If the decay is decoupled, this is the factor of the parameter.
   float parameter_decay =
       decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
@@ -188,6 +205,59 @@ void ApplyAdam(const auto& s, const Coefficients& c, const auto& g) {
   const auto root = Root(square);
   s.parameters_out() = c.parameter_decay * s.parameters() -
                        c.step_size * mean / (root / c.bias_correction2_sqrt + c.eps);
+}
+
+// Applies torch.optim.NAdam.
+void ApplyNadam(const auto& s, const Coefficients& c, const auto& g) {
+  auto mean = s.state_out(0), square = s.state_out(1);
+  mean = c.momentum * s.state(0) + c.one_minus_beta1 * g;
+  square = c.beta2 * s.state(1) + c.one_minus_beta2 * g * g;
+  const auto root = Root(square);
+  s.parameters_out() =
+      c.parameter_decay * s.parameters() -
+      (c.gradient_step * g + c.mean_step * mean) / (root / c.bias_correction2_sqrt + c.eps);
+}
+
+// Applies torch.optim.RMSprop. If rounding makes a variance negative, its root is zero here and not
+// a number in torch.
+template <int kSize>
+void ApplyRmsprop(const OptimizerOptions& o, const Slice<kSize>& s, const Coefficients& c,
+                  const auto& g) {
+  auto square = s.state_out(0);
+  square = c.beta2 * s.state(0) + c.one_minus_beta2 * g * g;
+  Block<kSize> variance = square;
+  if (o.centered) {
+    auto mean = s.state_out(1);
+    mean = c.beta2 * s.state(1) + c.one_minus_beta2 * g;
+    variance = (square - mean * mean).max(0.0f);
+  }
+  const Block<kSize> direction = g / (Root(variance) + c.eps);
+  if (!KeepsMomentum(o)) {
+    s.parameters_out() = s.parameters() - c.lr * direction;
+    return;
+  }
+  const uint32_t slot = o.centered ? 2 : 1;
+  auto buffer = s.state_out(slot);
+  buffer = c.momentum * s.state(slot) + direction;
+  s.parameters_out() = s.parameters() - c.lr * buffer;
+}
+
+// Applies torch.optim.Adagrad. The step size has the decay of the rate.
+void ApplyAdagrad(const auto& s, const Coefficients& c, const auto& g) {
+  auto sum = s.state_out(0);
+  sum = s.state(0) + c.added_sum + g * g;
+  s.parameters_out() = s.parameters() - c.step_size * g / (Root(sum) + c.eps);
+}
+
+// Applies torch.optim.Adadelta.
+template <int kSize>
+void ApplyAdadelta(const Slice<kSize>& s, const Coefficients& c, const auto& g) {
+  auto square = s.state_out(0), deltas = s.state_out(1);
+  square = c.beta2 * s.state(0) + c.one_minus_beta2 * g * g;
+  const Block<kSize> of_gradient = square + c.eps, of_delta = s.state(1) + c.eps;
+  const Block<kSize> delta = Root(of_delta) / Root(of_gradient) * g;
+  deltas = c.beta2 * s.state(1) + c.one_minus_beta2 * delta * delta;
+  s.parameters_out() = s.parameters() - c.lr * delta;
 }
 
 // Applies LARS, algorithm 1: the momentum buffer includes the step's rate.
@@ -276,11 +346,25 @@ void ZeroState(const auto& s, uint32_t state_count) {
 
 void ApplyParameter(const OptimizerOptions& o, const auto& s, const Coefficients& c) {
   WithGradient(s, c, [&](const auto& g) {
-    if (o.kind == OptimizerKind::kLars) return ApplyLars(s, c, g);
-    if (o.kind == OptimizerKind::kLamb) return ApplyLamb(s, c, g);
-    if (o.kind != OptimizerKind::kSgd) return ApplyAdam(s, c, g);
-    if (KeepsMomentum(o)) return ApplyMomentum(s, c, g);
-    ApplySgd(s, c, g);
+    switch (o.kind) {
+      case OptimizerKind::kSgd:
+        return KeepsMomentum(o) ? ApplyMomentum(s, c, g) : ApplySgd(s, c, g);
+      case OptimizerKind::kAdam:
+      case OptimizerKind::kAdamW:
+        return ApplyAdam(s, c, g);
+      case OptimizerKind::kLars:
+        return ApplyLars(s, c, g);
+      case OptimizerKind::kLamb:
+        return ApplyLamb(s, c, g);
+      case OptimizerKind::kRmsprop:
+        return ApplyRmsprop(o, s, c, g);
+      case OptimizerKind::kAdagrad:
+        return ApplyAdagrad(s, c, g);
+      case OptimizerKind::kAdadelta:
+        return ApplyAdadelta(s, c, g);
+      case OptimizerKind::kNadam:
+        return ApplyNadam(s, c, g);
+    }
   });
 }
 
@@ -288,8 +372,18 @@ void ApplyParameter(const OptimizerOptions& o, const auto& s, const Coefficients
 
 uint32_t OptimizerStateCount(const OptimizerOptions& options) {
   const uint32_t average = options.ema_decay > 0.0 ? 1 : 0;
-  if (KeepsMomentum(options)) return 1 + average;
-  return (options.kind == OptimizerKind::kSgd ? 0 : 2) + average;
+  const uint32_t momentum = KeepsMomentum(options) ? 1 : 0;
+  switch (options.kind) {
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kLars:
+      return momentum + average;
+    case OptimizerKind::kRmsprop:
+      return 1 + (options.centered ? 1 : 0) + momentum + average;
+    case OptimizerKind::kAdagrad:
+      return 1 + average;
+    default:
+      return 2 + average;
+  }
 }
 
 bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec) {
@@ -422,8 +516,13 @@ Optimizer::Update Optimizer::Counted(const Update& u) const {
   if (!skips_overflows()) return counted;
   const auto steps = static_cast<uint64_t>(u.state[StepCountAt(u.range)]);
   counted.is_first_step = steps == 0;
-  const bool is_adaptive = state_count_ - (options_.ema_decay > 0.0 ? 1 : 0) == 2;
-  if (!is_adaptive) return counted;
+  if (options_.kind == OptimizerKind::kAdagrad)
+    counted.scalars.bias_correction1 =
+        static_cast<float>(1 + static_cast<double>(steps) * options_.lr_decay);
+  const bool has_betas = options_.kind == OptimizerKind::kAdam ||
+                         options_.kind == OptimizerKind::kAdamW ||
+                         options_.kind == OptimizerKind::kLamb;
+  if (!has_betas) return counted;
   counted.scalars.bias_correction1 = static_cast<float>(1 - Power(u.scalars.momentum, steps + 1));
   counted.scalars.bias_correction2_sqrt =
       static_cast<float>(std::sqrt(1 - Power(options_.beta2, steps + 1)));

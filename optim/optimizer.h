@@ -15,8 +15,9 @@
 
 namespace pando {
 
-// Returns how many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS), 2
-// (Adam, AdamW, LAMB); and one more, the last, if an average of the weights is kept.
+// Returns how many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS,
+// Adagrad), 2 (Adam, AdamW, LAMB, NAdam, Adadelta), 1 to 3 (RMSprop); and one more, the last, if an
+// average of the weights is kept.
 uint32_t OptimizerStateCount(const OptimizerOptions& options);
 // Returns whether updates of this tensor have their own trust ratio.
 bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec);

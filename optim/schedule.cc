@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "common/check.h"
 
@@ -63,6 +64,8 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
     }
     case ScheduleKind::kPolynomial:
       return lr * std::pow(1.0 - KindProgress(s, step, step_count), s.power);
+    case ScheduleKind::kTable:
+      break;  // Schedule::LearningRate
   }
   PANDO_CHECK(false);
 }
@@ -80,15 +83,34 @@ KindPoint AfterWarmup(const ScheduleOptions& s, uint64_t step, uint64_t step_cou
           step_count > warmup ? step_count - warmup : step_count};
 }
 
-bool IsOfMomentum(OptimizerKind kind) {
-  return kind == OptimizerKind::kSgd || kind == OptimizerKind::kLars;
+bool HasBetas(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ||
+         kind == OptimizerKind::kLamb || kind == OptimizerKind::kNadam;
+}
+
+RateTable ReadRates(const ScheduleOptions& schedule) {
+  if (schedule.kind != ScheduleKind::kTable) return {};
+  Result<RateTable> table = RateTable::Parse(schedule.rates);
+  PANDO_CHECK(table.ok());
+  return *std::move(table);
 }
 
 }  // namespace
 
 Schedule::Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
                    uint64_t step_count)
-    : optimizer_(optimizer), schedule_(schedule), step_count_(step_count) {}
+    : optimizer_(optimizer),
+      schedule_(schedule),
+      step_count_(step_count),
+      rates_(ReadRates(schedule)) {
+  if (optimizer_.kind != OptimizerKind::kNadam) return;
+  constexpr double kNegligible = 0x1p-60;  // 1 − product is 1
+  double product = 1.0;
+  for (uint64_t step = 0; step < step_count_ && product >= kNegligible; ++step) {
+    product *= NadamMu(step, step + 1);
+    mu_products_.push_back(product);
+  }
+}
 
 StepScalars Schedule::At(Step step) const {
   PANDO_CHECK(step.value() < step_count_);
@@ -96,13 +118,31 @@ StepScalars Schedule::At(Step step) const {
   const double momentum = Momentum(t);
   StepScalars scalars{.lr = static_cast<float>(LearningRate(t)),
                       .momentum = static_cast<float>(momentum)};
-  if (IsOfMomentum(optimizer_.kind)) return scalars;
+  if (optimizer_.kind == OptimizerKind::kAdagrad) {
+    scalars.bias_correction1 =
+        static_cast<float>(1.0 + static_cast<double>(t) * optimizer_.lr_decay);
+  }
+  if (!HasBetas(optimizer_.kind)) return scalars;
   // torch corrects with this step's beta1, even if a schedule cycles it.
   const auto updates = static_cast<double>(t) + 1.0;
   scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(momentum, updates));
   scalars.bias_correction2_sqrt =
       static_cast<float>(std::sqrt(1.0 - std::pow(optimizer_.beta2, updates)));
+  if (optimizer_.kind == OptimizerKind::kNadam) SetNadamFactors(t, &scalars);
   return scalars;
+}
+
+// Returns the mu of update `count`, which is 1 at the first step, with the beta1 of `step`.
+double Schedule::NadamMu(uint64_t step, uint64_t count) const {
+  const double decay = std::pow(0.96, static_cast<double>(count) * optimizer_.momentum_decay);
+  return Momentum(step) * (1.0 - 0.5 * decay);
+}
+
+void Schedule::SetNadamFactors(uint64_t step, StepScalars* scalars) const {
+  const double product = step < mu_products_.size() ? mu_products_[step] : 0.0;
+  const double next = NadamMu(step, step + 2);
+  scalars->gradient_factor = static_cast<float>((1.0 - NadamMu(step, step + 1)) / (1.0 - product));
+  scalars->mean_factor = static_cast<float>(next / (1.0 - product * next));
 }
 
 std::vector<StepScalars> Schedule::Block(Step first, uint64_t count) const {
@@ -116,6 +156,7 @@ std::vector<StepScalars> Schedule::Block(Step first, uint64_t count) const {
 
 // Warm-up is linear: step t of W has (t + 1) / W of the kind's first rate.
 double Schedule::LearningRate(uint64_t step) const {
+  if (schedule_.kind == ScheduleKind::kTable) return rates_.At(step);
   const KindPoint point = AfterWarmup(schedule_, step, step_count_);
   const double rate = KindRate(schedule_, optimizer_.lr, point.step, point.step_count);
   if (step >= schedule_.warmup_steps) return rate;
@@ -125,10 +166,10 @@ double Schedule::LearningRate(uint64_t step) const {
 // With one-cycle, SGD without momentum stays without momentum (torch would enable it), because the
 // optimizer's state follows from its options alone.
 double Schedule::Momentum(uint64_t step) const {
-  const bool is_sgd = IsOfMomentum(optimizer_.kind);
-  const double fixed = is_sgd ? optimizer_.momentum : optimizer_.beta1;
+  const bool has_betas = HasBetas(optimizer_.kind);
+  const double fixed = has_betas ? optimizer_.beta1 : optimizer_.momentum;
   const bool cycles = schedule_.kind == ScheduleKind::kOneCycle && schedule_.cycle_momentum;
-  if (!cycles || (is_sgd && fixed == 0.0)) return fixed;
+  if (!cycles || (!has_betas && fixed == 0.0)) return fixed;
   const KindPoint point = AfterWarmup(schedule_, step, step_count_);
   return ValueInCycle({schedule_.max_momentum, schedule_.base_momentum, schedule_.max_momentum},
                       schedule_.pct_start, point.step, point.step_count);

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "plan/job.h"
+#include "plan/rate_table.h"
 #include "proto/messages.h"
 
 namespace pando {
 
 class Schedule {
  public:
+  // REQUIRES: a table's rates can be read.
   Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
   // Returns the scalars of this step.  REQUIRES: step < step_count.
   StepScalars At(Step step) const;
@@ -22,9 +24,14 @@ class Schedule {
  private:
   double LearningRate(uint64_t step) const;
   double Momentum(uint64_t step) const;
+  double NadamMu(uint64_t step, uint64_t count) const;
+  void SetNadamFactors(uint64_t step, StepScalars* scalars) const;
   OptimizerOptions optimizer_;
   ScheduleOptions schedule_;
   uint64_t step_count_;
+  RateTable rates_;  // kTable
+  // NAdam: the products of the mus of steps 0 to i, until they are too small to change a factor.
+  std::vector<double> mu_products_;
 };
 
 }  // namespace pando

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "plan/rate_table.h"
 
 namespace pando {
 namespace {
@@ -114,7 +115,9 @@ Result<JobPlan> ExternalPlan(const Job& job) {
   }
   const DataFacts facts{.train_samples = job.synthetic_train_samples,
                         .test_samples = job.synthetic_test_samples};
-  return JobPlan(job, facts, std::move(layout));
+  JobPlan plan(job, facts, std::move(layout));
+  PANDO_RETURN_IF_ERROR(CheckRates(job.schedule, plan.steps.step_count()));
+  return plan;
 }
 
 std::string TensorDifference(const Job& here, const Job& run) {

@@ -12,10 +12,21 @@
 
 namespace pando {
 
-enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW, kLars, kLamb };
+enum class OptimizerKind : uint8_t {
+  kSgd,
+  kAdam,
+  kAdamW,
+  kLars,
+  kLamb,
+  kRmsprop,
+  kAdagrad,
+  kAdadelta,
+  kNadam,
+};
 template <>
 inline constexpr auto kEnumNames<OptimizerKind> = std::to_array({"sgd", "adam", "adamw", "lars",
-                                                                 "lamb"});
+                                                                 "lamb", "rmsprop", "adagrad",
+                                                                 "adadelta", "nadam"});
 enum class ScheduleKind : uint8_t {
   kConstant,
   kStep,
@@ -25,12 +36,13 @@ enum class ScheduleKind : uint8_t {
   kExponential,
   kLinear,
   kPolynomial,
+  kTable,
 };
 template <>
 inline constexpr auto kEnumNames<ScheduleKind> = std::to_array({"constant", "step", "cosine",
                                                                 "one-cycle", "multi-step",
                                                                 "exponential", "linear",
-                                                                "polynomial"});
+                                                                "polynomial", "table"});
 
 // [fp16]. Keys, defaults and rules are DeepSpeed's.
 struct LossScaleOptions {
@@ -47,13 +59,20 @@ struct LossScaleOptions {
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.01;
-  double momentum = 0.0;  // SGD, LARS
+  double momentum = 0.0;  // SGD, LARS, RMSprop
   double dampening = 0.0;
   bool nesterov = false;
-  double beta1 = 0.9;  // Adam, AdamW, LAMB
+  double beta1 = 0.9;  // Adam, AdamW, LAMB, NAdam
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.0;  // coupled (L2) in SGD and Adam, decoupled in AdamW, LAMB
+  double alpha = 0.99;  // RMSprop: the beta2 of its square
+  bool centered = false;
+  double rho = 0.9;       // Adadelta: the beta2 of both its squares
+  double lr_decay = 0.0;  // Adagrad
+  double initial_accumulator_value = 0.0;
+  double momentum_decay = 4e-3;                     // NAdam
+  double weight_decay = 0.0;                        // coupled (L2), except in AdamW and LAMB
+  bool decoupled_weight_decay = false;              // NAdam: as AdamW
   bool weight_decay_exclude_bias_and_norm = false;  // the tensors of one dimension
   double clip_value = 0.0;           // each element of the mean gradient, before decay; 0: none
   double clip_norm = 0.0;            // norm of the whole mean gradient, before decay; 0: none (P14)
@@ -90,6 +109,7 @@ struct ScheduleOptions {
   bool cycle_momentum = true;     // kOneCycle: momentum (beta1) moves in the opposite direction
   double base_momentum = 0.85;
   double max_momentum = 0.95;
+  std::vector<std::string> rates = {};  // kTable: of each step (plan/rate_table.h)
 };
 
 // The format in which GPUs compute activations and their gradients. Parameters and sums of

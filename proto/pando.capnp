@@ -435,8 +435,10 @@ struct StepScalars {
   # The optimizer's inputs at one step that only the scheduler computes (P36).
   lr @0 :Float32;
   momentum @1 :Float32;  # SGD's momentum or Adam's beta1, if the schedule cycles it
-  biasCorrection1 @2 :Float32 $initial("1");  # Adam: 1 − beta1^(t+1)
-  biasCorrection2Sqrt @3 :Float32 $initial("1");  # Adam: √(1 − beta2^(t+1))
+  biasCorrection1 @2 :Float32 $initial("1");  # Adam: 1 − beta1^(t+1); Adagrad: 1 + t · lr_decay
+  biasCorrection2Sqrt @3 :Float32 $initial("1");  # Adam, NAdam: √(1 − beta2^(t+1))
+  gradientFactor @4 :Float32 $initial("0");  # NAdam: of the gradient in the direction
+  meanFactor @5 :Float32 $initial("0");  # NAdam: of the mean in the direction
 }
 
 # ---- the step: worker <-> server lane -------------------------------------------------------------

@@ -26,6 +26,10 @@ ADAMW = {"kind": "adamw", "lr": 0.01, "weight_decay": 0.01}
 LARS = {"kind": "lars", "lr": 2.0, "momentum": 0.9, "weight_decay": 0.05,
         "trust_coefficient": 0.02}
 LAMB = {"kind": "lamb", "lr": 0.01, "weight_decay": 0.05}
+RMSPROP = {"kind": "rmsprop", "lr": 0.01}
+ADAGRAD = {"kind": "adagrad", "lr": 0.1, "eps": 1e-10}
+ADADELTA = {"kind": "adadelta", "lr": 1.0, "eps": 1e-6}
+NADAM = {"kind": "nadam", "lr": 0.01}
 CONSTANT = {"kind": "constant"}
 STEP = {"kind": "step", "step_size": 7, "gamma": 0.5}
 COSINE = {"kind": "cosine", "min_lr": 0.001}
@@ -103,6 +107,29 @@ CASES = {
         ("constant", CONSTANT), ("step", STEP), ("cosine", COSINE), ("one-cycle", ONE_CYCLE),
         ("multi-step", MULTI_STEP), ("exponential", EXPONENTIAL), ("linear", LINEAR),
         ("warm-up and polynomial", POLYNOMIAL | WARM))
+} | {
+    "rmsprop, constant": (RMSPROP, CONSTANT),
+    "rmsprop with another alpha and decay, cosine":
+        (RMSPROP | {"alpha": 0.9, "eps": 1e-3, "weight_decay": 0.05}, COSINE),
+    "rmsprop, centered": (RMSPROP | {"centered": True}, CONSTANT),
+    "rmsprop with momentum, one-cycle": (RMSPROP | {"lr": 0.001, "momentum": 0.9}, ONE_CYCLE),
+    "rmsprop, centered, with momentum and decay, clipped by value":
+        (RMSPROP | {"lr": 0.001, "momentum": 0.8, "centered": True, "weight_decay": 0.05, "clip_value": 0.5}, STEP),
+    "adagrad, constant": (ADAGRAD, CONSTANT),
+    "adagrad with a decaying rate, sum and decay, cosine":
+        (ADAGRAD | {"lr_decay": 0.1, "initial_accumulator_value": 0.25, "weight_decay": 0.05},
+         COSINE),
+    "adagrad clipped by norm": (ADAGRAD | {"clip_norm": 2.0}, CONSTANT),
+    "adadelta, constant": (ADADELTA, CONSTANT),
+    "adadelta with another rho and decay, multi-step":
+        (ADADELTA | {"rho": 0.8, "eps": 1e-3, "weight_decay": 0.05}, MULTI_STEP),
+    "nadam, constant": (NADAM, CONSTANT),
+    "nadam with decay, cosine": (NADAM | {"weight_decay": 0.05}, COSINE),
+    "nadam with decoupled decay": (NADAM | {"weight_decay": 0.5, "decoupled_weight_decay": True},
+                                   CONSTANT),
+    "nadam with other betas, momentum decay and eps, step":
+        (NADAM | {"beta1": 0.8, "beta2": 0.95, "momentum_decay": 0.1, "eps": 1e-3}, STEP),
+    "nadam, one-cycle": (NADAM, ONE_CYCLE),
 }
 
 
@@ -147,6 +174,30 @@ class Lamb(torch.optim.Optimizer):
                 p.copy_(w - group["lr"] * ratio * direction)
 
 
+class Nadam(torch.optim.Optimizer):
+    """torch.optim.NAdam since 2.0, in double. Version 1.13 has one mu too many in the product of the next step."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, momentum_decay=4e-3,
+                 decoupled_weight_decay=False):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                  "momentum_decay": momentum_decay, "decoupled": decoupled_weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
+            for p in group["params"]:
+                w, g, state = p.double(), p.grad.double(), self.state[p]
+                t = state["step"] = state.get("step", 0) + 1
+                mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (i * group["momentum_decay"])) for i in (t, t + 1))
+                product = state["product"] = state.get("product", 1.0) * mu
+                w, g = (w * (1 - lr * decay), g) if group["decoupled"] else (w, g + decay * w)
+                m = state["m"] = beta1 * state.get("m", 0.0) + (1 - beta1) * g
+                v = state["v"] = beta2 * state.get("v", 0.0) + (1 - beta2) * g * g
+                direction = (1 - mu) / (1 - product) * g + mu_next / (1 - product * mu_next) * m
+                p.copy_(w - lr * direction / ((v / (1 - beta2 ** t)).sqrt() + group["eps"]))
+
+
 def first_parameters():
     return torch.tensor([((i * 29) % 17 - 8) / 8 for i in range(SIZE)])
 
@@ -166,9 +217,13 @@ def make_optimizer(parameter, options):
         return Lars([parameter], **options)
     if kind == "sgd":
         return torch.optim.SGD([parameter], **options)
+    makers = {"rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad,
+              "adadelta": torch.optim.Adadelta}
+    if kind in makers:
+        return makers[kind]([parameter], **options)
     betas = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": Lamb}[kind](
-        [parameter], betas=betas, **options)
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": Lamb, "nadam": Nadam}[
+        kind]([parameter], betas=betas, **options)
 
 
 def make_schedule(optimizer, options, lr, step_count):
@@ -202,21 +257,29 @@ def as_floats(values):
     return [float(numpy.format_float_scientific(numpy.float32(v), unique=True)) for v in values]
 
 
-def scalars_of(group, step):
+def scalars_of(group, step, mus):
+    """`mus` are NAdam's of the steps before; the scalars of NAdam alone are its two factors."""
     if "betas" not in group:
-        return as_floats([group["lr"], group["momentum"], 1, 1])
+        return as_floats([group["lr"], group.get("momentum", 0),
+                          1 + step * group.get("lr_decay", 0), 1])
     beta1, beta2 = group["betas"]
-    return as_floats([group["lr"], beta1, 1 - beta1 ** (step + 1),
-                      math.sqrt(1 - beta2 ** (step + 1))])
+    scalars = [group["lr"], beta1, 1 - beta1 ** (step + 1), math.sqrt(1 - beta2 ** (step + 1))]
+    if "momentum_decay" in group:
+        mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** ((step + ahead) * group["momentum_decay"]))
+                       for ahead in (1, 2))
+        mus.append(mu)
+        product = math.prod(mus)
+        scalars += [(1 - mu) / (1 - product), mu_next / (1 - product * mu_next)]
+    return as_floats(scalars)
 
 
 def run(optimizer_options, schedule_options):
     parameter = torch.nn.Parameter(first_parameters())
     optimizer = make_optimizer(parameter, optimizer_options)
     schedule = make_schedule(optimizer, schedule_options, optimizer_options["lr"], STEP_COUNT)
-    scalars, parameters = [], []
+    scalars, parameters, mus = [], [], []
     for step in range(STEP_COUNT):
-        scalars.append(scalars_of(optimizer.param_groups[0], step))
+        scalars.append(scalars_of(optimizer.param_groups[0], step, mus))
         parameter.grad = gradient(step)
         if "clip_value" in optimizer_options:
             torch.nn.utils.clip_grad_value_([parameter], optimizer_options["clip_value"])

@@ -31,11 +31,12 @@ struct OptimizerGoldens {
 };
 
 inline OptimizerOptions ReadOptimizerOptions(const nlohmann::json& j) {
-  static const std::map<std::string, OptimizerKind> kKinds = {{"sgd", OptimizerKind::kSgd},
-                                                              {"adam", OptimizerKind::kAdam},
-                                                              {"adamw", OptimizerKind::kAdamW},
-                                                              {"lars", OptimizerKind::kLars},
-                                                              {"lamb", OptimizerKind::kLamb}};
+  static const std::map<std::string, OptimizerKind> kKinds = {
+      {"sgd", OptimizerKind::kSgd},         {"adam", OptimizerKind::kAdam},
+      {"adamw", OptimizerKind::kAdamW},     {"lars", OptimizerKind::kLars},
+      {"lamb", OptimizerKind::kLamb},       {"rmsprop", OptimizerKind::kRmsprop},
+      {"adagrad", OptimizerKind::kAdagrad}, {"adadelta", OptimizerKind::kAdadelta},
+      {"nadam", OptimizerKind::kNadam}};
   OptimizerOptions o;
   o.kind = kKinds.at(j.at("kind"));
   o.lr = j.at("lr");
@@ -45,7 +46,14 @@ inline OptimizerOptions ReadOptimizerOptions(const nlohmann::json& j) {
   o.beta1 = j.value("beta1", o.beta1);
   o.beta2 = j.value("beta2", o.beta2);
   o.eps = j.value("eps", o.eps);
+  o.alpha = j.value("alpha", o.alpha);
+  o.centered = j.value("centered", o.centered);
+  o.rho = j.value("rho", o.rho);
+  o.lr_decay = j.value("lr_decay", o.lr_decay);
+  o.initial_accumulator_value = j.value("initial_accumulator_value", o.initial_accumulator_value);
+  o.momentum_decay = j.value("momentum_decay", o.momentum_decay);
   o.weight_decay = j.value("weight_decay", o.weight_decay);
+  o.decoupled_weight_decay = j.value("decoupled_weight_decay", o.decoupled_weight_decay);
   o.clip_value = j.value("clip_value", o.clip_value);
   o.clip_norm = j.value("clip_norm", o.clip_norm);
   o.trust_coefficient = j.value("trust_coefficient", o.trust_coefficient);
@@ -98,7 +106,9 @@ inline OptimizerGoldens ReadOptimizerGoldens() {
       one.scalars.push_back({.lr = row[0],
                              .momentum = row[1],
                              .bias_correction1 = row[2],
-                             .bias_correction2_sqrt = row[3]});
+                             .bias_correction2_sqrt = row[3],
+                             .gradient_factor = row.size() > 4 ? row[4].get<float>() : 0.0f,
+                             .mean_factor = row.size() > 4 ? row[5].get<float>() : 0.0f});
     }
     goldens.cases.push_back(std::move(one));
   }

@@ -100,6 +100,29 @@ TEST_CASE("a list of words is read as people write it, and a wrong word is named
   CHECK(Contains(status.message(), "did you mean"));
 }
 
+TEST_CASE("eps is torch's for each optimizer, unless it is given") {
+  const auto eps_with = [](const std::string& keys) {
+    return ParseJobText("[optimizer]\ntype = " + keys, "job.toml")->optimizer.eps;
+  };
+  CHECK(eps_with("\"adam\"\n") == 1e-8);
+  CHECK(eps_with("\"adagrad\"\n") == 1e-10);
+  CHECK(eps_with("\"adadelta\"\n") == 1e-6);
+  CHECK(eps_with("\"adadelta\"\neps = 1e-8\n") == 1e-8);
+}
+
+TEST_CASE("what nadam and a table of rates cannot have is refused by name") {
+  const std::string nadam = "[optimizer]\ntype = \"nadam\"\n", schedule = "[schedule]\n";
+  const std::string table = schedule + "type = \"table\"\n";
+  CHECK(Contains(ErrorFor(nadam + "beta1 = 0.99999\n"), "optimizer.beta1 = 0.99999 (job.toml:3)"));
+  CHECK(Contains(ErrorFor(nadam + "[train]\nprecision = \"fp16\"\n"), "its momentum counts all"));
+  CHECK(Contains(ErrorFor("[optimizer]\ndecoupled_weight_decay = true\n"), "give adamw"));
+  CHECK(Contains(ErrorFor(table), "needs schedule.rates"));
+  CHECK(Contains(ErrorFor(schedule + "rates = [\"0.1\"]\n"), "read by table alone"));
+  CHECK(Contains(ErrorFor(table + "warmup_steps = 3\nrates = [\"0.1\"]\n"), "leave it out"));
+  CHECK(Contains(ErrorFor(table + "rates = [\"0.1\", \"0.1x5\"]\n"), "[1] is '0.1x5'"));
+  CHECK(Contains(ErrorFor(table + "rates = [0.1]\n"), "a list of texts"));
+}
+
 TEST_CASE("every key survives writing and reading") {
   for (const JobKey& key : JobKeys()) {
     Job job;
@@ -121,6 +144,9 @@ TEST_CASE("every key survives writing and reading") {
     if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;
     if (key.name == "optimizer.trust_coefficient") job.optimizer.kind = OptimizerKind::kLars;
     if (key.name == "optimizer.trust_ratio_max") job.optimizer.kind = OptimizerKind::kLamb;
+    if (key.name == "optimizer.decoupled_weight_decay") job.optimizer.kind = OptimizerKind::kNadam;
+    if (key.name == "schedule.rates") job.schedule.kind = ScheduleKind::kTable;
+    if (job.schedule.kind == ScheduleKind::kTable) job.schedule.rates = {"0.1*3", "0.05"};
     Result<Job> read = ParseJobText(WriteJobText(job), "job.toml");
     REQUIRE_MESSAGE(read.ok(), read.status().message());
     for (const JobKey& other : JobKeys()) CHECK(other.get(*read) == other.get(job));

@@ -94,7 +94,9 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 // torch's parameter groups.
 TEST_CASE("a tensor with its own rate and decay is updated as if it were trained with them alone") {
-  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+  for (OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kRmsprop,
+        OptimizerKind::kAdagrad, OptimizerKind::kAdadelta, OptimizerKind::kNadam}) {
     CAPTURE(EnumName(kind));
     const OptimizerOptions options{.kind = kind, .momentum = 0.5, .weight_decay = 0.01};
     OptimizerOptions alone = options;
@@ -104,8 +106,10 @@ TEST_CASE("a tensor with its own rate and decay is updated as if it were trained
     special.weight_decay = 0.25;
     const TensorLayout layout({Parameter("a", 16), special, Parameter("c", 16)});
     const TensorLayout plain({Parameter("a", 16)}), own({Parameter("b", 32)});
-    const StepScalars scalars{.lr = 0.125f, .momentum = 0.5f};
-    const StepScalars halved{.lr = 0.0625f, .momentum = 0.5f};
+    const StepScalars scalars{
+        .lr = 0.125f, .momentum = 0.5f, .gradient_factor = 0.5f, .mean_factor = 0.75f};
+    StepScalars halved = scalars;
+    halved.lr = 0.0625f;
     const Optimizer optimizer(options, layout);
     Replica all(FirstParameters(64), optimizer.state_count());
     Replica a(FirstParameters(16), optimizer.state_count());
@@ -159,6 +163,29 @@ TEST_CASE("state floats per parameter are those of the formula") {
   CHECK(OptimizerStateCount({.kind = OptimizerKind::kLamb}) == 2);
   CHECK(OptimizerStateCount({.ema_decay = 0.9}) == 1);
   CHECK(OptimizerStateCount({.kind = OptimizerKind::kLamb, .ema_decay = 0.9}) == 3);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kRmsprop}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kRmsprop, .momentum = 0.9}) == 2);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kRmsprop, .centered = true}) == 2);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kRmsprop, .momentum = 0.9, .centered = true}) ==
+        3);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdagrad}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdadelta, .ema_decay = 0.9}) == 3);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kNadam}) == 2);
+}
+
+TEST_CASE("a variance that rounding makes negative stops no centered update, and NaN stays") {
+  const TensorLayout layout({Parameter("weight", 3)});
+  const Optimizer optimizer({.kind = OptimizerKind::kRmsprop, .eps = 0.5, .centered = true},
+                            layout);
+  Replica replica(std::vector<float>(16, 1.0f), optimizer.state_count());
+  for (size_t i = 16; i < 32; ++i) replica.state[i] = 100.0f;  // the mean, far above the root
+  std::vector<float> gradient(16, 0.0f);
+  gradient[0] = 1.0f;
+  gradient[1] = NAN;
+  replica.Apply(optimizer, {0, 16}, gradient, {.lr = 0.25f}, false, 1.0f);
+  CHECK(replica.parameters[0] == 0.5f);  // 1 − 0.25 · 1 / (0 + 0.5)
+  CHECK(std::isnan(replica.parameters[1]));
+  CHECK(replica.parameters[2] == 1.0f);
 }
 
 TEST_CASE("the first momentum is a copy of the gradient, its sign of zero included") {
@@ -252,13 +279,16 @@ TEST_CASE("with loss scaling a step that overflows is skipped, and the optimizer
   const ShardRange whole{0, layout.float_count()};
   const size_t metrics = layout.offset(2);
   for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW,
-                             OptimizerKind::kLars, OptimizerKind::kLamb}) {
+                             OptimizerKind::kLars, OptimizerKind::kLamb, OptimizerKind::kRmsprop,
+                             OptimizerKind::kAdagrad, OptimizerKind::kAdadelta}) {
     for (double clip_norm : {0.0, 0.5}) {
       if (kind == OptimizerKind::kLamb && clip_norm > 0) continue;  // refused in jobs
       CAPTURE(static_cast<int>(kind));
       const OptimizerOptions options{.kind = kind,
                                      .momentum = 0.9,
                                      .dampening = 0.5,
+                                     .lr_decay = 0.25,
+                                     .initial_accumulator_value = 0.5,
                                      .clip_norm = clip_norm,
                                      .ema_decay = 0.9,
                                      .loss_scale = {.is_on = true, .hysteresis = 1}};
@@ -429,6 +459,13 @@ TEST_CASE("the average of weights that do not move is those weights, for ever") 
   for (size_t i : {0, 1, 2}) CHECK(replica.state[i] == 0.3f);
 }
 
+constexpr StepScalars kMixedScalars{.lr = 0.1f,
+                                    .momentum = 0.9f,
+                                    .bias_correction1 = 0.1f,
+                                    .bias_correction2_sqrt = 0.3f,
+                                    .gradient_factor = 0.7f,
+                                    .mean_factor = 0.9f};
+
 // Every kind of tensor, sizes around the line of 16 floats, and padding between them.
 TensorLayout MixedLayout() {
   return TensorLayout({Parameter("a", 1),
@@ -454,10 +491,7 @@ Replica TrainCut(const Optimizer& optimizer, const TensorLayout& layout,
     for (uint64_t step = 0; step < 3; ++step) {
       const std::vector<float> root = RootGradient(step, all, all);
       const std::vector<float> gradient(root.begin() + range.first, root.begin() + range.last);
-      part.Apply(
-          optimizer, range, gradient,
-          {.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.1f, .bias_correction2_sqrt = 0.3f},
-          step == 0, 1.0f / 3);
+      part.Apply(optimizer, range, gradient, kMixedScalars, step == 0, 1.0f / 3);
     }
     std::ranges::copy(part.parameters, whole.parameters.begin() + range.first);
     for (uint32_t s = 0; s < state_count; ++s) {
@@ -478,7 +512,11 @@ TEST_CASE("bits do not depend on how the flat vector is cut") {
        {OptimizerOptions{.weight_decay = 0.1}, OptimizerOptions{.momentum = 0.9},
         OptimizerOptions{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
         OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .ema_decay = 0.9},
-        OptimizerOptions{.kind = OptimizerKind::kAdamW, .weight_decay = 0.1, .clip_value = 0.1}}) {
+        OptimizerOptions{.kind = OptimizerKind::kAdamW, .weight_decay = 0.1, .clip_value = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kRmsprop, .momentum = 0.9, .centered = true},
+        OptimizerOptions{.kind = OptimizerKind::kAdagrad, .initial_accumulator_value = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kAdadelta, .weight_decay = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kNadam, .weight_decay = 0.1}}) {
     const Optimizer optimizer(options, layout);
     const Replica whole = TrainCut(optimizer, layout, {0, all});
     for (const std::vector<size_t>& cuts : {std::vector<size_t>{0, 32, 48, all}, lines, floats}) {
@@ -496,7 +534,12 @@ TEST_CASE("bits do not depend on the CPU level, of partial values neither (P36)"
   for (const OptimizerOptions& options :
        {OptimizerOptions{.momentum = 0.9, .clip_norm = 0.5},
         OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .ema_decay = 0.9},
-        OptimizerOptions{.kind = OptimizerKind::kLamb, .weight_decay = 0.1}}) {
+        OptimizerOptions{.kind = OptimizerKind::kLamb, .weight_decay = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kRmsprop, .momentum = 0.9, .centered = true},
+        OptimizerOptions{.kind = OptimizerKind::kAdagrad, .weight_decay = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kAdadelta, .weight_decay = 0.1},
+        OptimizerOptions{
+            .kind = OptimizerKind::kNadam, .weight_decay = 0.1, .decoupled_weight_decay = true}}) {
     CAPTURE(EnumName(options.kind));
     const Optimizer optimizer(options, layout);
     const PartialPlan partial_plan(options, layout, one_shard);
@@ -505,10 +548,8 @@ TEST_CASE("bits do not depend on the CPU level, of partial values neither (P36)"
       Replica replica(FirstParameters(all), optimizer.state_count());
       replica.state.resize(optimizer.state_floats({0, all}));
       for (uint64_t step = 0; step < 3; ++step) {
-        replica.Apply(
-            optimizer, {0, all}, RootGradient(step, all, all),
-            {.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.1f, .bias_correction2_sqrt = 0.3f},
-            step == 0, 1.0f / 3, &partial_plan);
+        replica.Apply(optimizer, {0, all}, RootGradient(step, all, all), kMixedScalars, step == 0,
+                      1.0f / 3, &partial_plan);
       }
       made.push_back(std::move(replica));
     });

@@ -36,6 +36,8 @@ TEST_CASE("every schedule sends PyTorch's rates, momenta and bias corrections") 
       CHECK(ours.momentum == Near{torchs.momentum});
       CHECK(ours.bias_correction1 == Near{torchs.bias_correction1});
       CHECK(ours.bias_correction2_sqrt == Near{torchs.bias_correction2_sqrt});
+      CHECK(ours.gradient_factor == Near{torchs.gradient_factor});
+      CHECK(ours.mean_factor == Near{torchs.mean_factor});
     }
   }
 }
@@ -120,6 +122,42 @@ TEST_CASE("a warm-up longer than the job just rises") {
     CHECK(schedule.At(Step(0)).lr == Near{0.0001});
     CHECK(schedule.At(Step(9)).lr == Near{0.001});
   }
+}
+
+TEST_CASE("a table has the rate of each step, and no momentum moves") {
+  const ScheduleOptions table{.kind = ScheduleKind::kTable, .rates = {"0.5*3", "0.25", "1e-3*2"}};
+  const Schedule schedule(kAdam, table, 6);
+  const std::vector<float> rates{0.5f, 0.5f, 0.5f, 0.25f, 0.001f, 0.001f};
+  for (uint64_t step = 0; step < 6; ++step) CHECK(schedule.At(Step(step)).lr == rates[step]);
+  CHECK(schedule.At(Step(5)).momentum == 0.9f);
+}
+
+TEST_CASE("rates that are none are named, and those of another length than the job's") {
+  for (const char* text : {"", "x", "0.1*", "0.1*0", "0.1*x", "-0.1", "nan", "inf*2", "0.1*2*3",
+                           "0.1*1000000000001", "0.1*18446744073709551615"}) {
+    CAPTURE(text);
+    const Result<RateTable> table = RateTable::Parse({"0.1", text});
+    REQUIRE_FALSE(table.ok());
+    CHECK(table.status().message().starts_with("schedule.rates[1] is '"));
+  }
+  CHECK_FALSE(RateTable::Parse({"1*1000000000000", "1"}).ok());
+  const ScheduleOptions table{.kind = ScheduleKind::kTable, .rates = {"0.5*3", "0.25"}};
+  CHECK(CheckRates(table, 4).ok());
+  CHECK(CheckRates({}, 5).ok());
+  for (uint64_t steps : {3, 5}) {
+    CHECK(CheckRates(table, steps).message().starts_with("schedule.rates has the rates of 4"));
+  }
+}
+
+TEST_CASE("NAdam's factors of a step do not depend on the steps that were asked for before") {
+  const OptimizerOptions nadam{.kind = OptimizerKind::kNadam, .beta1 = 0.5};
+  const Schedule schedule(nadam, {}, 100'000);
+  const StepScalars late = schedule.At(Step(99'999));  // mu is beta1, and the product is zero
+  CHECK(late.gradient_factor == Near{0.5});
+  CHECK(late.mean_factor == Near{0.5});
+  const StepScalars first = schedule.At(Step(0));
+  CHECK(first.gradient_factor == 1.0f);  // (1 − mu) / (1 − mu)
+  CHECK(schedule.Block(Step(0), 1)[0].mean_factor == first.mean_factor);
 }
 
 TEST_CASE("momentum of SGD is cycled only where there is one") {

@@ -146,7 +146,7 @@ std::vector<Message> MembershipSamples() {
 
 std::vector<Message> StepSamples() {
   Scalars scalars{.first = Step(kScalarsPerBlock)};
-  scalars.steps.assign(kScalarsPerBlock, StepScalars{0.01f, 0.9f, -0.0f, 1e-30f});
+  scalars.steps.assign(kScalarsPerBlock, StepScalars{0.01f, 0.9f, -0.0f, 1e-30f, 0.5f, 0.25f});
   return {
       Push{},
       Push{{{ShardId(0), Step(0), TreeNode(1), Blob()}}},
@@ -173,7 +173,7 @@ std::vector<Message> StepSamples() {
 }
 
 std::vector<Message> RecoverySamples() {
-  const StepScalars scalars{0.01f, 0.9f, -0.0f, 1e-30f};
+  const StepScalars scalars{0.01f, 0.9f, -0.0f, 1e-30f, 0.5f, 0.25f};
   const std::vector<Version> versions = {Version(0), Version(7), Version(kStepMax)};
   return {
       Root{},
