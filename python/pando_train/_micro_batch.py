@@ -37,6 +37,7 @@ class MicroBatch:
 
     def __enter__(self) -> "MicroBatch":
         self._run.worker.end_reading()
+        self._run.state.save()
         exchange: Exchange = self._run.exchange
         exchange.begin(True, self.step, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
@@ -93,4 +94,5 @@ class MicroBatch:
         if exchange.is_abandoned:
             for _, entry in self._run.table.parameters:
                 entry.tensor.grad = None
+            self._run.state.restore()
         exchange.end()

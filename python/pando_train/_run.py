@@ -24,6 +24,7 @@ from ._numbers import convert
 from ._preload import fork_workers
 from ._process import ProcessGuard
 from ._random import choose_determinism, describe_kind, given_seed
+from ._state import ModuleState
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
 from ._script import find_loop_around, find_second_join
@@ -115,6 +116,7 @@ class Run:
         self.table = table
         self._train_set = train_set
         self._sections = sections
+        self.state = ModuleState(table.module)
         self._evaluation: Optional[Evaluation] = None
         self._current: Optional[lib.Work] = None
         self._is_waiting = False  # the program has a batch, whose micro_batch() has not begun
@@ -249,6 +251,7 @@ class Run:
 
     def _evaluate(self, reader: Reader, work: lib.Work) -> None:
         self.exchange.begin(False, work.version, 1.0, 1)
+        self.state.save()
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)
@@ -257,6 +260,7 @@ class Run:
         except Abandoned:
             self.exchange.is_abandoned = True
         finally:
+            self.state.restore()
             self.exchange.end()
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
@@ -292,7 +296,9 @@ class Run:
         if self._evaluation is None:
             return
         work = lib.Work(lib.EVALUATE, 0, 0, 0, 0, tuple(range(min(2, len(self._evaluation.test_set)))))
+        self.state.save()
         self._evaluation.find_names(reader.read(next(split_work(work, 2))))
+        self.state.restore()
         self._sections["eval"]["sums"] = self._evaluation.names
 
     def _make_options(self, endpoint: str, device: torch.device) -> lib.OptionsStruct:

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import unittest
+from collections import deque
 from pathlib import Path
 from unittest import mock
 
 from support import FakeCase, Points, make_mlp, nn, pando, torch, F
+from pando_train._state import ModuleState
 
 
 class Failing(Points):
@@ -35,6 +37,56 @@ def count_correct(run, model):
     run.evaluate_with(Points(11), lambda x, y: dict(correct=(model(x).argmax(1) == y).sum(),
                                                     loss_sum=F.cross_entropy(model(x), y, reduction="sum")),
                       batch_size=4)
+
+
+class Keeping(nn.Module):
+    """Its outputs depend on what it has kept of earlier batches: a list, a new tensor, one that is changed in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+        self.seen, self.mean, self.count = [], torch.zeros(3), torch.zeros(1)
+
+    def forward(self, x):
+        y = self.inner(x)
+        self.seen.append(y.detach().mean())
+        self.mean = 0.9 * self.mean + y.detach().mean(0)
+        self.count += 1
+        self.newest = y
+        return y + self.mean + (self.count + sum(self.seen)) / 100
+
+
+class KeptStateTest(FakeCase):
+    def test_abandoned_work_and_evaluations_leave_a_module_s_attributes_as_they_were(self):
+        expected = self.train(Keeping, steps=8).bits()
+        self.new_fake()
+        # A step's last work: abandoned work comes again at its step's end, and these outputs depend on the order.
+        self.fake.abandon = {(0, 3): "give:1", (1, 3): "load:1", (5, 3): "give:2", (6, 3): "finish"}
+        self.assertEqual(self.train(Keeping, steps=8, evaluate=count_correct).bits(), expected)
+        self.assertEqual(self.fake.abandon, {})
+
+    def test_containers_of_any_kind_and_new_attributes(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.items = [1], {"a": 1}, {1}, deque([1, 2])
+                self.numbers, self.table, self.names, self.last = [1], {"a": 1}, {1}, deque([1, 2], maxlen=2)
+
+        module = Module()
+        state = ModuleState(module)
+        state.save()
+        numbers = module.numbers
+        module.numbers.append(2)
+        module.table["b"] = 2
+        module.names.clear()
+        module.last.append(3)
+        module.new = 1
+        del module.items
+        state.restore()
+        self.assertIs(module.numbers, numbers)
+        self.assertEqual((module.numbers, module.table, module.names, list(module.last)), ([1], {"a": 1}, {1}, [1, 2]))
+        self.assertFalse(hasattr(module, "new"))
+        self.assertEqual(len(module.items), 4)
 
 
 class DataTest(FakeCase):

@@ -1,0 +1,75 @@
+"""The state that a module keeps in plain attributes. Abandoned work and evaluations leave it as it was."""
+from collections import deque
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+import torch
+from torch import nn
+
+CONTAINERS = (list, dict, set, deque)
+BLOCKS_CLONED = 3  # in the first ones every tensor is cloned, later only those that these blocks changed in place
+_OWN = frozenset(vars(nn.Module()))  # what torch keeps in each module
+
+
+class Saved:
+    """One attribute: the object that it named, and a copy of what that held. None: a change of it is not undone."""
+
+    def __init__(self, value: Any, is_cloned: bool):
+        self.value = value
+        self.copy: Optional[Any] = None
+        if isinstance(value, CONTAINERS):
+            self.copy = value.copy()
+        elif isinstance(value, torch.Tensor):
+            self.version = value._version
+            if is_cloned:
+                self.copy = value.detach().clone()
+
+    def is_changed_tensor(self) -> bool:
+        return isinstance(self.value, torch.Tensor) and self.value._version != self.version
+
+    def put_back(self) -> None:
+        if isinstance(self.value, list):
+            self.value[:] = self.copy
+        elif isinstance(self.value, CONTAINERS):
+            self.value.clear()
+            (self.value.extend if isinstance(self.value, deque) else self.value.update)(self.copy)
+        elif self.is_changed_tensor() and self.copy is not None:
+            with torch.no_grad():
+                self.value.detach().copy_(self.copy)
+
+
+class ModuleState:
+    """Saves and restores the plain attributes of modules whose classes are not torch's: lists, dicts, sets, deques,
+    tensors (also those that are changed in place), numbers. What a container holds is not copied.
+
+    Parameters and buffers are not among them: they have rules of their own (_writes.py).
+    """
+
+    def __init__(self, module: nn.Module):
+        self._modules: List[nn.Module] = [each for each in module.modules()
+                                          if type(each).__module__.split(".")[0] != "torch"]
+        self._saved: List[Tuple[nn.Module, Dict[str, Saved]]] = []
+        self._changed: Set[Tuple[int, str]] = set()  # tensors that a block has changed in place
+        self._block_count = 0
+
+    def save(self) -> None:
+        self._note_changes()
+        clones_all = self._block_count < BLOCKS_CLONED
+        self._block_count += 1
+        self._saved = [(module, {name: Saved(value, clones_all or (id(module), name) in self._changed)
+                                 for name, value in vars(module).items() if name not in _OWN})
+                       for module in self._modules]
+
+    def restore(self) -> None:
+        """Brings back what the last save has seen."""
+        for module, attributes in self._saved:
+            for name in [name for name in vars(module) if name not in _OWN and name not in attributes]:
+                del vars(module)[name]
+            for name, saved in attributes.items():
+                saved.put_back()
+                vars(module)[name] = saved.value
+
+    def _note_changes(self) -> None:
+        self._changed.update((id(module), name) for module, name, saved in self._each() if saved.is_changed_tensor())
+
+    def _each(self) -> Iterator[Tuple[nn.Module, str, Saved]]:
+        return ((module, name, saved) for module, attributes in self._saved for name, saved in attributes.items())
