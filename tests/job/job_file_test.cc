@@ -208,7 +208,8 @@ TEST_CASE("unknown names are errors with their line and the nearest name") {
   CHECK(ErrorFor("lr = 0.1\n") == "job.toml:1: unknown key 'lr'; did you mean 'optimizer.lr'?");
   CHECK(Contains(ErrorFor("[train]\nxyzzy = 1\n"), "docs/job-file.md"));
   CHECK(ErrorFor("[optimizer]\n\ntype = \"adma\"\n") ==
-        "job.toml:3: optimizer.type must be one of sgd, adam, adamw, lars, lamb, got \"adma\"; did "
+        "job.toml:3: optimizer.type must be one of sgd, adam, adamw, lars, lamb, rmsprop, adagrad, "
+        "adadelta, nadam, got \"adma\"; did "
         "you mean "
         "'adam'?");
   CHECK(Contains(ErrorFor("[model]\nname = \"mnist-cn\"\n"), "did you mean 'mnist-cnn'?"));
