@@ -1,9 +1,8 @@
 """Describes the training as TOML, with the keys of a job file (docs/job-file.md)."""
 import json
+import math
 from dataclasses import fields
-from typing import Any, Dict, Optional, Union
-
-import torch
+from typing import Any, Dict, Optional, Tuple, Union
 
 from ._numbers import convert
 from .errors import PandoError
@@ -19,7 +18,7 @@ def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs:
     check_optimizer(optimizer)
     if schedule is not None and not isinstance(schedule, Schedule):
         raise PandoError(f"schedule is a {type(schedule).__name__}: pass one of pando.schedule, for instance "
-                         "pando.OneCycle(). The scheduler computes the rates")
+                         "pando.OneCycle(), or one of torch.optim.lr_scheduler together with its optimizer")
     if (epochs is None) == (steps is None):
         raise PandoError("pass either epochs or steps to pando.join: the length of the run")
     sections: Dict[str, Dict[str, Any]] = {"train": {}, "optimizer": make_keys(optimizer),
@@ -33,6 +32,13 @@ def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs:
             section, name = key.split(".")
             sections[section][name] = value
     return sections
+
+
+def count_steps(samples: int, train: Dict[str, Any]) -> Tuple[int, int]:
+    """Returns the steps of an epoch and of the run. `train` has the keys of that section."""
+    whole, rest = divmod(samples, train["global_batch"])
+    per_epoch = whole + 1 if rest and (train["last_batch"] == "short" or not whole) else whole
+    return per_epoch, train.get("steps") or math.ceil(train["epochs"] * per_epoch)
 
 
 def make_keys(arguments: Union[Optimizer, Schedule]) -> Dict[str, Any]:
@@ -54,11 +60,9 @@ def check_optimizer(optimizer: Any) -> None:
     if isinstance(optimizer, (list, tuple)):
         raise PandoError("pando.join takes one optimizer: parameter groups (params=) give parameters their own rate "
                          "and decay")
-    if isinstance(optimizer, torch.optim.Optimizer):
-        raise PandoError(f"optimizer is torch's {type(optimizer).__name__}, which would update this process's copy: "
-                         "pass pando.SGD, Adam, AdamW, LARS or LAMB with the same arguments. The servers apply it")
     if not isinstance(optimizer, Optimizer):
-        raise PandoError(f"optimizer is a {type(optimizer).__name__}: pass pando.SGD, Adam, AdamW, LARS or LAMB")
+        raise PandoError(f"optimizer is a {type(optimizer).__name__}: pass one of torch.optim or of pando.optim, for "
+                         "instance pando.SGD()")
 
 
 def write_toml(sections: Dict[str, Dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Union
 
 import torch
 from torch import nn
@@ -17,7 +17,8 @@ from ._data import Reader, Samples, check_guard, count_samples, find_ahead, spli
 from ._evaluation import Evaluation
 from ._exchange import Exchange
 from ._hooks import Hooks, check_scalers, uses_compile
-from ._job import make_sections, write_toml
+from ._from_torch import is_scheduler, read_optimizer, read_rates
+from ._job import count_steps, make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
 from ._numbers import convert
@@ -30,7 +31,6 @@ from ._weights import read_safetensors, write_safetensors
 from ._script import find_loop_around, find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
-from .schedule import Schedule
 
 INTERRUPTED_STATUS = 130  # the exit code of pando's own processes
 COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script that is restarted for the part after its loop
@@ -49,7 +49,8 @@ OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", 
 OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps")
 
 
-def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Optional[Schedule] = None,
+def join(model: nn.Module, train_set: Any, optimizer: Union[Optimizer, torch.optim.Optimizer], *,
+         schedule: Any = None, schedule_every: Optional[str] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
          micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
@@ -61,7 +62,9 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
     All workers of a run pass equal arguments. The keys of docs/job-file.md say more about each one.
 
       train_set: a map-style data set
-      optimizer: pando.SGD, Adam, AdamW, LARS or LAMB
+      optimizer: one of torch.optim with the model's parameters, which is read once, or one of pando.optim
+      schedule: one of torch.optim.lr_scheduler that sets this optimizer's rates, or one of pando.schedule
+      schedule_every: "step" or "epoch": when the plain loop calls schedule.step(), of torch
       epochs, steps: the length of the run; give one of them
       global_batch: number of samples of a step, over all workers
       micro_batches: number of parts of a step; one worker at a time computes each part
@@ -86,9 +89,25 @@ def join(model: nn.Module, train_set: Any, optimizer: Optimizer, *, schedule: Op
                if given[name] is not None or name not in OPTIONAL}
     options["train.last_batch"] = "drop" if convert(bool, "drop_last", drop_last) else "short"
     options.setdefault("train.seed", given_seed())
-    sections = make_sections(optimizer, schedule, epochs=epochs, steps=steps, options=options)
-    table.apply_groups(params, optimizer.lr)
+    is_torch, is_tabled = isinstance(optimizer, torch.optim.Optimizer), is_scheduler(schedule)
+    if is_torch and list(params):
+        raise PandoError(f"params= goes with an optimizer of pando.optim: torch's {type(optimizer).__name__} has its "
+                         "own parameter groups")
+    if schedule_every is not None and not (is_torch and is_tabled):
+        raise PandoError("schedule_every= goes with an optimizer and a scheduler of torch: Pando's schedules count "
+                         "steps")
+    ours, groups = read_optimizer(optimizer, schedule) if is_torch else (optimizer, params)
+    sections = make_sections(ours, None if is_torch and is_tabled else schedule, epochs=epochs, steps=steps,
+                             options=options)
     count_samples(train_set, "the training set")
+    if is_torch and is_tabled:
+        highest, rates = read_rates(optimizer, schedule, schedule_every,
+                                    *count_steps(len(train_set), sections["train"]))
+        groups = [{**group, "lr": lr} for group, lr in zip(groups, highest)]
+        sections["optimizer"]["lr"] = max(highest)
+        if len(rates) > 1:
+            sections["schedule"] = {"type": "table", "rates": rates}
+    table.apply_groups(groups, sections["optimizer"]["lr"])
     return Run(table, train_set, sections)
 
 
@@ -343,9 +362,7 @@ class Run:
     def _follow_up(self, run_dir: str) -> None:
         """Handles a run that ended while this script was dead: the loop is empty, and the script goes on after it."""
         train, samples = self._sections["train"], len(self._train_set)
-        steps_per_epoch = max(samples // train["global_batch"], 1) if train["last_batch"] == "drop" else \
-            -(-samples // train["global_batch"])
-        step_count = train.get("steps") or round(train["epochs"] * steps_per_epoch)
+        steps_per_epoch, step_count = count_steps(samples, train)
         self.facts = lib.RunFacts(int(os.environ.get("PANDO_RANK") or 0), train["seed"], step_count, steps_per_epoch,
                                   train["micro_batches"], False, run_dir)
         self._is_over = True

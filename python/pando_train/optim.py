@@ -38,6 +38,48 @@ class AdamW(Adam):
 
 
 @dataclass(frozen=True)
+class NAdam(Adam):
+    """torch.optim.NAdam."""
+    lr: float = 2e-3
+    momentum_decay: float = 4e-3
+    decoupled_weight_decay: bool = False
+    TYPE = "nadam"
+
+
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """torch.optim.RMSprop."""
+    lr: float = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    centered: bool = False
+    TYPE = "rmsprop"
+
+
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """torch.optim.Adagrad."""
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    weight_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
+    TYPE = "adagrad"
+
+
+@dataclass(frozen=True)
+class Adadelta(Optimizer):
+    """torch.optim.Adadelta."""
+    lr: float = 1.0
+    rho: float = 0.9
+    eps: float = 1e-6
+    weight_decay: float = 0.0
+    TYPE = "adadelta"
+
+
+@dataclass(frozen=True)
 class LARS(Optimizer):
     """LARS as published: SGD with a rate for each tensor. Tensors of one dimension have no decay."""
     lr: float = 0.1

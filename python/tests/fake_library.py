@@ -252,7 +252,8 @@ class FakeRun:
         samples = sum(len(work.samples) for work in self._works(self.step))
         self.server.set_state(self.states[self.step])
         weight = sum(self.weights.values())
-        self.versions[self.step + 1] = self.server.update(self.versions[self.step], self.parts, samples, weight)
+        self.versions[self.step + 1] = self.server.update(self.versions[self.step], self.parts, samples, weight,
+                                                          self.step)
         self.parts = {}
         self.states[self.step + 1] = self.server.state()
         self.step += 1
@@ -275,12 +276,19 @@ class Server:
         groups = [dict(params=[value], lr=lr * tensor.lr_factor,
                        weight_decay=options["weight_decay"] if tensor.weight_decay < 0 else tensor.weight_decay)
                   for value, tensor in zip(self._values, tensors) if tensor.kind == lib.PARAMETER]
-        if options["type"] == "sgd":
-            self._optimizer = torch.optim.SGD(groups, lr=lr, momentum=options["momentum"])
-        else:
-            make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options["type"]]
-            self._optimizer = make(groups, lr=lr, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
-        assert schedule["type"] == "constant"
+        make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+                "nadam": torch.optim.NAdam, "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad,
+                "adadelta": torch.optim.Adadelta}[options["type"]]
+        if "beta1" in options:
+            options["betas"] = options["beta1"], options["beta2"]
+        kept = ("momentum", "betas", "eps", "alpha", "centered", "rho", "lr_decay", "initial_accumulator_value",
+                "momentum_decay", "nesterov", "dampening")
+        self._optimizer = make(groups, lr=lr, **{key: options[key] for key in kept if key in options})
+        self._factors = [group["lr"] / lr for group in groups]
+        assert schedule["type"] in ("constant", "table")
+        self._rates = [float(rate) for text in schedule.get("rates", ()) for rate, _, count in [text.partition("*")]
+                       for _ in range(int(count or 1))]
+        assert len(self._rates) in (0, step_count)
 
     def state(self):
         return clone(self._optimizer.state_dict())
@@ -288,7 +296,10 @@ class Server:
     def set_state(self, state):
         self._optimizer.load_state_dict(clone(state))
 
-    def update(self, values, parts, samples, weight):
+    def update(self, values, parts, samples, weight, step):
+        if self._rates:
+            for group, factor in zip(self._optimizer.param_groups, self._factors):
+                group["lr"] = self._rates[step] * factor
         for index, (value, tensor) in enumerate(zip(self._values, self._tensors)):
             value.copy_(values[index])
             total = torch.zeros_like(value)

@@ -427,10 +427,10 @@ class JoinErrorTest(FakeCase):
     def test_optimizers_and_schedules(self):
         model = make_mlp()
         theirs = torch.optim.SGD(model.parameters(), lr=0.1)
-        self.assert_refused("torch's SGD", model, optimizer=theirs)
         self.assert_refused("one optimizer", model, optimizer=[pando.SGD(), pando.Adam()])
         self.assert_refused("is a str", model, optimizer="sgd")
-        self.assert_refused("pando.schedule", model, schedule=torch.optim.lr_scheduler.StepLR(theirs, 1))
+        self.assert_refused("together with its optimizer", model,
+                            schedule=torch.optim.lr_scheduler.StepLR(theirs, 1))
         self.assert_refused("either epochs or steps", model, epochs=1)
 
     def test_groups(self):

@@ -31,7 +31,8 @@ def make_job(optimizer, schedule=None, **options):
 class JobTest(unittest.TestCase):
     def test_every_key_is_one_of_the_job_file(self):
         known = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
-        optimizers = [pando.SGD(), pando.Adam(), pando.AdamW(), pando.LARS(), pando.LAMB()]
+        optimizers = [pando.SGD(), pando.Adam(), pando.AdamW(), pando.LARS(), pando.LAMB(), pando.NAdam(),
+                      pando.RMSprop(), pando.Adagrad(), pando.Adadelta()]
         schedules = [pando.Constant(), pando.StepLR(5), pando.MultiStepLR([1, 2]), pando.ExponentialLR(0.9),
                      pando.CosineAnnealingLR(), pando.LinearLR(), pando.PolynomialLR(), pando.OneCycle()]
         for optimizer in optimizers:
