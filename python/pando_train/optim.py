@@ -39,7 +39,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True)
 class NAdam(Adam):
-    """torch.optim.NAdam."""
+    """torch.optim.NAdam since 2.0."""
     lr: float = 2e-3
     momentum_decay: float = 4e-3
     decoupled_weight_decay: bool = False
