@@ -41,7 +41,7 @@ class ModuleState:
     """Saves and restores the plain attributes of modules whose classes are not torch's: lists, dicts, sets, deques,
     tensors (also those that are changed in place), numbers. What a container holds is not copied.
 
-    Parameters and buffers are not among them: they have rules of their own (_writes.py).
+    Parameters and buffers are not among them: _writes.py has their rules.
     """
 
     def __init__(self, module: nn.Module):
