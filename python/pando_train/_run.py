@@ -303,12 +303,22 @@ class Run:
         if self.facts.took_over and is_in_time:
             print("pando: the run's first weights are another worker's, and differ from this script's: call "
                   "pando.seed before the model is built", file=sys.stderr)
+        self._tell_of_batches()
         self.exchange = Exchange(self.worker, self.table, device)
         self.hooks = Hooks(self.table, self.exchange, is_compiling)
         batch_size = self._evaluation.batch_size if self._evaluation else 1
         return Reader(Samples(self._train_set, test_set, self.facts.seed),
                       lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
                       collate, num_workers, pin_memory)
+
+    def _tell_of_batches(self) -> None:
+        """Says once what a batch norm normalises over: a plain loop's is the whole batch."""
+        train, norms = self._sections["train"], nn.modules.batchnorm._BatchNorm
+        if self.facts.rank == 0 and any(isinstance(each, norms) for each in self.table.module.modules()):
+            samples = train["global_batch"] / train["micro_batches"]
+            print(f"pando: batch norm normalises over a micro-batch, {samples:g} samples: global_batch "
+                  f"{train['global_batch']} in {train['micro_batches']} micro_batches. Fewer micro-batches are larger, "
+                  "and faster, as long as each worker has one", file=sys.stderr)
 
     def _find_names(self, reader: Reader) -> None:
         """Learns the names of the evaluation's sums from one or two test samples."""

@@ -1,4 +1,6 @@
 """Data, evaluation, and the ends of a run, with the fake library."""
+import contextlib
+import io
 import multiprocessing
 import os
 import random
@@ -87,6 +89,18 @@ class KeptStateTest(FakeCase):
         self.assertEqual((module.numbers, module.table, module.names, list(module.last)), ([1], {"a": 1}, {1}, [1, 2]))
         self.assertFalse(hasattr(module, "new"))
         self.assertEqual(len(module.items), 4)
+
+
+class FirstLinesTest(FakeCase):
+    def test_a_run_with_batch_norm_says_over_how_many_samples_it_normalises(self):
+        def make_model():
+            return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        for make, expected in ((make_model, "a micro-batch, 2 samples"), (make_mlp, "")):
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                self.new_fake()
+                self.train(make)
+            self.assertEqual("batch norm" in printed.getvalue(), expected != "")
+            self.assertIn(expected, printed.getvalue())
 
 
 class DataTest(FakeCase):
