@@ -28,6 +28,7 @@
 #include "plan/external_model.h"
 #include "proto/message_limits.h"
 #include "run/safetensors_file.h"
+#include "scheduler/evaluation/evaluation.h"
 
 using pando::InvalidArgument;
 using pando::ProgramComputer;
@@ -47,6 +48,8 @@ struct pando_worker {
   // Only the program's thread uses these:
   std::shared_ptr<const pando::CurrentWork> current;
   std::vector<uint64_t> peeked;
+  std::vector<std::string> mean_names;
+  std::vector<pando_mean> means;
 };
 
 namespace {
@@ -252,7 +255,9 @@ Result<ProgramWorker::Options> ReadOptions(const pando_options& options) {
 
 void Fill(pando_work* work, const pando::JobPlan& plan, const pando::CurrentWork& current) {
   *work = {};
-  work->kind = current.is_training() ? PANDO_TRAIN : PANDO_EVALUATE;
+  work->kind = current.is_training() ? PANDO_TRAIN
+               : current.is_report() ? PANDO_REPORT
+                                     : PANDO_EVALUATE;
   work->version = current.version().value();
   work->sample_count = current.samples.size();
   work->samples = current.samples.data();
@@ -378,6 +383,30 @@ pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_
   return InRun(worker, [&](ProgramWorker& program) {
     const ScopedFloatEnvironment environment;
     return Report(worker, program.computer().Finish({sums, count}));
+  });
+}
+
+pando_result pando_evaluated(pando_worker* worker, const pando_mean** means, uint32_t* count) {
+  return InRun(worker, [&](ProgramWorker& program) {
+    if (worker->current == nullptr || !worker->current->is_report())
+      return Fail(worker, "the current work is not a report");
+    const std::vector<double>& sums = worker->current->evaluation->request.sums;
+    worker->mean_names = pando::MeanNames(program.plan().job);
+    worker->means.clear();
+    for (size_t i = 0; i < std::min(sums.size(), worker->mean_names.size()); ++i)
+      worker->means.push_back({worker->mean_names[i].c_str(),
+                               sums[i] / static_cast<double>(program.plan().data.test_samples)});
+    *means = worker->means.data();
+    *count = static_cast<uint32_t>(worker->means.size());
+    return PANDO_OK;
+  });
+}
+
+pando_result pando_stop(pando_worker* worker, const char* text) {
+  return InRun(worker, [&](ProgramWorker& program) {
+    const Status stopped =
+        program.computer().StopRun(std::string(text, strnlen(text, kFailureBytesMax)));
+    return stopped.ok() ? PANDO_OK : Fail(worker, stopped.message());
   });
 }
 

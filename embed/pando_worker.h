@@ -123,15 +123,19 @@ typedef struct pando_run {
 } pando_run;
 PANDO_API pando_result pando_describe(pando_worker* worker, pando_run* run);
 
-typedef enum pando_work_kind { PANDO_TRAIN = 0, PANDO_EVALUATE = 1 } pando_work_kind;
+typedef enum pando_work_kind {
+  PANDO_TRAIN = 0,
+  PANDO_EVALUATE = 1,
+  PANDO_REPORT = 2 /* with eval.report: a version is evaluated, and pando_evaluated has the means */
+} pando_work_kind;
 
 typedef struct pando_work {
   uint32_t kind;         /* pando_work_kind */
-  uint32_t micro_batch;  /* PANDO_TRAIN: index within the step; PANDO_EVALUATE: 0 */
+  uint32_t micro_batch;  /* PANDO_TRAIN: index within the step; otherwise 0 */
   uint64_t step;         /* PANDO_TRAIN: it reads version `step` of the parameters */
   uint64_t epoch;        /* PANDO_TRAIN */
   uint64_t version;      /* of the parameters */
-  uint64_t sample_count; /* ≥ 1 */
+  uint64_t sample_count; /* ≥ 1; PANDO_REPORT: 0 */
   /* Indices into the training or the test samples. Valid until pando_next_work is called again, or
    * for pando_peek_work until it is. */
   const uint64_t* samples;
@@ -175,9 +179,24 @@ PANDO_API pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor
  * is 3: sums[2] ≥ 0 is the micro-batch's weight, and the step's gradient and loss are divided by
  * the sum of its micro-batches' weights. If a micro-batch lacks one of the first two, or has
  * PANDO_NOT_LOGGED there, the step has no such value. For evaluation the sums have the order of the
- * job's eval.sums, and count is their number. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR. */
+ * job's eval.sums, and count is their number; a report has none. PANDO_OK, PANDO_ABANDONED,
+ * PANDO_END, PANDO_ERROR. */
 #define PANDO_NOT_LOGGED (-1.7976931348623157e308)
 PANDO_API pando_result pando_finish_work(pando_worker* worker, const double* sums, uint32_t count);
+
+/* A mean of an evaluation over the test samples, under its name in metrics.csv: "loss". */
+typedef struct pando_mean {
+  const char* name;
+  double value;
+} pando_mean;
+/* For PANDO_REPORT: the means of the evaluated version, valid until pando_next_work is called
+ * again. One worker of the run gets the report of a version. Another one gets it if that worker
+ * dies before it has finished the work. PANDO_OK, PANDO_ABANDONED, PANDO_END, PANDO_ERROR. */
+PANDO_API pando_result pando_evaluated(pando_worker* worker, const pando_mean** means,
+                                       uint32_t* count);
+/* For PANDO_REPORT, before pando_finish_work: the run ends as completed, with this version. The job
+ * has eval.report = "decides". `text` says why. PANDO_OK, PANDO_END, PANDO_ERROR. */
+PANDO_API pando_result pando_stop(pando_worker* worker, const char* text);
 
 /* Asks to leave in order, as SIGTERM does. Go on with pando_next_work until PANDO_END. */
 PANDO_API void pando_leave(pando_worker* worker);

@@ -249,4 +249,15 @@ Result<ProgramComputer::Outcome> ProgramComputer::Finish(std::span<const double>
   return outcome;
 }
 
+Status ProgramComputer::StopRun(const std::string& text) {
+  const std::shared_ptr<CurrentWork> work = current();
+  const bool may_stop = plan_.job.eval_report == ReportUse::kDecides;
+  if (!may_stop || text.empty() || (work && !work->is_report()))
+    return InvalidArgument(
+        "only a report of an evaluation may end the run, with eval.report = \"decides\" and a "
+        "text");
+  if (work) work->stop_text = text;
+  return Status();
+}
+
 }  // namespace pando

@@ -55,6 +55,8 @@ class ProgramComputer : public QueuedComputer {
   Result<Outcome> LoadTensor(size_t tensor, float* to, uint64_t* holds, Deadline deadline);
   Result<Outcome> GiveGradient(size_t tensor, const float* values, double weight);
   Result<Outcome> Finish(std::span<const double> sums);
+  // The run ends with the version of the current work, which is a report (P32). Finish sends it.
+  Status StopRun(const std::string& text);
   // The program cannot go on, so this ends the run, in this generation or the next.
   void Fail(const std::string& text);
 

@@ -124,11 +124,17 @@ Result<WorkOutcome> WorkResults::FinishTraining(CurrentWork& work, std::span<con
 
 Result<WorkOutcome> WorkResults::FinishEvaluation(const CurrentWork& work,
                                                   std::span<const double> sums) {
+  const Evaluate& request = work.evaluation->request;
+  if (work.is_report()) {
+    sink_(work.evaluation->ticket,
+          EvaluationResult{
+              .version = request.version, .slice = request.slice, .stop_text = work.stop_text});
+    return WorkOutcome::kDone;
+  }
   const std::vector<std::string>& names = plan_.job.eval_sums;
   if (sums.size() != names.size())
     return InvalidArgument(fmt::format("an evaluation gives {} sums, and eval.sums names {}",
                                        sums.size(), names.size()));
-  const Evaluate& request = work.evaluation->request;
   const uint64_t count = request.last_sample - request.first_sample;
   EvaluationResult result{.version = request.version,
                           .slice = request.slice,

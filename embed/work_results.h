@@ -31,6 +31,7 @@ struct CurrentWork {
   MicroBatchTask micro_batch;                   // set if `evaluation` is null
   std::shared_ptr<SliceEvaluation> evaluation;  // set otherwise
   std::vector<uint64_t> samples;                // indices into the training or test samples
+  std::string stop_text;                        // of a report: why the run ends; empty: it goes on
   std::optional<GradientBuilder> gradient;
   std::vector<uint64_t> shard_hashes;       // set if it is verified (P41)
   std::atomic<bool> is_partly_out = false;  // a shard is in the sum
@@ -38,6 +39,9 @@ struct CurrentWork {
   std::atomic<int64_t> waited_ns = 0;  // wait for parameters
 
   bool is_training() const { return evaluation == nullptr; }
+  bool is_report() const {
+    return evaluation != nullptr && evaluation->request.part == EvaluationPart::kReport;
+  }
   bool is_hashed() const { return !shard_hashes.empty(); }
   // No result is needed any more.
   bool is_abandoned() const {

@@ -232,9 +232,10 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
       {is_external != (job_.dataset == kExternalName),
        "{model.name} and {data.name}: a program has both the model and the data; give external "
        "for both or for none"},
-      {!is_external && (IsDeclared(job_) || !job_.constants.empty() || !job_.eval_sums.empty()),
-       "model.tensors, model.constants and eval.sums are of an external model, but {model.name}; "
-       "leave them out"},
+      {!is_external && (IsDeclared(job_) || !job_.constants.empty() || !job_.eval_sums.empty() ||
+                        job_.eval_report != ReportUse::kNone),
+       "model.tensors, model.constants, eval.sums and eval.report are of an external model, but "
+       "{model.name}; leave them out"},
       {!is_external && (job_.preload || !job_.command.empty()),
        "run.command and run.preload are of an external model, but {model.name}; leave them out"},
       {is_external && job_.strategy != Strategy::kParameterServers,

@@ -340,6 +340,9 @@ const std::vector<JobKey> kKeys = {
      "of an external model: the sums of an evaluation, in the program's order; loss_sum and "
      "correct "
      "are known"},
+    {At<&Job::eval_report>(), "eval.report", "", "",
+     "of a program: one worker runs the program's function after each evaluation; beside: steps go "
+     "on meanwhile; decides: the function may end the run, and steps wait for it"},
     // [worker], [snapshot], [verify] and [run]: nothing there changes the result.
     {At<&Job::parameter_residency>(), "worker.parameter_residency", "", "",
      "parameters in a worker: all, or one layer at a time, pulled before use and dropped after it: "

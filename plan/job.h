@@ -164,6 +164,15 @@ inline constexpr uint32_t kHostsWithoutRackSums =
 template <>
 inline constexpr auto kEnumNames<SumUse> = std::to_array({"auto", "always", "never"});
 
+// eval.report: whether the program's function gets each evaluation (P31a).
+enum class ReportUse : uint8_t {
+  kNone,
+  kBeside,   // steps go on meanwhile
+  kDecides,  // its answer may end the run, so they wait for it (P32)
+};
+template <>
+inline constexpr auto kEnumNames<ReportUse> = std::to_array({"none", "beside", "decides"});
+
 // data.missing: the way in which a table's missing values become inputs.
 enum class MissingValues : uint8_t { kError, kMean, kCategory };
 template <>
@@ -221,6 +230,7 @@ struct Job {
   uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
   double early_stop_min_delta = 0.0;   // an improvement is larger than this share
   std::vector<std::string> eval_sums;  // an external model's: names of an evaluation's sums
+  ReportUse eval_report = ReportUse::kNone;
   // [worker], [snapshot], [verify], [run]: not in the job's identity, as they do not change the
   // result
   ParameterResidency parameter_residency = ParameterResidency::kAll;
@@ -261,6 +271,10 @@ struct Job {
   uint32_t heartbeats_per_ack() const {
     const uint32_t ack_ms = std::min(1000u, scheduler_timeout_ms / 4);
     return std::clamp(ack_ms / std::max(heartbeat_ms, 1u), 1u, 4u);
+  }
+  // Whether an evaluation may end the run (P32).
+  bool may_stop_early() const {
+    return early_stop_patience > 0 || eval_report == ReportUse::kDecides;
   }
   // Returns the name of the samples on which a run is evaluated, for people.
   const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }

@@ -81,7 +81,7 @@ struct JobPlan {
   // choose (P32).
   bool MayBeFinal(Version version) const {
     if (version == steps.final_version()) return true;
-    return job.early_stop_patience != 0 && IsEvaluationDue(version);
+    return job.may_stop_early() && IsEvaluationDue(version);
   }
   // Returns whether every shard stores this version (P29). All processes know version 0.
   bool IsSnapshotDue(Version version) const {

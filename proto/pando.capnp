@@ -813,13 +813,23 @@ struct ProgressAck $message(handlers = [lane], sender = onlyScheduler, generatio
 
 # ---- evaluation (P31) -----------------------------------------------------------------------------
 
-struct Evaluate $message(handlers = [worker, group], sender = onlyScheduler, generation = one) {
+enum EvaluationPart {
+  slice @0;  # of the test set
+  report @1;  # P31a: the program's function gets the version and the sums of all slices
+}
+
+struct Evaluate $message(handlers = [worker, group], sender = onlyScheduler, generation = one,
+    size = list) {
   # Scheduler -> worker, repeated until answered: evaluate test samples [first, last) at a pinned
-  # version.
+  # version, or report the version's sums.
   version @0 :UInt64 $type("Version");  # pinned
-  slice @1 :UInt32;  # index of this slice of the test set
-  firstSample @2 :UInt64;  # [firstSample, lastSample) of the test set
+  slice @1 :UInt32;  # index of this slice of the test set; for a report the number of slices
+  firstSample @2 :UInt64;  # [firstSample, lastSample) of the test set; for a report none
   lastSample @3 :UInt64 $limit(what = "sample index", max = "kStepMax");
+  part @4 :EvaluationPart;
+  sums @5 :List(Float64) $initial("{}")
+      $limit(what = "sums of an evaluation", max = "kEvaluationSumsMax");
+    # for a report, over the whole test set: by name, as in the job's eval.sums
 }
 
 struct ConfusionCount $compared {
@@ -845,6 +855,8 @@ struct EvaluationResult $message(handlers = [scheduler], sender = workers, gener
   sums @7 :List(Float64) $initial("{}")
       $limit(what = "sums of an evaluation", max = "kEvaluationSumsMax");
     # an external model's sums: by name, as in the job's eval.sums
+  stopText @8 :Text $limit(what = "bytes of a reason", max = "kTextBytesMax");
+    # for a report: why the run ends with this version (P32); empty: it goes on
 }
 
 struct ReleasePin $message(handlers = [lane], sender = onlyScheduler, generation = one) {

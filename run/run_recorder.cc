@@ -317,8 +317,8 @@ double RunRecorder::DataStallShare() const {
 }
 
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
-  if (evaluation.sample_count == 0) return;
   AddEvaluation(evaluation, &summary_);
+  if (evaluation.sample_count == 0) return;
   const std::string text = EvaluationText(plan_->job, evaluation);
   if (IsExternal(plan_->job)) summary_.test_sums = text;
   progress_.Note(fmt::format("step {}: {}", evaluation.version.value(), text));

@@ -46,6 +46,7 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
           {"top5_correct", evaluation.top5_count},
           {"loss_sum", evaluation.loss_sum}};
   if (!evaluation.sums.empty()) json["sums"] = evaluation.sums;  // null: not a finite number
+  if (evaluation.stop_text) json["stop"] = *evaluation.stop_text;
 }
 static void from_json(const ReadFrom& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
@@ -58,6 +59,7 @@ static void from_json(const ReadFrom& json, EvaluationSummary& evaluation) {
   for (const ReadFrom& sum : json.value("sums", ReadFrom::array()))
     evaluation.sums.push_back(sum.is_null() ? std::numeric_limits<double>::quiet_NaN()
                                             : sum.get<double>());
+  if (json.contains("stop")) evaluation.stop_text = json.at("stop").get<std::string>();
 }
 
 // Writes null for values that the program has not evaluated.
@@ -246,7 +248,7 @@ void SetResults(const EvaluationSummary& last, Summary* summary) {
 }  // namespace
 
 void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary) {
-  if (evaluation.sample_count == 0) return;
+  if (evaluation.sample_count == 0 && !evaluation.stop_text) return;
   std::erase_if(summary->evaluations, [&](const EvaluationSummary& known) {
     return known.version == evaluation.version;
   });

@@ -38,7 +38,7 @@ struct Summary {
   double data_stall_share = 0;       // share of their time for training
   double exposed_sync_seconds = 0;   // a computing thread's average wait for parameters
   uint64_t steps = 0;                // completed
-  bool stopped_early = false;        // by eval.early_stop_patience
+  bool stopped_early = false;        // by eval.early_stop_patience, or by the program
   double epochs = 0;                 // completed
   double wall_seconds = 0;           // of the whole run
   uint32_t workers = 0;              // 0: --serial

@@ -29,7 +29,8 @@ void Visit(auto io, ClassScore& m) {
 void Visit(auto io, EvaluationSummary& m) {
   io(PANDO_FIELD(m.version), PANDO_FIELD(m.sample_count), PANDO_FIELD(m.correct_count),
      NamedField{"loss_sum", AnyNumber{m.loss_sum}}, PANDO_FIELD(m.top5_count),
-     PANDO_FIELD(m.classes), PANDO_FIELD(m.confusion), PANDO_FIELD(m.sums));
+     PANDO_FIELD(m.classes), PANDO_FIELD(m.confusion), PANDO_FIELD(m.sums),
+     PANDO_OPTIONAL(m.stop_text));
 }
 
 void Visit(auto io, Opinion& m) {

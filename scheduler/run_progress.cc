@@ -79,7 +79,7 @@ void RunProgress::OnScalarsRequest(const PeerId& from, const ScalarsRequest& req
 }
 
 Version RunProgress::ScalarsEnd() const {
-  if (plan_.job.early_stop_patience == 0) return plan_.steps.final_version();
+  if (!plan_.job.may_stop_early()) return plan_.steps.final_version();
   return std::min(history_.final_version(), history_.NextDue());
 }
 

@@ -23,7 +23,7 @@ class ScalarBlocks : LanePart {
   // Begins a new generation. Scalars are the same in every generation. But with an early stop the
   // scheduler decides again how far steps may go (P32), so the blocks are dropped.
   void Clear() {
-    if (plan_.job.early_stop_patience != 0) blocks_.clear();
+    if (plan_.job.may_stop_early()) blocks_.clear();
   }
   void Tick(Micros now);
   Micros NextDeadline() const { return LacksAny() ? ask_at_ : kNever; }

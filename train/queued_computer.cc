@@ -94,7 +94,8 @@ void QueuedComputer::StartEvaluations() {
 
 void QueuedComputer::Start(const Evaluate& request) {
   const uint64_t sample_count = request.last_sample - request.first_sample;
-  if (sample_count == 0) {
+  const bool is_report = request.part == EvaluationPart::kReport;
+  if (sample_count == 0 && !is_report) {
     return options_.sink(tickets_.lasting(),
                          EvaluationResult{.version = request.version, .slice = request.slice});
   }
@@ -105,7 +106,7 @@ void QueuedComputer::Start(const Evaluate& request) {
   evaluation->chunk_samples_max = options_.chunk_samples_max;
   if (evaluation_parameters_.is_copied_whole())
     evaluation->parameters = *evaluation_parameters_.Open(request.version);
-  evaluation->scores.resize((sample_count - 1) / options_.chunk_samples_max + 1);
+  evaluation->scores.resize(is_report ? 1 : (sample_count - 1) / options_.chunk_samples_max + 1);
   evaluation->unfinished_count = evaluation->scores.size();
   std::erase_if(running_, [](const auto& other) { return other.expired(); });
   running_.push_back(evaluation);

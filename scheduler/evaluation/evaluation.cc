@@ -65,12 +65,13 @@ std::string EvaluationText(const Job& job, const EvaluationSummary& evaluation) 
 }
 
 std::optional<Version> StopVersion(const Job& job, std::span<const EvaluationSummary> evaluations) {
-  if (job.early_stop_patience == 0) return std::nullopt;
+  if (!job.may_stop_early()) return std::nullopt;
   const EvaluatedValues values(job);
   std::optional<double> best;
   uint32_t without_gain = 0;
   for (const EvaluationSummary& evaluation : evaluations) {
-    if (evaluation.sample_count == 0) return std::nullopt;  // there is no test set
+    if (evaluation.stop_text) return evaluation.version;
+    if (job.early_stop_patience == 0 || evaluation.sample_count == 0) continue;
     const double score = values.Score(evaluation);
     const bool is_better = !best || score - job.early_stop_min_delta > *best;
     without_gain = is_better ? 0 : without_gain + 1;

@@ -41,6 +41,7 @@ struct EvaluationSummary {
   std::vector<uint64_t> confusion = {};  // [label][predicted], row by row
   // Every evaluation of an external model has these, as the job's eval.sums names them.
   std::vector<double> sums = {};
+  std::optional<std::string> stop_text = {};  // why the program ended the run with this version
 
   double accuracy() const { return Fraction(correct_count, sample_count); }
   double top5_accuracy() const { return Fraction(top5_count, sample_count); }
@@ -79,9 +80,10 @@ std::vector<std::string> MeanNames(const Job& job);
 // "test accuracy 98.50 %, test loss 0.0512", or a program's means: "loss 0.0712, correct 0.9750".
 std::string EvaluationText(const Job& job, const EvaluationSummary& evaluation);
 
-// P32. The version that the run ends with: the first after job.early_stop_patience evaluations in a
-// row that did not improve the score of those before by more than job.early_stop_min_delta. None
-// if the run continues. `evaluations`: all of the run so far, ascending.
+// P32. The version that the run ends with: the first with which the program ended it, or after
+// job.early_stop_patience evaluations in a row that did not improve the score of those before by
+// more than job.early_stop_min_delta. None if the run continues. `evaluations`: all of the run so
+// far, ascending.
 std::optional<Version> StopVersion(const Job& job, std::span<const EvaluationSummary> evaluations);
 // Evaluated versions, those of the best score first, the earliest first of equal ones.
 std::vector<Version> BestFirst(const Job& job, std::span<const EvaluationSummary> evaluations);

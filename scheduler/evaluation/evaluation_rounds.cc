@@ -1,6 +1,8 @@
 #include "scheduler/evaluation/evaluation_rounds.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace pando {
 
@@ -11,16 +13,16 @@ bool EvaluationRounds::StartDue(Micros now) {
   if (history_.is_over()) return committed == history_.final_version();
   const Version due = history_.NextDue();
   if (committed < due) return false;
-  running_ = Running{due, {}};
-  const bool has_barrier = plan_.job.early_stop_patience > 0;  // P32
+  running_ = Running{due, {}, {.version = due}};
+  const bool has_barrier = plan_.job.may_stop_early();  // P32
   phase_.clock().OnEvaluationStarted(now, due < history_.final_version() && !has_barrier);
   const uint64_t sample_count = plan_.data.test_samples;
   for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(running_->slices.size());
     const uint64_t last = std::min(first + kEvaluationSliceSamples, sample_count);
-    running_->slices.push_back({index, first, last, kUnknownNode, {}});
+    running_->slices.push_back({.index = index, .first_sample = first, .last_sample = last});
   }
-  return running_->slices.empty() && Finish(now);
+  return Advance(now);
 }
 
 // Each worker has one slice at a time, so faster workers take more.
@@ -39,8 +41,10 @@ void EvaluationRounds::HandOutSlices() {
 }
 
 void EvaluationRounds::SendSlice(const PeerId& worker, const Slice& slice) {
+  const bool is_report = slice.part == EvaluationPart::kReport;
   outbox_.Send(worker,
-               Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
+               Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample,
+                        slice.part, is_report ? running_->summary.sums : std::vector<double>()});
 }
 
 const EvaluationRounds::Slice* EvaluationRounds::FindSlice(const EvaluationResult& result) const {
@@ -60,15 +64,34 @@ bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& re
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return false;
   if (!IsSound(result, plan_.data.class_count)) return false;
   slice.result = result;
-  const bool all =
-      std::ranges::all_of(running_->slices, [](const Slice& s) { return s.result.has_value(); });
-  return all && Finish(now);
+  return Advance(now);
+}
+
+bool EvaluationRounds::IsAnswered() const {
+  return std::ranges::all_of(running_->slices, [](const Slice& s) { return s.result.has_value(); });
+}
+
+// P31a. The pin stays until the report is answered.
+bool EvaluationRounds::Advance(Micros now) {
+  if (!IsAnswered()) return false;
+  std::vector<Slice>& slices = running_->slices;
+  EvaluationSummary& summary = running_->summary;
+  if (!slices.empty() && slices.back().part == EvaluationPart::kReport) {
+    const std::string& stop_text = slices.back().result->stop_text;
+    if (!stop_text.empty()) summary.stop_text = stop_text;
+    return Finish(now);
+  }
+  for (const Slice& slice : slices) AddSlice(*slice.result, plan_.data.class_count, &summary);
+  if (plan_.job.eval_report == ReportUse::kNone) return Finish(now);
+  slices.push_back({.part = EvaluationPart::kReport,
+                    .index = static_cast<uint32_t>(slices.size()),
+                    .first_sample = plan_.data.test_samples,
+                    .last_sample = plan_.data.test_samples});
+  return false;
 }
 
 bool EvaluationRounds::Finish(Micros now) {
-  EvaluationSummary summary{.version = running_->version};
-  for (const Slice& slice : running_->slices)
-    AddSlice(*slice.result, plan_.data.class_count, &summary);
+  const EvaluationSummary summary = std::move(running_->summary);
   phase_.clock().OnEvaluationDone(now);
   running_.reset();
   history_.Add(summary);
@@ -82,22 +105,28 @@ bool EvaluationRounds::Finish(Micros now) {
 
 // P32. Reports an early stop, or lets the lanes make more steps.
 void EvaluationRounds::TellDecision(Micros now) {
-  if (plan_.job.early_stop_patience == 0) return;
+  if (!plan_.job.may_stop_early()) return;
   const Version last = history_.final_version();
-  if (last != plan_.steps.final_version()) {
-    return outbox_.TellNotable(
-        now, "early-stop", "",
-        "the run ends with version {}: {} evaluations in a row have not improved the best {} {} "
-        "by more than {:g}",
-        last.value(), plan_.job.early_stop_patience, plan_.job.evaluated_on(),
-        EvaluatedValues(plan_.job).has_accuracy ? "accuracy" : "loss",
-        plan_.job.early_stop_min_delta);
-  }
+  if (last != plan_.steps.final_version()) return TellStop(now, last);
   const Step next = StepReading(history_.evaluated());
   const Step first(next.value() - next.value() % kScalarsPerBlock);
   for (const Member* server : members_.TakingPart(Role::kServer)) {
     for (const PeerId& lane : server->Peers()) progress_.SendScalars(lane, first);
   }
+}
+
+void EvaluationRounds::TellStop(Micros now, Version last) {
+  if (const auto& text = history_.all().back().stop_text) {
+    return outbox_.TellNotable(now, "early-stop", "", "the run ends with version {}: {}",
+                               last.value(), *text);
+  }
+  outbox_.TellNotable(
+      now, "early-stop", "",
+      "the run ends with version {}: {} evaluations in a row have not improved the best {} {} "
+      "by more than {:g}",
+      last.value(), plan_.job.early_stop_patience, plan_.job.evaluated_on(),
+      EvaluatedValues(plan_.job).has_accuracy ? "accuracy" : "loss",
+      plan_.job.early_stop_min_delta);
 }
 
 void EvaluationRounds::ReleaseSlices(NodeId worker) {

@@ -1,5 +1,6 @@
 // EvaluationRounds evaluates the versions that are due: each worker gets one slice of the test set
-// at a time (P31). Lanes keep the version until ReleasePin arrives.
+// at a time (P31). Then, if the job has a report, one worker gets the sums (P31a). Lanes keep the
+// version until ReleasePin arrives.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,8 @@ class EvaluationRounds : SchedulerPart {
   void HandOutSlices();
   // Returns whether this worker was given the slice of the result (P46).
   bool HasSlice(NodeId worker, const EvaluationResult& result) const;
-  // Adds the result.  Returns true if it is the last one of the run's last evaluation.
+  // Adds the result, and after the last slice makes the report due.  Returns true if it is the last
+  // one of the run's last evaluation.
   bool OnEvaluationResult(Micros now, const EvaluationResult& result);
   void OnPinReleased(const PeerId& from, const PinReleased& released) {
     released_.OnAck(from, released.version);
@@ -45,7 +47,8 @@ class EvaluationRounds : SchedulerPart {
   bool DropAfter(Micros now, Version last_good);
 
  private:
-  struct Slice {
+  struct Slice {  // or the report
+    EvaluationPart part = EvaluationPart::kSlice;
     uint32_t index = 0;
     uint64_t first_sample = 0;
     uint64_t last_sample = 0;
@@ -54,13 +57,17 @@ class EvaluationRounds : SchedulerPart {
   };
   struct Running {
     Version version;
-    std::vector<Slice> slices;
+    std::vector<Slice> slices;  // the report is the last one, after the others' results
+    EvaluationSummary summary;  // once all slices of the test set have their results
   };
   // Returns null if the running evaluation has no such slice.
   const Slice* FindSlice(const EvaluationResult& result) const;
   void SendSlice(const PeerId& worker, const Slice& slice);
+  bool IsAnswered() const;
+  bool Advance(Micros now);
   bool Finish(Micros now);
   void TellDecision(Micros now);
+  void TellStop(Micros now, Version last);
 
   RunObserver& observer_;
   EvaluationHistory& history_;

@@ -17,6 +17,7 @@ inline JobPlan SmallPlan(uint64_t verify_every = 0, bool is_weighted = false) {
   job.micro_batches = 4;
   job.steps = 10;
   job.eval_sums = {"loss_sum", "correct", "other"};
+  job.eval_report = ReportUse::kDecides;
   job.verify_every = verify_every;
   job.optimizer.is_weighted = is_weighted;
   return *ExternalPlan(job);

@@ -294,6 +294,37 @@ TEST_CASE("an evaluation gives named sums, and known ones where the scheduler lo
   CHECK(result.sums == std::vector<double>{2.5, 4, -7});
 }
 
+TEST_CASE("a report has the version and no samples, and its answer may end the run") {
+  ComputerFixture f;
+  const auto report = [&](uint64_t version) {
+    f.computer.EvaluateSlice({Version(version), 1, 5, 5, EvaluationPart::kReport, {1, 2, 3}});
+    f.Arrive(version, 4, /*is_evaluation=*/true);
+    return f.Next();
+  };
+  const auto answer = [&] {
+    CHECK(*f.computer.Finish({}) == Outcome::kDone);
+    const std::vector<ComputeEvent> events = f.TakeEvents();
+    REQUIRE(events.size() == 1);
+    CHECK(std::get<EvaluationResult>(events[0]).slice == 1);
+    CHECK(std::get<EvaluationResult>(events[0]).sample_count == 0);
+    return std::get<EvaluationResult>(events[0]).stop_text;
+  };
+  const auto work = report(2);
+  REQUIRE(work != nullptr);
+  CHECK(work->is_report());
+  CHECK(work->samples.empty());
+  CHECK(f.Load(0) == 4);
+  CHECK(f.Next() != nullptr);  // it was dropped half-way, so it comes again
+  CHECK(answer().empty());
+  REQUIRE(report(3) != nullptr);
+  CHECK_FALSE(f.computer.StopRun("").ok());
+  CHECK(f.computer.StopRun("good enough").ok());
+  CHECK(answer() == "good enough");
+  f.computer.Compute(Step(0), {MicroBatch(0)});
+  REQUIRE(f.Next() != nullptr);
+  CHECK(Contains(f.computer.StopRun("x").message(), "only a report"));
+}
+
 TEST_CASE("what cannot be a gradient is an error, and the run learns of a divergence") {
   ComputerFixture f;
   f.computer.Compute(Step(0), {MicroBatch(0)});

@@ -132,10 +132,10 @@ TEST_CASE("every key survives writing and reading") {
     key.set(job, value);
     CHECK(key.get(job) == value);
     // Keys that need company.
-    const bool is_of_program = job.model == kExternalName || job.dataset == kExternalName ||
-                               job.optimizer.is_weighted || key.name == "model.tensors" ||
-                               key.name == "model.constants" || key.name == "eval.sums" ||
-                               key.name == "run.command" || key.name == "run.preload";
+    const bool is_of_program =
+        job.model == kExternalName || job.dataset == kExternalName || job.optimizer.is_weighted ||
+        key.name == "model.tensors" || key.name == "model.constants" || key.name == "eval.sums" ||
+        key.name == "eval.report" || key.name == "run.command" || key.name == "run.preload";
     if (is_of_program) job.model = job.dataset = kExternalName;
     if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
     if (key.name == "train.steps") job.epochs = 0;

@@ -224,8 +224,10 @@ std::vector<Message> RecoverySamples() {
 std::vector<Message> EndSamples() {
   return {
       Evaluate{Version(6), UINT32_MAX, 100, 200},
+      Evaluate{Version(6), 2, 200, 200, EvaluationPart::kReport, {0.5, -1e300}},
       EvaluationResult{Version(6), 2, 100, 99, 0.125, 100, {{0, 0, 99}, {UINT32_MAX, 1, 1}}},
       EvaluationResult{Version(6), 2, 1, 0, 0.125, 0, {{0, 0, 1}}, {0.5, -1e300}},
+      EvaluationResult{.version = Version(6), .slice = 2, .stop_text = "good enough"},
       ReleasePin{Version(6)},
       PinReleased{Version(6)},
       Stop{StopReason::kCompleted, ""},

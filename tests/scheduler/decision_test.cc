@@ -119,6 +119,100 @@ TEST_CASE("a rollback after the decision makes the run end with the same version
   CHECK(f.recorder.evaluations.size() == 2);
 }
 
+// The program's function gets each evaluation, and decides.
+JobPlan ReportingPlan(ReportUse use, uint64_t test_samples = 100) {
+  JobPlan plan = DecidingPlan();
+  plan.job.early_stop_patience = 0;
+  plan.job.eval_report = use;
+  plan.data.test_samples = test_samples;
+  return plan;
+}
+
+struct ReportingFixture : DecidingFixture {
+  explicit ReportingFixture(const JobPlan& plan_in = ReportingPlan(ReportUse::kDecides))
+      : DecidingFixture(plan_in) {}
+
+  void AnswerSlice(uint64_t version) {
+    Commit(version);
+    From(20, EvaluationResult{.version = Version(version),
+                              .sample_count = 100,
+                              .confusion = {{0, 0, 100}},
+                              .sums = {2.5, 7}});
+  }
+  void AnswerReport(uint64_t who, uint64_t version, const std::string& stop_text = "") {
+    From(who, EvaluationResult{.version = Version(version), .slice = 1, .stop_text = stop_text});
+  }
+  const pando::Evaluate* Report(uint64_t who) {
+    const auto* request = recorder.LastTo<pando::Evaluate>(Incarnation(who));
+    return request != nullptr && request->part == EvaluationPart::kReport ? request : nullptr;
+  }
+};
+
+TEST_CASE("one worker gets the sums, and the evaluation lasts until it has answered (P31a)") {
+  ReportingFixture f;
+  f.From(10, ScalarsRequest{Step(0)});
+  CHECK(f.ToldSteps() == 10);
+  f.AnswerSlice(10);
+  REQUIRE(f.Report(20) != nullptr);
+  CHECK(f.Report(20)->sums == std::vector<double>{2.5, 7});
+  CHECK(f.Report(20)->slice == 1);
+  CHECK(f.Report(20)->last_sample == 100);
+  CHECK(f.Report(21) == nullptr);
+  f.AnswerReport(21, 10, "not asked");
+  CHECK(f.recorder.evaluations.empty());
+  CHECK(f.recorder.LastTo<ReleasePin>(Incarnation(10)) == nullptr);
+  CHECK(f.ToldSteps() == 10);
+  f.AnswerReport(20, 10);
+  REQUIRE(f.recorder.evaluations.size() == 1);
+  CHECK(f.recorder.evaluations[0].sums == std::vector<double>{2.5, 7});
+  CHECK(f.recorder.LastTo<ReleasePin>(Incarnation(10)) != nullptr);
+  CHECK(f.ToldSteps() == 20);
+}
+
+TEST_CASE("a report goes to another worker when its worker is gone, as a slice does") {
+  ReportingFixture f;
+  f.AnswerSlice(10);
+  REQUIRE(f.Report(20) != nullptr);
+  f.Exit(20, Role::kWorker);
+  f.Wait(milliseconds(500));
+  REQUIRE(f.Report(21) != nullptr);
+  CHECK(f.Report(21)->sums == std::vector<double>{2.5, 7});
+  f.AnswerReport(21, 10);
+  CHECK(f.recorder.evaluations.size() == 1);
+}
+
+TEST_CASE("the program ends the run with the version that it got (P32)") {
+  ReportingFixture f;
+  f.AnswerSlice(10);
+  f.AnswerReport(20, 10);
+  f.AnswerSlice(20);
+  f.AnswerReport(20, 20, "good enough");
+  CHECK(f.scheduler->final_version() == Version(20));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK(f.recorder.events.back().text == "the run ends with version 20: good enough");
+  f.StartScheduler();
+  CHECK(f.scheduler->final_version() == Version(20));
+}
+
+TEST_CASE("steps go on beside a report that decides nothing") {
+  ReportingFixture f(ReportingPlan(ReportUse::kBeside));
+  f.From(10, ScalarsRequest{Step(0)});
+  CHECK(f.ToldSteps() == f.plan.steps.step_count());
+  f.AnswerSlice(10);
+  CHECK(f.Report(20) != nullptr);
+  CHECK(f.recorder.evaluations.empty());
+}
+
+TEST_CASE("without a test set a version that is due has a report alone") {
+  ReportingFixture f(ReportingPlan(ReportUse::kDecides, 0));
+  f.Commit(10);
+  REQUIRE(f.Report(20) != nullptr);
+  CHECK(f.Report(20)->slice == 0);
+  CHECK(f.Report(20)->sums.empty());
+  f.From(20, EvaluationResult{.version = Version(10), .stop_text = "enough"});
+  CHECK(f.scheduler->final_version() == Version(10));
+}
+
 TEST_CASE(
     "a dispute withdraws the results of what a wrong gradient made, where they are kept, too") {
   JobPlan plan = DecidingPlan();

@@ -78,6 +78,16 @@ TEST_CASE("a run stops after N evaluations without improvement (P32)") {
   CHECK(FindStop(2, 0, {5, 4, 6, 5, 6, 99}) == Version(50));  // what comes later changes nothing
 }
 
+TEST_CASE("a run stops with the first version with which the program ends it (P32)") {
+  Job job;
+  job.eval_report = ReportUse::kDecides;
+  auto evaluations = Evaluations({5, 4, 3});
+  evaluations[0].sample_count = 0;  // without a test set
+  CHECK_FALSE(StopVersion(job, evaluations));
+  evaluations[1].stop_text = evaluations[2].stop_text = "good enough";
+  CHECK(StopVersion(job, evaluations) == Version(20));
+}
+
 TEST_CASE("a gain within min_delta is none") {
   CHECK(FindStop(2, 0.1, {50, 55, 60}) == Version(30));
   CHECK_FALSE(FindStop(2, 0.1, {50, 55, 61}));

@@ -27,6 +27,7 @@ enum class Event : uint8_t {
   kSnapshot,
   kSnapshotFailure,
   kEvaluation,
+  kReport,  // P31a
   kEarlyStop,
   kDivergence,
   kFlip,

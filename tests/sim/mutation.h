@@ -23,6 +23,7 @@ enum class Mutation {
   kAnnounceBeforeJournal,   // P25: views are announced before they are written
   kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
   kNoDecisionBarrier,       // P32: steps run although a decision may exclude their version
+  kReportUnanswered,        // P31a: an evaluation is over before its report is answered
   kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
   kAnySupplier,             // P43: parts of a declaration count from any worker
   kMixSuppliers,            // P43: a new supplier goes on where the last one ended

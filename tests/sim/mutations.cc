@@ -23,6 +23,7 @@ constexpr std::array kMutations{
     NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
     NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
+    NamedMutation{"report-unanswered", Mutation::kReportUnanswered},
     NamedMutation{"end-without-snapshot", Mutation::kEndWithoutSnapshot},
     NamedMutation{"any-supplier", Mutation::kAnySupplier},
     NamedMutation{"mix-suppliers", Mutation::kMixSuppliers},

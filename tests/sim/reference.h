@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/blob.h"
@@ -28,6 +29,8 @@ std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step,
 using LeafOf = std::function<std::vector<float>(MicroBatch)>;
 std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf);
 EvaluationResult MakeEvaluation(uint64_t digest, const Evaluate& request);
+// P31a: what the program's function says about this version. It ends one run in eight.
+std::string StopText(const JobPlan& plan, uint64_t digest);
 // The result of an evaluation of the whole test set.
 struct EvaluationTotals {
   uint64_t sample_count = 0;

@@ -158,6 +158,13 @@ void DrawDecisions(Chance chance, Focus focus, JobPlan* plan) {
   plan->data.test_samples = 1300 * chance.Between(1, 2);
 }
 
+// P31a. No run has another's results if errors of encodings are added to later gradients.
+void DrawReport(Chance chance, Focus focus, JobPlan* plan) {
+  if (focus == Focus::kHostile || !chance.OneIn(focus == Focus::kDecisions ? 0.5 : 0.2)) return;
+  const bool decides = !plan->pushes.has_feedback() && chance.OneIn(0.6);
+  plan->job.eval_report = decides ? ReportUse::kDecides : ReportUse::kBeside;
+}
+
 ParameterResidency DrawResidency(Chance chance, Focus focus) {
   const bool is_layered = focus != Focus::kSilences && chance.OneIn(0.25);
   return is_layered ? ParameterResidency::kLayer : ParameterResidency::kAll;
@@ -269,6 +276,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   const Chance scaling(Chance(chance).Next() + 4);    // nor this
   const Chance codecs(Chance(chance).Next() + 5);     // nor this
   const Chance hosts(Chance(chance).Next() + 6);      // nor this
+  const Chance reports(Chance(chance).Next() + 7);    // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -317,6 +325,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   JobPlan plan(job, data, TensorLayout(DrawTensors(chance, job.optimizer.kind)));
   DrawDecisions(decisions, focus, &plan);
   if (plan.pushes.has_feedback()) plan.job.early_stop_patience = 0;  // no run has another's results
+  DrawReport(reports, focus, &plan);
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   plan.job.host_sum = DrawSumUse(hosts, focus);

@@ -24,7 +24,7 @@ struct Evaluating : PartsFixture, private EvaluationPort {
   bool MayReport(const EvaluationResult&) const override { return may_report; }
 };
 
-constexpr Evaluate kRequest{.version = Version(3), .slice = 1, .last_sample = 100};
+const Evaluate kRequest{.version = Version(3), .slice = 1, .last_sample = 100};
 
 TEST_CASE("a slice is evaluated with parameters that are pulled until they are here (P31)") {
   Evaluating f;

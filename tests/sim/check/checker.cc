@@ -13,6 +13,10 @@ void Checker::OnSent(const Envelope& envelope) {
   if (const auto* update = std::get_if<ViewUpdate>(&envelope.message)) CheckView(update->view);
   if (const auto* delta = std::get_if<ViewDelta>(&envelope.message))
     CheckViewHash(delta->change->id, delta->change->hash);
+  if (const auto* evaluate = std::get_if<Evaluate>(&envelope.message))
+    results_.CheckReport(*evaluate, versions_.generation());
+  if (const auto* result = std::get_if<EvaluationResult>(&envelope.message))
+    results_.NoteAnswer(*result);
   if (const auto* synced = std::get_if<Synced>(&envelope.message)) journal_.NoteSynced(*synced);
   if (const auto* silent = std::get_if<PeerSilent>(&envelope.message))
     disturbances_.CheckSilence(envelope, *silent);

@@ -47,7 +47,7 @@ void JournalChecker::NoteSynced(const Synced& synced) {
 
 // P32: up to where the run may go before the next result is known.
 Version JournalChecker::DecidedBy(const std::vector<EvaluationSummary>& evaluations) const {
-  if (plan_.job.early_stop_patience == 0) return plan_.steps.final_version();
+  if (!plan_.job.may_stop_early()) return plan_.steps.final_version();
   if (const auto stop = StopVersion(plan_.job, evaluations)) return *stop;
   return plan_.NextEvaluation(evaluations.empty() ? Version(0) : evaluations.back().version);
 }

@@ -1,7 +1,6 @@
 #include "tests/sim/check/result_checker.h"
 
 #include <algorithm>
-#include <set>
 
 namespace pando::sim {
 
@@ -19,7 +18,28 @@ void ResultChecker::OnStepMetrics(const StepMetrics& metrics) {
   if (row[kMetricLoss] != metrics.loss) verdict_.Fail("metrics differ from the serial run's");
 }
 
+// P31a: the function gets the sums of the whole test set.
+void ResultChecker::CheckReport(const Evaluate& request, uint32_t generation) {
+  if (request.part != EvaluationPart::kReport) return;
+  coverage_.Note(Event::kReport);
+  if (truth_.HasOwnBits() || truth_.IsTainted(generation)) return;
+  double correct = 0;
+  if (!request.sums.empty()) correct = request.sums[0];
+  const uint64_t expected =
+      EvaluateAll(plan_, truth_.reference().DigestAt(request.version), request.version)
+          .correct_count;
+  if (correct != static_cast<double>(expected)) verdict_.Fail("P31a: a report has other sums");
+}
+
+void ResultChecker::NoteAnswer(const EvaluationResult& result) {
+  const uint64_t slices =
+      (plan_.data.test_samples + kEvaluationSliceSamples - 1) / kEvaluationSliceSamples;
+  if (result.slice == slices) reported_.insert(result.version);
+}
+
 void ResultChecker::CheckEvaluation(const EvaluationSummary& summary, uint32_t generation) {
+  if (plan_.job.eval_report != ReportUse::kNone && !reported_.contains(summary.version))
+    verdict_.Fail("P31a: no function got the evaluation of " + Text(summary.version));
   if (truth_.HasOwnBits() || truth_.IsTainted(generation)) return;
   const EvaluationTotals totals =
       EvaluateAll(plan_, truth_.reference().DigestAt(summary.version), summary.version);

@@ -2,6 +2,8 @@
 // Part of Checker.
 #pragma once
 
+#include <set>
+
 #include "scheduler/journal.h"
 #include "tests/sim/check/verdict.h"
 #include "tests/sim/coverage.h"
@@ -18,6 +20,8 @@ class ResultChecker {
   void NoteMayLackRows() { may_lack_rows_ = true; }
   void OnStepMetrics(const StepMetrics& metrics);
   // `generation`: the journal's.
+  void CheckReport(const Evaluate& request, uint32_t generation);
+  void NoteAnswer(const EvaluationResult& result);
   void CheckEvaluation(const EvaluationSummary& summary, uint32_t generation);
   void OnFinalWeights(Version version, const FloatBuffer& flat);
   // The job is over: all of it must be there.
@@ -32,6 +36,7 @@ class ResultChecker {
   Verdict& verdict_;
   bool may_lack_rows_ = false;
   Step next_row_;
+  std::set<Version> reported_;  // their reports were answered
   bool has_final_weights_ = false;
 };
 

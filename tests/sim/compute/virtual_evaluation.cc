@@ -64,7 +64,11 @@ void VirtualEvaluation::TryLayered() {
 }
 
 void VirtualEvaluation::ReportResult(uint64_t ticket, uint64_t digest) {
-  const EvaluationResult result = MakeEvaluation(digest, *request_);
+  EvaluationResult result{.version = request_->version, .slice = request_->slice};
+  if (request_->part == EvaluationPart::kReport)
+    result.stop_text = StopText(plan_, digest);
+  else
+    result = MakeEvaluation(digest, *request_);
   world_.After(time_(), [this, ticket, result] {
     tickets_.Emit(ticket, CallTickets::Which::kLast, result);
   });
