@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils.pin_memory import pin_memory as pin
 
-from ._library import EVALUATE, Work
+from ._library import TRAIN, Work
 from ._random import choose_determinism, derive, flushes_denormals, kept_generators, seed_generators
 from .errors import PandoError
 
@@ -164,8 +164,8 @@ def prepare(flushes: bool, _worker: int) -> None:
 
 
 def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:
-    """Yields a micro-batch of training as one chunk, and test samples in chunks of `batch_size`."""
-    if work.kind != EVALUATE:
+    """Yields a micro-batch of training as one chunk, and test samples in chunks of `batch_size`. A report has none."""
+    if work.kind == TRAIN:
         yield Chunk((work.kind, work.step, work.micro_batch, 0), [(False, work.epoch, i) for i in work.samples])
         return
     for part in range(0, len(work.samples), batch_size):

@@ -25,6 +25,22 @@ def evaluating(module: nn.Module, seed: int) -> Iterator[None]:
                 part.training = was_training
 
 
+class Results(Dict[str, float]):
+    """The means of one evaluated version, by their names in metrics.csv; results.loss is results["loss"].
+
+    `version` is the version's step, and `epoch` the number of epochs until then.
+    """
+
+    def __init__(self, version: int, epoch: float, means: Dict[str, float]):
+        super().__init__(means)
+        self.version, self.epoch = version, epoch
+
+    def __getattr__(self, name: str) -> float:
+        if name not in self:
+            raise AttributeError(f"the evaluation has no {name}: evaluate_with's function gives {list(self)}")
+        return self[name]
+
+
 class Evaluation:
     """The user's function, and the names of its sums, in the function's order."""
 

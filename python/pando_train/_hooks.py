@@ -129,6 +129,11 @@ class Hooks:
             if entry.tensor._version != version:
                 self._refuse_write(index)
 
+    def check_report(self) -> None:
+        """Raises PandoError if the function of run.on_evaluation has written to a parameter. Raises Abandoned."""
+        self.check_parameters()
+        self._refuse_write(self._writes.find_written())
+
     def _refuse_write(self, index: Optional[int]) -> None:
         if index is not None:
             raise PandoError(f"parameter {self._table.entries[index].name} was changed by the program. The servers "

@@ -8,14 +8,14 @@ import os
 import sys
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import Abandoned, PandoError
 
 ABI = 2
 OK, AGAIN, ABANDONED, END, ERROR = range(5)
 PARAMETER, STATISTIC = range(2)
-TRAIN, EVALUATE = range(2)
+TRAIN, EVALUATE, REPORT = range(3)
 NOT_ENDED, COMPLETED, FAILED, INTERRUPTED, DRAINED = range(5)
 ANY_RANK = 2**32 - 1
 NOT_LOGGED = -sys.float_info.max  # PANDO_NOT_LOGGED
@@ -46,6 +46,10 @@ class WorkStruct(Structure):
                 ("version", c_uint64), ("sample_count", c_uint64), ("samples", POINTER(c_uint64))]
 
 
+class MeanStruct(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double)]
+
+
 # The functions of pando_worker.h. Name: (type of the result, types of the arguments).
 FUNCTIONS = {
     "pando_abi": (c_uint32, []),
@@ -59,6 +63,8 @@ FUNCTIONS = {
     "pando_load_tensor": (c_uint32, [c_void_p, c_uint32, c_void_p, POINTER(c_uint64), c_uint32]),
     "pando_give_gradient": (c_uint32, [c_void_p, c_uint32, c_void_p, c_double]),
     "pando_finish_work": (c_uint32, [c_void_p, POINTER(c_double), c_uint32]),
+    "pando_evaluated": (c_uint32, [c_void_p, POINTER(POINTER(MeanStruct)), POINTER(c_uint32)]),
+    "pando_stop": (c_uint32, [c_void_p, c_char_p]),
     "pando_leave": (None, [c_void_p]),
     "pando_fail": (c_uint32, [c_void_p, c_char_p, c_uint32]),
     "pando_end": (c_uint32, [c_void_p, POINTER(c_char_p)]),
@@ -194,6 +200,18 @@ class Worker:
         if self._check(self._library.pando_finish_work(self._handle, values, len(sums))) == END:
             raise Abandoned()
 
+    def evaluated(self) -> Dict[str, float]:
+        """Returns the means of the version that the current work reports, by name."""
+        means, count = POINTER(MeanStruct)(), c_uint32()
+        if self._check(self._library.pando_evaluated(self._handle, byref(means), byref(count))) == END:
+            raise Abandoned()
+        return {means[index].name.decode(): means[index].value for index in range(count.value)}
+
+    def stop(self, text: str) -> None:
+        """Ends the run with the version that the current work reports."""
+        if self._check(self._library.pando_stop(self._handle, text.encode("utf-8", "replace"))) == END:
+            raise Abandoned()
+
     def leave(self) -> None:
         self._library.pando_leave(self._handle)
 
@@ -219,4 +237,4 @@ class Worker:
 
 def read_work(work: WorkStruct) -> Work:
     return Work(work.kind, work.step, work.micro_batch, work.epoch, work.version,
-                tuple(work.samples[:work.sample_count]))
+                tuple(work.samples[:work.sample_count]) if work.sample_count else ())

@@ -14,7 +14,7 @@ from torch import nn
 
 from . import _library as lib
 from ._data import Reader, Samples, check_guard, count_samples, find_ahead, split_work
-from ._evaluation import Evaluation
+from ._evaluation import Evaluation, Results, evaluating
 from ._exchange import Exchange
 from ._hooks import Hooks, check_scalers, uses_compile
 from ._from_torch import is_scheduler, read_optimizer, read_rates
@@ -22,9 +22,9 @@ from ._job import count_steps, make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
 from ._numbers import convert
-from ._preload import fork_workers
+from ._preload import VARIABLE as PRELOAD, fork_workers
 from ._process import ProcessGuard
-from ._random import choose_determinism, describe_kind, given_seed
+from ._random import choose_determinism, derive, describe_kind, given_seed
 from ._state import ModuleState
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
@@ -137,6 +137,8 @@ class Run:
         self._sections = sections
         self.state = ModuleState(table.module)
         self._evaluation: Optional[Evaluation] = None
+        self._on_evaluation: Optional[Callable[[Results], Any]] = None
+        self._is_reporting = False  # the function of on_evaluation is being called
         self._current: Optional[lib.Work] = None
         self._is_waiting = False  # the program has a batch, whose micro_batch() has not begun
         self._is_open = False
@@ -161,6 +163,49 @@ class Run:
         count_samples(test_set, "the test set")
         self._evaluation = Evaluation(self.table.module, test_set, function,
                                       convert(int, "batch_size of evaluate_with", batch_size))
+
+    def on_evaluation(self, function: Callable[[Results], Any], may_stop: bool = True) -> Callable[[Results], Any]:
+        """Calls `function` with the Results of each evaluation, in one process of the run. Call this before the loop.
+
+        Meanwhile the module has exactly the evaluated version, in eval() and no_grad, so the function may write a
+        checkpoint, draw samples or log. Without evaluate_with the results have no means. In the function run.stop()
+        ends the run. Steps wait for the function, unless `may_stop` is False. If the process dies or leaves within it,
+        another one calls it again, so write files under a temporary name with run.rank in it, and rename them.
+        """
+        if self._is_open or self._on_evaluation is not None:
+            raise PandoError("on_evaluation was called after the loop had begun, or twice: call it once, before "
+                             "run.loader(), with a function that does everything")
+        self._on_evaluation = function
+        self._sections["eval"]["report"] = "decides" if convert(bool, "may_stop", may_stop) else "beside"
+        return function
+
+    def stop(self, reason: str = "run.stop() was called") -> None:
+        """Ends the run as completed, with the version whose evaluation the function of on_evaluation has got."""
+        if not self._is_reporting or self._sections["eval"]["report"] != "decides":
+            raise PandoError("run.stop() was called outside of the function of run.on_evaluation, or with "
+                             "may_stop=False: only after an evaluation is the last step the same in every run. "
+                             "`pando stop` ends a run at any time")
+        self.worker.stop(str(reason) or "run.stop() was called")
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among the run's workers: which process, not which data.
+
+        Any process may compute any part of a step, and a restarted process may get another number. Before the loop
+        it is known only in a script that runs alone or that `pando run` has started without --preload.
+        """
+        if self.facts is not None:
+            return self.facts.rank
+        rank = os.environ.get("PANDO_RANK")
+        if PRELOAD in os.environ or (os.environ.get("PANDO_SCHEDULER") and not rank):
+            raise PandoError("run.rank and run.is_main are known in the loop, when this process has joined the run; "
+                             "for output that must come once use run.on_evaluation")
+        return int(rank or 0)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether `rank` is 0, in one living process at most. After a death there may be none for a while."""
+        return self.rank == 0
 
     def loader(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
                pin_memory: bool = False) -> Iterator[Any]:
@@ -197,10 +242,14 @@ class Run:
         return MicroBatch(self, self._current, weight)
 
     def save(self, path: str) -> None:
-        """Writes the final weights as safetensors with PyTorch's names, with buffers and frozen parameters."""
-        if not self._is_complete:
+        """Writes the weights as safetensors with PyTorch's names, with buffers and frozen parameters.
+
+        They are the final ones, or in the function of on_evaluation those of the evaluated version.
+        """
+        if not self._is_complete and not self._is_reporting:
             raise PandoError(f"cannot save {path}: the module does not hold the final weights. Call run.save after "
-                             "the loop; `pando export RUN_DIR` writes those of a run in progress")
+                             "the loop or in run.on_evaluation's function; `pando export RUN_DIR` writes those of a "
+                             "run in progress")
         write_safetensors(path, {clean_name(name): value for name, value in self.table.module.state_dict().items()})
 
     def metrics(self) -> List[Dict[str, Optional[float]]]:
@@ -254,7 +303,7 @@ class Run:
             self._current = self.worker.next_work()
             if self._current is None:
                 return
-            if self._current.kind == lib.EVALUATE:
+            if self._current.kind != lib.TRAIN:
                 self._evaluate(reader, self._current)
                 continue
             batch = reader.read(next(split_work(self._current, 1)))
@@ -274,13 +323,28 @@ class Run:
         try:
             self.exchange.load_all()
             self.table.set_counts(work.version)
-            batches = (reader.read(chunk) for chunk in split_work(work, self._evaluation.batch_size))
-            self.worker.finish_work(self._evaluation.run(batches, self.facts.seed, work.version, work.samples[0]))
+            self.worker.finish_work(self._report(work) if work.kind == lib.REPORT else self._add_up(reader, work))
         except Abandoned:
             self.exchange.is_abandoned = True
         finally:
             self.state.restore()
             self.exchange.end()
+
+    def _add_up(self, reader: Reader, work: lib.Work) -> List[float]:
+        batches = (reader.read(chunk) for chunk in split_work(work, self._evaluation.batch_size))
+        return self._evaluation.run(batches, self.facts.seed, work.version, work.samples[0])
+
+    def _report(self, work: lib.Work) -> List[float]:
+        """Calls the function of on_evaluation. A report has no sums."""
+        results = Results(work.version, work.version / self.facts.steps_per_epoch, self.worker.evaluated())
+        self._is_reporting = True
+        try:
+            with evaluating(self.table.module, derive("report", self.facts.seed, work.version)):
+                self._on_evaluation(results)
+        finally:
+            self._is_reporting = False
+        self.hooks.check_report()
+        return []
 
     def _start(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Reader:
         """Joins the run and hooks the module."""

@@ -53,6 +53,11 @@ class Writes:
         self._ended = {index: self._sum(index) for index in self._checked}
         return self._find_difference(self._ended, lambda index: sum_bytes(self._exchange.read(index)))
 
+    def find_written(self) -> Optional[int]:
+        """Returns the index of a parameter that differs from the version of the work. Raises Abandoned."""
+        now = {index: self._sum(index) for index in self._all}
+        return self._find_difference(now, lambda index: sum_bytes(self._exchange.read(index)))
+
     def _tensor(self, index: int) -> torch.Tensor:
         return self._exchange.entries[index].tensor
 

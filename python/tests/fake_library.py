@@ -39,6 +39,7 @@ class FakeRun:
         self.failure = None  # text of pando_fail
         self.error = ""
         self.evaluations = []  # (version, {name: sum})
+        self.stopped = None  # the text of pando_stop
         self.losses = []  # (step, micro-batch, sums), finished works in order
         self.trace = []  # (function, tensor)
         self.has_left = self.is_closed = False
@@ -169,12 +170,31 @@ class FakeRun:
         if work.kind == lib.EVALUATE:
             self.evaluations.append((work.version, dict(zip(self.job["eval"]["sums"], values))))
             return lib.OK
+        if work.kind == lib.REPORT:
+            assert count == 0
+            if self.stopped:
+                self.step_count, self.pending = work.version, []
+                self._write_final()
+            return lib.OK
         self.losses.append((work.step, work.micro_batch, values))
         assert count == (3 if self.job["train"]["weighted"] else 2)
         self.parts[work.micro_batch] = self.gradients
         self.weights[work.micro_batch] = values[2] if count == 3 else len(work.samples)
         if len(self.parts) == self.micro_batches:
             self._commit()
+        return lib.OK
+
+    def evaluated(self, handle, means, count):
+        sums = dict(self.evaluations[-1:]).get(self.current.version, {})
+        items = [lib.MeanStruct(name.replace("_sum", "").encode(), value / self.test_samples)
+                 for name, value in sums.items()]
+        self._means = (lib.MeanStruct * max(len(items), 1))(*items)
+        means[0] = ctypes.cast(self._means, ctypes.POINTER(lib.MeanStruct))
+        count[0] = len(items)
+        return lib.OK
+
+    def stop(self, handle, text):
+        self.stopped = text.decode()
         return lib.OK
 
     def leave(self, handle):
@@ -243,10 +263,12 @@ class FakeRun:
 
     def _evaluation_works(self):
         every = self.job["eval"].get("every_steps") or self.steps_per_epoch
-        if not self.test_samples or (self.step % every and self.step != self.step_count):
+        if self.step % every and self.step != self.step_count:
             return []
         slices = [range(first, min(first + 1024, self.test_samples)) for first in range(0, self.test_samples, 1024)]
-        return [lib.Work(lib.EVALUATE, 0, 0, 0, self.step, tuple(part)) for part in slices]
+        reports = [()] if self.job["eval"].get("report") else []
+        return [lib.Work(kind, 0, 0, 0, self.step, tuple(part))
+                for kind, parts in ((lib.EVALUATE, slices), (lib.REPORT, reports)) for part in parts]
 
     def _commit(self):
         samples = sum(len(work.samples) for work in self._works(self.step))
@@ -261,8 +283,11 @@ class FakeRun:
             self.step = self.rollback.pop(self.step)
         self.pending = self._evaluation_works() + self._works(self.step)
         if self.step == self.step_count:
-            values = dict(zip(self.names, self.versions[self.step]))
-            write_safetensors(f"{self.folder}/final.safetensors", values)
+            self._write_final()
+
+    def _write_final(self):
+        values = dict(zip(self.names, self.versions[self.step]))
+        write_safetensors(f"{self.folder}/final.safetensors", values)
 
 
 class Server:

@@ -272,6 +272,97 @@ class EvaluationTest(FakeCase):
         self.assertEqual(self.fake.evaluations, [(1, {"n": 8.0}), (2, {"n": 8.0}), (3, {"n": 8.0})])
 
 
+class ReportTest(FakeCase):
+    def train_with(self, function, evaluates=True, may_stop=True, **options):
+        """A run that calls function(run, model, results) after each step."""
+        def evaluate(run, model):
+            if evaluates:
+                count_correct(run, model)
+            run.on_evaluation(lambda results: function(run, model, results), may_stop)
+        return self.train(lambda: make_mlp(0.5), evaluate=evaluate, evaluate_every_steps=1, **options)
+
+    def test_the_function_has_the_version_and_its_means(self):
+        def note(run, model, results):
+            seen.append((results.version, results.epoch, dict(results), results.loss, results["correct"],
+                         model.training, torch.is_grad_enabled()))
+            for name, value in zip(self.fake.names, self.fake.versions[results.version]):
+                self.assertTrue(torch.equal(model.state_dict()[name], value), name)
+            with self.assertRaisesRegex(AttributeError, "has no accuracy: .*correct"):
+                print(results.accuracy)
+            run.save(f"{self.fake.folder}/own.safetensors")
+            torch.rand(7), random.random()  # change no bit of the training
+        seen = []
+        bits = self.train_with(note).bits()
+        for (version, sums), (step, epoch, means, loss, correct, *modes) in zip(self.fake.evaluations, seen):
+            self.assertEqual((step, epoch, modes), (version, version / 3, [False, False]))
+            self.assertEqual((means, means), ({"correct": correct, "loss": loss},
+                                              {name.replace("_sum", ""): sums[name] / 11 for name in sums}))
+        self.assertEqual(len(seen), 3)
+        self.assertEqual(self.fake.job["eval"]["report"], "decides")
+        self.new_fake()
+        self.assertEqual(self.train(lambda: make_mlp(0.5)).bits(), bits)
+
+    def test_a_run_without_a_test_set_reports_its_versions(self):
+        seen = []
+        self.train_with(lambda run, model, results: seen.append((results.version, dict(results))), evaluates=False,
+                        may_stop=False)
+        self.assertEqual(seen, [(1, {}), (2, {}), (3, {})])
+        self.assertEqual(self.fake.job["eval"]["report"], "beside")
+
+    def test_stop_ends_the_run_with_the_evaluated_version(self):
+        result = self.train_with(lambda run, model, results: results.version == 2 and run.stop("good enough"))
+        self.assertEqual(self.fake.stopped, "good enough")
+        for name, value in zip(self.fake.names, self.fake.versions[2]):
+            self.assertTrue(torch.equal(result.tensors[name], value), name)
+        self.assertEqual(len(self.fake.versions), 3)
+
+    def test_stop_is_refused_elsewhere(self):
+        def stop(run, model, batch):
+            with run.micro_batch():
+                run.stop()
+        self.assert_fails("stop.. was called outside", stop)
+        self.new_fake()
+        with self.assertRaisesRegex(pando.PandoError, "may_stop=False"):
+            self.train_with(lambda run, model, results: run.stop(), may_stop=False)
+
+    def test_errors_of_the_function_end_the_run(self):
+        def write(model):
+            model[0].weight.data.mul_(2.0)
+        for text, function in (("division", lambda run, model, results: 1 // 0),
+                               ("parameter 0.weight was changed", lambda run, model, results: write(model)),
+                               ("parameter 0.bias was changed",
+                                lambda run, model, results: model[0].bias.add_(1.0))):
+            self.new_fake()
+            with self.assertRaisesRegex(Exception, text):
+                self.train_with(function)
+            self.assertRegex(self.fake.failure, text)
+
+    def test_one_function_is_given_before_the_loop(self):
+        run = self.join(make_mlp())
+        function = run.on_evaluation(print)
+        self.assertIs(function, print)
+        with self.assertRaisesRegex(pando.PandoError, "on_evaluation was called .* twice"):
+            run.on_evaluation(print)
+
+    def test_the_rank_is_that_of_the_process(self):
+        run = self.join(make_mlp())
+        for variables, rank in (({}, 0), ({"PANDO_SCHEDULER": "tcp://a:1", "PANDO_RANK": "3"}, 3),
+                                ({"PANDO_SCHEDULER": "tcp://a:1", "PANDO_RANK": ""}, None),
+                                ({"PANDO_SCHEDULER": "tcp://a:1", "PANDO_PRELOAD": "7", "PANDO_RANK": "0"}, None)):
+            with mock.patch.dict(os.environ, variables):
+                for name in ("PANDO_SCHEDULER", "PANDO_RANK", "PANDO_PRELOAD"):
+                    if name not in variables:
+                        os.environ.pop(name, None)
+                if rank is None:
+                    with self.assertRaisesRegex(pando.PandoError, "are known in the loop"):
+                        print(run.is_main)
+                else:
+                    self.assertEqual((run.rank, run.is_main), (rank, rank == 0))
+        self.new_fake()
+        self.train()
+        self.assertEqual((self.run_.rank, self.run_.is_main), (0, True))
+
+
 class EndTest(FakeCase):
     def test_a_failed_run_raises_its_root_cause(self):
         self.fake.fail_at = 1

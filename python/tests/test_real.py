@@ -16,6 +16,7 @@ from support import F, ROOT, nn, pando, torch
 PROGRAM = os.environ.get("PANDO_PROGRAM", str(ROOT / "build" / "cli" / "pando"))
 LIBRARY = os.environ.get("PANDO_LIBRARY", str(ROOT / "build" / "embed" / "libpando_worker.so"))
 SCRIPT = str(Path(__file__).with_name("train_script.py"))
+REPORT_SCRIPT = str(Path(__file__).with_name("report_script.py"))
 IS_BUILT = os.path.exists(PROGRAM) and os.path.exists(LIBRARY)
 STEPS = 24
 KILLS = "kill worker at step 4; kill server at step 8; kill worker at step 12; kill scheduler at step 16"
@@ -56,9 +57,9 @@ class RealCase(unittest.TestCase):
         self.addCleanup(patch.stop)
         os.environ.pop("PANDO_SCHEDULER", None)
 
-    def run_program(self, name, flags, arguments, expected=0):
+    def run_program(self, name, flags, arguments, expected=0, script=SCRIPT):
         """`pando run`; returns its summary and what it printed."""
-        command = [PROGRAM, "run", "--run-dir", str(self.folder / name), *flags, sys.executable, SCRIPT,
+        command = [PROGRAM, "run", "--run-dir", str(self.folder / name), *flags, sys.executable, script,
                    *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=self.folder)
         self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
@@ -98,6 +99,41 @@ class BitsTest(RealCase):
         summary = json.loads((self.folder / "cut" / "summary.json").read_text())
         self.assertEqual(summary["weights_hash"], expected["weights_hash"])
         self.assertEqual(summary["generation"], 1)
+
+
+class ReportTest(RealCase):
+    def report(self, name, flags, *arguments):
+        """A run of report_script.py; returns its summary, the calls of its function and the kept weights."""
+        folder = self.folder / f"{name}-kept"
+        folder.mkdir()
+        summary, text = self.run_program(name, flags, [folder, *arguments], script=REPORT_SCRIPT)
+        self.assertIn("the run ends with version 15: version 15 is good enough", text)
+        self.assertEqual((summary["steps"], summary["stopped_early"], summary["status"]), (15, True, "completed"))
+        calls = [line.split() for line in (folder / "calls").read_text().splitlines()]
+        kept = {path.stem: {key: value.numpy().tobytes() for key, value in torch.load(path).items()}
+                for path in folder.glob("*.pt")}
+        self.assertEqual(sorted(map(int, kept)), [3, 6, 9, 12, 15])
+        return summary, calls, kept
+
+    def test_each_version_is_reported_once_with_the_same_bits_anywhere(self):
+        expected, calls, kept = self.report("one", ["--workers", "1", "--servers", "1"])
+        self.assertEqual([int(version) for version, *_ in calls], [3, 6, 9, 12, 15])
+        for name, flags in (("three", ["--workers", "3", "--servers", "2"]),
+                            ("forked", ["--workers", "3", "--servers", "1", "--preload"])):
+            summary, others, other_kept = self.report(name, flags)
+            self.assertEqual(summary["weights_hash"], expected["weights_hash"])
+            self.assertEqual([(version, loss) for version, _, _, loss in others],
+                             [(version, loss) for version, _, _, loss in calls])
+            self.assertEqual(other_kept, kept)
+
+    def test_the_process_of_the_function_is_killed_and_another_one_calls_it(self):
+        expected, _, kept = self.report("whole", ["--workers", "1", "--servers", "1"])
+        for workers in ("1", "3"):
+            name = f"killed-{workers}"
+            summary, calls, other_kept = self.report(name, ["--workers", workers, "--servers", "2"], 6)
+            self.assertEqual([int(version) for version, *_ in calls], [3, 6, 6, 9, 12, 15])
+            self.assertEqual(len({pid for version, _, pid, _ in calls if version == "6"}), 2)
+            self.assertEqual((summary["weights_hash"], other_kept), (expected["weights_hash"], kept))
 
 
 class MetricsTest(RealCase):
