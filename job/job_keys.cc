@@ -258,8 +258,7 @@ const std::vector<JobKey> kKeys = {
      kBelowOne},
     {At<&O::eps>(), "optimizer.eps", "", "",
      "not of sgd and lars: added to the root, or to the square (adadelta); the default is 1e-06 "
-     "for "
-     "adadelta, and 1e-10 for adagrad",
+     "for adadelta, and 1e-10 for adagrad",
      kPositive},
     {At<&O::alpha>(), "optimizer.alpha", "", "", "rmsprop: decay of the square", kBelowOne},
     {At<&O::centered>(), "optimizer.centered", "", "",

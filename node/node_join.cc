@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/exit_codes.h"
 #include "common/mailbox.h"
 #include "common/system.h"
@@ -54,15 +55,15 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
 }
 
 // Retries, since the name may be known only after the scheduler's machine has started.
-Result<std::string> AddressTowardsScheduler(const JoiningProcess& process) {
+Result<std::string> DefaultBind(const JoiningProcess& process) {
   constexpr int kRetryMs = 500;
   constexpr int kTriesPerNote = 10;
   PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParsePeerEndpoint(process.scheduler_endpoint));
   int tries = 0;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(process.timeout_ms);
   while (true) {
-    Result<std::string> address = LocalAddressTowards(scheduler);
-    if (address.ok()) return address;
+    const Result<std::string> address = LocalAddressTowards(scheduler);
+    if (address.ok()) return fmt::format("tcp://{}:0", Bracketed(*address));
     if (SteadyNow() >= deadline) return Unavailable(address.status().message());
     if (tries++ % kTriesPerNote == 0) spdlog::info("waiting: {}", address.status().message());
     pollfd signalled{process.shutdown.fd(), POLLIN, 0};

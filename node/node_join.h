@@ -66,9 +66,9 @@ struct JoiningProcess {
   bool is_verbose = false;
 };
 
-// Returns this machine's address on the way to the scheduler. Waits for its name to be known, up to
-// the process's timeout.
-Result<std::string> AddressTowardsScheduler(const JoiningProcess& process);
+// Returns where a process listens without --bind: any free port of this machine's address on the
+// way to the scheduler. Waits for the scheduler's name to be known, up to the process's timeout.
+Result<std::string> DefaultBind(const JoiningProcess& process);
 
 // Makes the process another incarnation, registers it, and waits for the answer. Logs what it waits
 // for. A membership that never began can also end: the run was over, or the welcome was lost until

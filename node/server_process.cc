@@ -137,8 +137,7 @@ Status ServerProcess::BindLanes(JoiningProcess* process) {
   PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(args_.join));
   std::string bind = args_.bind;
   if (bind.empty()) {
-    PANDO_ASSIGN_OR_RETURN(std::string address, AddressTowardsScheduler(*process));
-    bind = fmt::format("tcp://{}:0", Bracketed(address));
+    PANDO_ASSIGN_OR_RETURN(bind, DefaultBind(*process));
   }
   const uint32_t lane_count = ChooseLaneCount(args_);
   // The last lane has the highest port. If it is too high, this shows before anything is bound.

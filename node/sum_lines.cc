@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/endpoint.h"
-
 namespace pando {
 namespace {
 
@@ -23,8 +21,7 @@ Status SumLines::ListenForRack(const std::string& rack, std::string bind, Joinin
   const bool is_local = process->scheduler_endpoint.starts_with("ipc://");
   if (rack.empty() || is_local) return Status();
   if (bind.empty()) {
-    PANDO_ASSIGN_OR_RETURN(const std::string address, AddressTowardsScheduler(*process));
-    bind = fmt::format("tcp://{}:0", Bracketed(address));
+    PANDO_ASSIGN_OR_RETURN(bind, DefaultBind(*process));
   }
   const Result<std::string> bound = transport_.Bind(bind);
   if (!bound.ok()) {

@@ -17,11 +17,9 @@ class SumLines {
   explicit SumLines(Transport& transport) : transport_(transport) {}  // outlives it
 
   // Lets the workers of this worker's rack connect over the network, and registers the rack and
-  // the endpoint. Call it before the process joins. Does nothing without a rack, or if
-  // the scheduler's endpoint is a path, so that the run is of one host.
-  // `bind`: where; empty: a free port of this machine's address on the way to the scheduler. If it
-  // cannot listen, it logs why, and the worker takes part without a rack. Returns kInterrupted or
-  // kUnavailable if the scheduler's name is not known in time.
+  // the endpoint. Call it before the process joins. `bind`: where; empty: DefaultBind, whose errors
+  // it returns. Does nothing without a rack, or if the scheduler's endpoint is a path, so that the
+  // run is of one host. If it cannot listen, it logs why, and the worker takes part without a rack.
   Status ListenForRack(const std::string& rack, std::string bind, JoiningProcess* process);
   // Lets the workers of this host connect, before a view can name this worker as their relay. If
   // that fails, they push separately.

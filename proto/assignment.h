@@ -60,6 +60,10 @@ struct SumGroup {
   std::vector<NodeId> workers;  // the owners of micro-batches, by rank; at least two, or none
   std::vector<PeerId> relays;   // by shard: gets the others' sums; kUnknownNode: none does
 
+  // False for a shard that the view does not have, and for all if the group is empty.
+  bool IsRelay(ShardId shard, const PeerId& peer) const {
+    return shard.value() < relays.size() && relays[shard.value()] == peer;
+  }
   std::set<PeerId> AllRelays() const;
 };
 

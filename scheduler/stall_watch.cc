@@ -47,7 +47,7 @@ std::string Stall::Text(Micros now) const {
 }
 
 void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& heartbeat) {
-  const auto [it, is_new] = doing_.try_emplace(member.peer.node.value());
+  const auto [it, is_new] = doing_.try_emplace(member.peer.node);
   Doing& doing = it->second;
   const bool is_same =
       !is_new && doing.activity == heartbeat.activity && doing.step == heartbeat.step;
@@ -56,7 +56,7 @@ void StallWatch::OnHeartbeat(Micros now, const Member& member, const Heartbeat& 
 }
 
 void StallWatch::OnForget(const Member& member) {
-  const auto doing = doing_.find(member.peer.node.value());
+  const auto doing = doing_.find(member.peer.node);
   const Micros heard_at = doing == doing_.end() ? now_ : doing->second.heard_at;
   if (!member.is_leaving)
     lost_[member.role()] = {member.Name(), member.Where(), member.heartbeat.log_line, heard_at,
@@ -146,7 +146,7 @@ void StallWatch::TellEnd(Micros now) {
 
 const StallWatch::Doing& StallWatch::FindDoing(const Member& member) const {
   static const Doing kNothing;
-  const auto it = doing_.find(member.peer.node.value());
+  const auto it = doing_.find(member.peer.node);
   return it == doing_.end() ? kNothing : it->second;
 }
 

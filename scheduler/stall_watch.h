@@ -24,7 +24,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "scheduler/members/run_members.h"
 
@@ -104,7 +103,7 @@ class StallWatch : SchedulerPart {
 
   const RunProgress& progress_;
   const RunMembers& membership_;
-  std::unordered_map<uint32_t, Doing> doing_;  // by node
+  std::map<NodeId, Doing> doing_;
   std::map<Role, Lost> lost_;
   Micros now_{0};      // when Tick was last called
   Micros step_at_{0};  // when the last step was made; at first: when the watch began

@@ -36,7 +36,7 @@ bool SumGiver::OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
   const std::optional<Micros> asked_at = std::exchange(relay.asked_since, std::nullopt);
   if (!asked_at || answer.view != member_.view().id) return false;
   for (const AnswerItem& item : answer.items) {
-    if (!versions_.HasShard(item.shard) || group_.relays[item.shard.value()] != from) continue;
+    if (!group_.IsRelay(item.shard, from)) continue;
     const bool is_judged = requests_.asked_at(item.shard) + kQuiet <= *asked_at;
     versions_.Learn(item.shard, item.version);
     if (is_judged) gradients_.JudgeGiven(item);

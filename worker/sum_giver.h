@@ -44,9 +44,7 @@ class SumGiver : SessionPart {
   const PeerId* GivesTo(ShardId shard) const;
   bool IsOurRelay(const PeerId& peer) const { return relays_.contains(peer); }
   // Returns whether the group has given the shard to this relay.
-  bool IsRelayFor(ShardId shard, const PeerId& peer) const {
-    return shard.value() < group_.relays.size() && group_.relays[shard.value()] == peer;
-  }
+  bool IsRelayFor(ShardId shard, const PeerId& peer) const { return group_.IsRelay(shard, peer); }
   // Changes when a relay is given up, or answers again.
   uint64_t changes() const { return changes_; }
   // Returns whether a relay is given up.

@@ -31,9 +31,7 @@ class SumRelay : SessionPart {
     for (ShardState& shard : shards_) shard.gifts.clear();
   }
   // Returns whether this worker sums gradients of this shard for others.
-  bool Sums(ShardId shard) const {
-    return !group_.relays.empty() && group_.relays[shard.value()] == member_.self();
-  }
+  bool Sums(ShardId shard) const { return group_.IsRelay(shard, member_.self()); }
 
   // A push of another worker of our group. It proves that the version which its gradients were made
   // with is committed everywhere (P4). A late push is not answered; its giver asks. Returns false

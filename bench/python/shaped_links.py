@@ -353,16 +353,22 @@ def hosts(args):
         print(f"{kind:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
 
 
+def ring_flags(args, model, workers):
+    return ["--model", model, "--dataset", "synthetic-digits", "--set", "run.allreduce=ring",
+            *batch_flags(workers, workers, args.steps)]
+
+
+def timed_worker(args, compute_ms, workers):
+    return [args.timed_worker, str(PAIR_PARAMETERS), str(compute_ms), str(workers), str(args.steps + WARM_UP_STEPS + 1)]
+
+
 def measure_pair(args, kind, model):
     """Returns the milliseconds of the steps of one (workers, computing) of PAIRS; computing None: gloo's ring."""
     workers, compute_ms = kind
     if compute_ms is None:
-        flags = ["--model", model, "--dataset", "synthetic-digits", "--set", "run.allreduce=ring"]
-        return measure(args, flags + batch_flags(workers, workers, args.steps), workers, 0, args.rate, "allreduce")
-    steps = str(args.steps + WARM_UP_STEPS + 1)
-    program = [args.timed_worker, str(PAIR_PARAMETERS), str(compute_ms), str(workers), steps]
+        return measure(args, ring_flags(args, model, workers), workers, 0, args.rate, "allreduce")
     return measure(args, ["--model", "external", "--dataset", "external"], workers, workers, args.rate, "ps",
-                   program=program)
+                   program=timed_worker(args, compute_ms, workers))
 
 
 def pairs(args):
@@ -396,12 +402,10 @@ def measure_racks(args, kind, model):
         with tempfile.TemporaryDirectory() as folder:
             job = Job(args, network, folder)
             if compute_ms is None:
-                flags = ["--model", model, "--dataset", "synthetic-digits", "--set", "run.allreduce=ring"]
-                return job.train(flags + batch_flags(hosts_count, hosts_count, args.steps), hosts_count, 0)
-            steps = str(args.steps + WARM_UP_STEPS + 1)
+                return job.train(ring_flags(args, model, hosts_count), hosts_count, 0)
             flags = ["--model", "external", "--dataset", "external", "--replicas", "1", "--rack-sum", rack_sum]
-            program = [args.timed_worker, str(PAIR_PARAMETERS), str(compute_ms), str(hosts_count), steps]
-            return job.train(flags, hosts_count, hosts_count, program=program, rack_size=RACK_SIZE)
+            return job.train(flags, hosts_count, hosts_count, rack_size=RACK_SIZE,
+                             program=timed_worker(args, compute_ms, hosts_count))
     finally:
         network.close()
 

@@ -1,6 +1,6 @@
 """The state that a module keeps in plain attributes. Abandoned work and evaluations leave it as it was."""
 from collections import deque
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
@@ -52,7 +52,8 @@ class ModuleState:
         self._block_count = 0
 
     def save(self) -> None:
-        self._note_changes()
+        for module, attributes in self._saved:
+            self._changed.update((id(module), name) for name, saved in attributes.items() if saved.is_changed_tensor())
         clones_all = self._block_count < BLOCKS_CLONED
         self._block_count += 1
         self._saved = [(module, {name: Saved(value, clones_all or (id(module), name) in self._changed)
@@ -67,9 +68,3 @@ class ModuleState:
             for name, saved in attributes.items():
                 saved.put_back()
                 vars(module)[name] = saved.value
-
-    def _note_changes(self) -> None:
-        self._changed.update((id(module), name) for module, name, saved in self._each() if saved.is_changed_tensor())
-
-    def _each(self) -> Iterator[Tuple[nn.Module, str, Saved]]:
-        return ((module, name, saved) for module, attributes in self._saved for name, saved in attributes.items())

@@ -20,6 +20,12 @@ struct Giver : PartsFixture {
     gradients.MarkSent(shard, 0, Delivery::kGiven);
     giver.OnGiven(kMs, *giver.GivesTo(shard));
   }
+  // Gives both shards, each to its relay.
+  void GiveInRack() {
+    gradients.Clear();
+    giver.EnterView(Group(kTheRelay, kThird));
+    for (const uint32_t shard : {0, 1}) Give(ShardId(shard));
+  }
   static SumGroup Group(const PeerId& first = kTheRelay, const PeerId& second = {}) {
     return {.workers = {kSelf.node, kTheRelay.node, kThird.node}, .relays = {first, second}};
   }
@@ -87,10 +93,7 @@ TEST_CASE("a relay that answers no question is given up until it answers one") {
 
 TEST_CASE("relays of a rack are asked, answer and are given up each for its own shards") {
   Giver f;
-  f.gradients.Clear();
-  f.giver.EnterView(Giver::Group(kTheRelay, kThird));
-  f.Give(ShardId(0));
-  f.Give(ShardId(1));
+  f.GiveInRack();
   f.giver.Tick(kMs + SumGiver::kQuiet);
   CHECK(f.Take<Question>().size() == 2);
   const uint64_t before = f.giver.changes();
@@ -105,10 +108,7 @@ TEST_CASE("relays of a rack are asked, answer and are given up each for its own 
 
 TEST_CASE("what a relay answers about another relay's shards does not count") {
   Giver f;
-  f.gradients.Clear();
-  f.giver.EnterView(Giver::Group(kTheRelay, kThird));
-  f.Give(ShardId(1));
-  f.Give(ShardId(0));
+  f.GiveInRack();
   f.giver.Tick(2 * SumGiver::kQuiet);  // both are asked, of which the first one answers
   f.giver.OnAnswer(3 * SumGiver::kQuiet, kTheRelay, {{1, 1}, {{ShardId(1), Version(0), {}}}});
   CHECK(f.gradients.HasGiven(ShardId(1)));
