@@ -402,7 +402,8 @@ def measure_racks(args, kind, model):
         with tempfile.TemporaryDirectory() as folder:
             job = Job(args, network, folder)
             if compute_ms is None:
-                return job.train(ring_flags(args, model, hosts_count), hosts_count, 0)
+                flags = ["--strategy", "allreduce", *ring_flags(args, model, hosts_count)]
+                return job.train(flags, hosts_count, 0)
             flags = ["--model", "external", "--dataset", "external", "--replicas", "1", "--rack-sum", rack_sum]
             return job.train(flags, hosts_count, hosts_count, rack_size=RACK_SIZE,
                              program=timed_worker(args, compute_ms, hosts_count))
