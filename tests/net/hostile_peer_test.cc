@@ -73,6 +73,9 @@ TEST_CASE("peers for which no descriptor is left are turned away, and served onc
             {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
   pair.CheckTraffic("before");
   constexpr size_t kLate = 40;
+  // HandshakeWatch may close its copies of the pair's connections after the late ones are opened.
+  // A late connection with such a low descriptor is served.
+  constexpr size_t kCopiesMax = 2;
   std::vector<UniqueFd> late;
   for (size_t i = 0; i < kLate; ++i)
     late.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -85,7 +88,7 @@ TEST_CASE("peers for which no descriptor is left are turned away, and served onc
   const sockaddr_in address = LoopbackAddress(pair.bound);
   for (const UniqueFd& fd : late)
     (void)!connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  MustBecome(pair.lane, [&] { return pair.lane.counters().turned_away == kLate; });
+  MustBecome(pair.lane, [&] { return pair.lane.counters().turned_away >= kLate - kCopiesMax; });
   CHECK(warnings.size() == 1);
   pair.CheckTraffic("a connection that was there stays");
   REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
