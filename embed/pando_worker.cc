@@ -181,6 +181,7 @@ Result<pando::TensorSpec> SpecFor(const pando_tensor& tensor, uint32_t index) {
     spec.kind = pando::TensorKind::kStatistic;
     spec.momentum = tensor.momentum;
   } else {
+    spec.group = tensor.group;
     spec.lr_factor = tensor.lr_factor;
     spec.weight_decay = tensor.weight_decay < 0 ? -1 : tensor.weight_decay;
   }

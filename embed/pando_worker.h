@@ -48,7 +48,7 @@ extern "C" {
 #define PANDO_API __attribute__((visibility("default")))
 
 /* Incremented with every change of this header that would break an older program. */
-#define PANDO_WORKER_ABI 2
+#define PANDO_WORKER_ABI 3
 PANDO_API uint32_t pando_abi(void);
 /* The library's version: "0.9.0". */
 PANDO_API const char* pando_version(void);
@@ -76,6 +76,7 @@ typedef struct pando_tensor {
   uint32_t dimensions;   /* 0: a scalar */
   uint32_t kind;         /* pando_tensor_kind */
   float momentum;        /* PANDO_STATISTIC: a step's share in the running value, PyTorch's */
+  uint32_t group;        /* PANDO_PARAMETER: its group of the job's optimizer.groups; else 0 */
   double lr_factor;      /* PANDO_PARAMETER: its rate is the schedule's times this; usually 1 */
   double weight_decay;   /* PANDO_PARAMETER: its own; negative: the job's */
   const float* initial;  /* version 0, if the run takes it from this process; read by pando_open */
@@ -175,10 +176,11 @@ PANDO_API pando_result pando_give_gradient(pando_worker* worker, uint32_t tensor
                                            const float* gradient, double weight);
 
 /* Finishes the current work. `sums` are sums over its samples. For training sums[0] is the loss and
- * sums[1] the number of right answers, for metrics.csv; count may be 0 to 2. With train.weighted it
- * is 3: sums[2] ≥ 0 is the micro-batch's weight, and the step's gradient and loss are divided by
- * the sum of its micro-batches' weights. If a micro-batch lacks one of the first two, or has
- * PANDO_NOT_LOGGED there, the step has no such value. For evaluation the sums have the order of the
+ * sums[1] the number of right answers, for metrics.csv; then come those of the job's train.logs.
+ * count may be smaller. With train.weighted it is not, and one more is the last: the micro-batch's
+ * weight ≥ 0, and the step's gradient and means are divided by the sum of its micro-batches'
+ * weights. If a micro-batch lacks another one, or has PANDO_NOT_LOGGED there, the step has no such
+ * value. For evaluation the sums have the order of the
  * job's eval.sums, and count is their number; a report has none. PANDO_OK, PANDO_ABANDONED,
  * PANDO_END, PANDO_ERROR. */
 #define PANDO_NOT_LOGGED (-1.7976931348623157e308)

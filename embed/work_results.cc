@@ -71,14 +71,16 @@ Result<WorkOutcome> WorkResults::Finish(CurrentWork& work, std::span<const doubl
 // Gives tensors without a gradient, and the metrics.
 Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const double> sums) {
   const bool is_weighted = plan_.job.optimizer.is_weighted;
-  if (is_weighted ? sums.size() != 3 : sums.size() > 2)
+  const size_t log_count = plan_.job.train_logs.size();
+  const size_t sum_count = 2 + log_count + (is_weighted ? 1 : 0);
+  if (is_weighted ? sums.size() != sum_count : sums.size() > sum_count)
     return InvalidArgument(
-        fmt::format("a micro-batch gave {} sums: it has two, of the loss and of right answers, and "
-                    "with train.weighted a third, its weight",
-                    sums.size()));
-  if (is_weighted && !(sums[2] >= 0 && sums[2] <= FLT_MAX))
+        fmt::format("a micro-batch gave {} sums, and has {}: of the loss, of right answers, those "
+                    "of train.logs, and with train.weighted its weight",
+                    sums.size(), sum_count));
+  if (is_weighted && !(sums.back() >= 0 && sums.back() <= FLT_MAX))
     return InvalidArgument(
-        fmt::format("the weight of a micro-batch is {}: expected a number from 0 on", sums[2]));
+        fmt::format("the weight of a micro-batch is {}: expected a number from 0 on", sums.back()));
   const size_t metric = plan_.layout.tensor_count() - 1;
   const std::vector<size_t> missing = work.gradient->Missing();
   for (size_t tensor : missing) {
@@ -90,14 +92,15 @@ Result<WorkOutcome> WorkResults::GiveRest(CurrentWork& work, std::span<const dou
   for (size_t tensor : missing) {
     if (tensor != metric) AddToSum(work, work.gradient->GiveZeros(tensor));
   }
-  const double weight = is_weighted ? sums[2] : static_cast<double>(work.samples.size());
+  const double weight = is_weighted ? sums.back() : static_cast<double>(work.samples.size());
   const auto metric_sum = [&](size_t i) {
     const bool is_logged = i < sums.size() && sums[i] != PANDO_NOT_LOGGED;
     return is_logged ? static_cast<float>(sums[i]) : UnloggedSum(weight);
   };
-  std::vector<float> metrics(kMetricSlotCount);
+  std::vector<float> metrics(kMetricSlotCount + log_count);
   metrics[kMetricLoss] = metric_sum(0);
   metrics[kMetricCorrect] = metric_sum(1);
+  for (size_t i = 0; i < log_count; ++i) metrics[kMetricSlotCount + i] = metric_sum(2 + i);
   if (is_weighted) metrics[kMetricWeight] = static_cast<float>(weight);
   Result<std::vector<ShardId>> complete = work.gradient->Give(metric, metrics.data(), 1);
   if (complete.status().code() == StatusCode::kInternal)

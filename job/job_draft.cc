@@ -11,6 +11,7 @@
 #include "common/timeline/timeline.h"
 #include "models/toml_depth.h"
 #include "plan/external_model.h"
+#include "plan/optimizer_turns.h"
 #include "plan/rate_table.h"
 #include "plan/shard_plan.h"
 #include "proto/message_limits.h"
@@ -202,6 +203,7 @@ Result<Job> JobDraft::Finish() const {
   if (const Result<TensorLayout> layout = ExternalLayout(job_); !layout.ok())
     return layout.status();
   PANDO_RETURN_IF_ERROR(RateTable::Parse(job_.schedule.rates).status());
+  PANDO_RETURN_IF_ERROR(OptimizerTurns::Parse(job_.optimizer).status());
   Job job = job_;
   if (!IsGiven("optimizer.eps")) job.optimizer.eps = DefaultEps(job.optimizer.kind);
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
@@ -216,6 +218,7 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
   const bool is_external = IsExternal(job_);
   const uint64_t samples = job_.synthetic_train_samples, tests = job_.synthetic_test_samples;
   const bool chooses = job_.early_stop_patience > 0 || job_.snapshot_best;
+  const std::set<std::string> logs(job_.train_logs.begin(), job_.train_logs.end());
   const std::set<std::string> sums(job_.eval_sums.begin(), job_.eval_sums.end());
   return {
       {samples == 0 || (!is_external && (tests == 0 || std::max(samples, tests) > kSyntheticMax)),
@@ -232,10 +235,13 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
       {is_external != (job_.dataset == kExternalName),
        "{model.name} and {data.name}: a program has both the model and the data; give external "
        "for both or for none"},
+      {logs.size() != job_.train_logs.size() || logs.size() > kEvaluationSumsMax,
+       "{train.logs} names one twice, or more than 64"},
       {!is_external && (IsDeclared(job_) || !job_.constants.empty() || !job_.eval_sums.empty() ||
-                        job_.eval_report != ReportUse::kNone),
-       "model.tensors, model.constants, eval.sums and eval.report are of an external model, but "
-       "{model.name}; leave them out"},
+                        !logs.empty() || job_.eval_whole || job_.eval_report != ReportUse::kNone),
+       "model.tensors, model.constants, train.logs, eval.sums, eval.whole and eval.report are of "
+       "an "
+       "external model, but {model.name}; leave them out"},
       {!is_external && (job_.preload || !job_.command.empty()),
        "run.command and run.preload are of an external model, but {model.name}; leave them out"},
       {is_external && job_.strategy != Strategy::kParameterServers,
@@ -267,7 +273,16 @@ std::vector<JobDraft::Rule> JobDraft::OptimizerRules() const {
   const OptimizerOptions defaults;
   const bool is_lars = o.kind == OptimizerKind::kLars, is_lamb = o.kind == OptimizerKind::kLamb;
   const bool is_nadam = o.kind == OptimizerKind::kNadam;
-  return {{o.nesterov && (o.momentum == 0 || o.dampening != 0),
+  const bool has_turns = !o.turns.empty() || !o.groups.empty();
+  const ScheduleKind schedule = job_.schedule.kind;
+  return {{has_turns && !IsExternal(job_),
+           "optimizer.turns and optimizer.groups are of an external model, but {model.name}; leave "
+           "them out"},
+          {has_turns && (is_lars || is_lamb || is_nadam),
+           "optimizer.turns does not go with {optimizer.type}; give another one"},
+          {has_turns && schedule != ScheduleKind::kConstant && schedule != ScheduleKind::kTable,
+           "optimizer.turns does not go with {schedule.type}; give constant or table"},
+          {o.nesterov && (o.momentum == 0 || o.dampening != 0),
            "{optimizer.nesterov} needs a momentum above 0 and no dampening, but "
            "{optimizer.momentum} and {optimizer.dampening}"},
           {o.clip_value > 0 && o.clip_norm > 0,

@@ -209,6 +209,8 @@ const std::vector<JobKey> kKeys = {
      "seed of weights, shuffling, dropout, synthetic data"},
     {At<&Job::label_smoothing>(), "train.label_smoothing", "--label-smoothing", "",
      "share of a label that is spread over all classes, in training", kBelowOne},
+    {At<&Job::train_logs>(), "train.logs", "", "",
+     "of an external model: names of further means of each step, which its program logs"},
     {At<&O::is_weighted>(), "train.weighted", "", "",
      "of a program: it gives each micro-batch a weight, for example its tokens, and gradient and "
      "loss are means over the weights instead of the samples"},
@@ -278,6 +280,12 @@ const std::vector<JobKey> kKeys = {
     {At<&O::weight_decay_exclude_bias_and_norm>(), "optimizer.weight_decay_exclude_bias_and_norm",
      "", "",
      "no decay of one-dimensional tensors (biases, weights of norms); always on for lars and lamb"},
+    {At<&O::weight_clip>(), "optimizer.weight_clip", "", "",
+     "bound of each weight after its update, as in Wasserstein GANs; 0: none"},
+    {At<&O::groups>(), "optimizer.groups", "", "",
+     "of an external model: the options of each group of parameters, as \"type=adam beta1=0.5\""},
+    {At<&O::turns>(), "optimizer.turns", "", "",
+     "of an external model: the groups that steps 0, 1, ... train, as [0, 1]; they repeat"},
     {At<&O::clip_value>(), "optimizer.clip_value", "", "",
      "bound of each element of the gradient, before decay; 0: none"},
     {At<&O::clip_norm>(), "optimizer.clip_norm", "--clip-norm", "",
@@ -339,6 +347,8 @@ const std::vector<JobKey> kKeys = {
      "of an external model: the sums of an evaluation, in the program's order; loss_sum and "
      "correct "
      "are known"},
+    {At<&Job::eval_whole>(), "eval.whole", "", "",
+     "of an external model: one worker evaluates the whole test set, for means that are no sums"},
     {At<&Job::eval_report>(), "eval.report", "", "",
      "of a program: one worker runs the program's function after each evaluation; beside: steps go "
      "on meanwhile; decides: the function may end the run, and steps wait for it"},

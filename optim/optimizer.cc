@@ -74,7 +74,10 @@ void VisitPieces(size_t tensor_begin, ShardRange part, Visit visit) {
 
 }  // namespace
 
-uint32_t OptimizerStateCount(const OptimizerOptions& options) {
+namespace {
+
+// Returns the count for one group.
+uint32_t GroupStateCount(const OptimizerOptions& options) {
   const uint32_t average = options.ema_decay > 0.0 ? 1 : 0;
   const uint32_t momentum = KeepsMomentum(options) ? 1 : 0;
   switch (options.kind) {
@@ -90,13 +93,25 @@ uint32_t OptimizerStateCount(const OptimizerOptions& options) {
   }
 }
 
+}  // namespace
+
+uint32_t OptimizerStateCount(const OptimizerOptions& options) {
+  const OptimizerTurns turns(options);
+  uint32_t count = 0;
+  for (const OptimizerOptions& group : turns.groups())
+    count = std::max(count, GroupStateCount(group));
+  return count;
+}
+
 bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec) {
   return HasTrustRatios(options) && spec.kind == TensorKind::kParameter && spec.shape.size() > 1 &&
          spec.size() > 0;
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, const TensorLayout& layout)
-    : options_(options), state_count_(OptimizerStateCount(options)) {
+    : turns_(options),
+      options_(turns_.groups().front()),
+      state_count_(OptimizerStateCount(options)) {
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
     const Run run = MakeRun(spec, {layout.offset(i), layout.offset(i) + spec.size()});
@@ -119,6 +134,7 @@ Optimizer::Run Optimizer::MakeRun(const TensorSpec& spec, ShardRange range) cons
   run.is_adapted = IsAdapted(options_, spec);
   if (spec.kind == TensorKind::kStatistic) run.momentum = spec.momentum;
   if (spec.kind == TensorKind::kParameter) run.lr_factor = spec.lr_factor;
+  if (spec.kind == TensorKind::kParameter) run.group = spec.group;
   if (run.decays) run.weight_decay = spec.weight_decay;
   if (!run.decays && run.lr_factor != 1.0) run.weight_decay = 0.0;
   return run;
@@ -250,6 +266,14 @@ void Optimizer::Skip(const Update& u) const {
   });
 }
 
+// The part's parameters are of a group that the step does not train.
+void Optimizer::Keep(const Update& u, ShardRange part) const {
+  VisitSlices(u, part, [&](const auto& s) {
+    s.parameters_out() = s.parameters();
+    for (uint32_t k = 0; k < state_count_; ++k) s.state_out(k) = s.state(k);
+  });
+}
+
 void Optimizer::MoveLossScale(const Update& u, ShardRange metrics) const {
   const size_t at = metrics.first - u.range.first;
   const LossScale now =
@@ -271,8 +295,10 @@ void Optimizer::ApplyHere(const Update& u) const {
   PANDO_CHECK(u.gradient_right.empty() || (u.gradient_right.size() == size && !has_partials()));
   if (IsSkipped(u)) return Skip(u);
 
+  const OptimizerOptions& options = turns_.groups()[u.group];
+  const uint32_t used_count = GroupStateCount(options);
   const Update counted = Counted(u);
-  const Coefficients decaying{options_, counted};
+  const Coefficients decaying{options, counted};
   Coefficients excluded = decaying;
   excluded.couples_decay = false;
   excluded.parameter_decay = 1.0f;
@@ -288,13 +314,16 @@ void Optimizer::ApplyHere(const Update& u) const {
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Run& run, ShardRange part) {
     zero({done, part.first});
+    done = part.last;
+    if (run.kind == TensorKind::kParameter && run.group != u.group) return Keep(u, part);
     std::optional<GroupCoefficients> group;
-    if (run.has_own_group()) group.emplace(options_, counted, run.lr_factor, run.weight_decay);
+    if (run.has_own_group()) group.emplace(options, counted, run.lr_factor, run.weight_decay);
     Coefficients c = group ? group->Make() : run.decays ? decaying : excluded;
     if (run.is_adapted) c.ratio = u.factors[++adapted_count];
     const auto make = [&](const auto& s) {
       if (run.kind == TensorKind::kParameter) {
-        ApplyParameter(options_, s, c);
+        ApplyParameter(options, s, c);
+        for (uint32_t k = used_count; k < state_count_; ++k) s.state_out(k).setZero();
       } else {
         run.kind == TensorKind::kStatistic ? ApplyStatistic(s, run.momentum) : ApplyMetric(s);
         const bool is_averaged = averages && run.kind == TensorKind::kStatistic;
@@ -307,7 +336,6 @@ void Optimizer::ApplyHere(const Update& u) const {
     const bool is_one = state_count_ == 0 && u.gradient_right.empty();
     is_one ? make(Slice<Eigen::Dynamic>(u, part)) : VisitSlices(u, part, make);
     if (run.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
-    done = part.last;
   });
   zero({done, u.range.last});
   if (skips_overflows()) u.state_out[StepCountAt(u.range)] = u.state[StepCountAt(u.range)] + 1;

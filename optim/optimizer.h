@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/job.h"
+#include "plan/optimizer_turns.h"
 #include "plan/shard_plan.h"
 #include "plan/tensor_layout.h"
 #include "proto/messages.h"
@@ -27,6 +28,7 @@ class Optimizer {
   // `layout` outlives the optimizer and says which floats are parameters, statistics, metrics.
   Optimizer(const OptimizerOptions& options, const TensorLayout& layout);
 
+  const OptimizerTurns& turns() const { return turns_; }
   uint32_t state_count() const { return state_count_; }
   bool has_partials() const { return HasPartials(options_); }
   size_t partial_count(ShardRange range) const;  // 0 without partial values
@@ -47,7 +49,9 @@ class Optimizer {
     // In a weighted job the scale of all but statistics: 1 / the step's weight; 1 in MakePartials.
     std::optional<float> weight_scale = {};
     StepScalars scalars = {};
-    bool is_first_step = false;            // step 0: momentum starts as a copy of the gradient
+    // The first step of its group: momentum starts as a copy of the gradient.
+    bool is_first_step = false;
+    uint32_t group = 0;                    // that the step trains (turns())
     std::span<const float> factors = {};   // factor_count(range), from PartialPlan::Combine
     std::span<const float> state = {};     // state_floats(range), of version t
     std::span<float> parameters_out = {};  // version t + 1
@@ -57,8 +61,8 @@ class Optimizer {
   // factors, so it must run first if the state is updated in place. It writes only `partials`.
   void MakePartials(const Update& update, std::span<float> partials) const;
   // Makes the version. Statistics move by their momentum, metrics become the mean, padding stays
-  // zero. The caller writes the partial values into the state's tail. A skipped step changes only
-  // the metric tensor, which has the new loss scale.
+  // zero. Parameters of other groups stay as they are. The caller writes the partial values into
+  // the state's tail. A skipped step changes only the metric tensor, which has the new loss scale.
   void Apply(const Update& update) const;
 
  private:
@@ -71,10 +75,11 @@ class Optimizer {
     float momentum = 0.0f;     // kStatistic: the share of a step in the running value
     double lr_factor = 1.0;    // kParameter: factor of the step's rate
     double weight_decay = -1;  // kParameter: its own; negative: the options'
+    uint32_t group = 0;        // kParameter: its group of turns()
     bool IsLike(const Run& other) const {
       return kind == other.kind && decays == other.decays && momentum == other.momentum &&
-             lr_factor == other.lr_factor && weight_decay == other.weight_decay && !is_adapted &&
-             !other.is_adapted;
+             lr_factor == other.lr_factor && weight_decay == other.weight_decay &&
+             group == other.group && !is_adapted && !other.is_adapted;
     }
     bool has_own_group() const { return lr_factor != 1.0 || weight_decay >= 0.0; }
   };
@@ -91,13 +96,15 @@ class Optimizer {
   void ApplyHere(const Update& update) const;
   Update Counted(const Update& update) const;
   void Skip(const Update& update) const;
+  void Keep(const Update& update, ShardRange part) const;
   void MoveLossScale(const Update& update, ShardRange metrics) const;
   Run MakeRun(const TensorSpec& spec, ShardRange range) const;
   // Calls visit(run, part) for the part of each run within the range, ascending.
   template <class Visit>
   void VisitParts(ShardRange range, Visit visit) const;
 
-  OptimizerOptions options_;
+  OptimizerTurns turns_;
+  OptimizerOptions options_;  // what all groups share
   uint32_t state_count_;
   std::vector<Run> runs_;  // ascending; all floats except padding
 };

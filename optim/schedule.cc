@@ -99,7 +99,8 @@ RateTable ReadRates(const ScheduleOptions& schedule) {
 
 Schedule::Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
                    uint64_t step_count)
-    : optimizer_(optimizer),
+    : turns_(optimizer),
+      optimizer_(turns_.groups().front()),
       schedule_(schedule),
       step_count_(step_count),
       rates_(ReadRates(schedule)) {
@@ -114,28 +115,26 @@ Schedule::Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& sch
 
 StepScalars Schedule::At(Step step) const {
   PANDO_CHECK(step.value() < step_count_);
-  const uint64_t t = step.value();
-  const double momentum = Momentum(t);
-  StepScalars scalars{.lr = static_cast<float>(LearningRate(t)),
+  const OptimizerOptions& o = turns_.OptionsAt(step);
+  const uint64_t t = turns_.StepsBefore(step);
+  const double momentum = Momentum(step.value(), o);
+  StepScalars scalars{.lr = static_cast<float>(LearningRate(step.value())),
                       .momentum = static_cast<float>(momentum)};
-  if (optimizer_.kind == OptimizerKind::kAdagrad) {
-    scalars.bias_correction1 =
-        static_cast<float>(1.0 + static_cast<double>(t) * optimizer_.lr_decay);
-  }
-  if (!HasBetas(optimizer_.kind)) return scalars;
+  if (o.kind == OptimizerKind::kAdagrad)
+    scalars.bias_correction1 = static_cast<float>(1.0 + static_cast<double>(t) * o.lr_decay);
+  if (!HasBetas(o.kind)) return scalars;
   // torch corrects with this step's beta1, even if a schedule cycles it.
   const auto updates = static_cast<double>(t) + 1.0;
   scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(momentum, updates));
-  scalars.bias_correction2_sqrt =
-      static_cast<float>(std::sqrt(1.0 - std::pow(optimizer_.beta2, updates)));
-  if (optimizer_.kind == OptimizerKind::kNadam) SetNadamFactors(t, &scalars);
+  scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(o.beta2, updates)));
+  if (o.kind == OptimizerKind::kNadam) SetNadamFactors(t, &scalars);
   return scalars;
 }
 
 // Returns the mu of update `count`, which is 1 at the first step, with the beta1 of `step`.
 double Schedule::NadamMu(uint64_t step, uint64_t count) const {
   const double decay = std::pow(0.96, static_cast<double>(count) * optimizer_.momentum_decay);
-  return Momentum(step) * (1.0 - 0.5 * decay);
+  return Momentum(step, optimizer_) * (1.0 - 0.5 * decay);
 }
 
 void Schedule::SetNadamFactors(uint64_t step, StepScalars* scalars) const {
@@ -165,9 +164,9 @@ double Schedule::LearningRate(uint64_t step) const {
 
 // With one-cycle, SGD without momentum stays without momentum (torch would enable it), because the
 // optimizer's state follows from its options alone.
-double Schedule::Momentum(uint64_t step) const {
-  const bool has_betas = HasBetas(optimizer_.kind);
-  const double fixed = has_betas ? optimizer_.beta1 : optimizer_.momentum;
+double Schedule::Momentum(uint64_t step, const OptimizerOptions& options) const {
+  const bool has_betas = HasBetas(options.kind);
+  const double fixed = has_betas ? options.beta1 : options.momentum;
   const bool cycles = schedule_.kind == ScheduleKind::kOneCycle && schedule_.cycle_momentum;
   if (!cycles || (!has_betas && fixed == 0.0)) return fixed;
   const KindPoint point = AfterWarmup(schedule_, step, step_count_);

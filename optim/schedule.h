@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/job.h"
+#include "plan/optimizer_turns.h"
 #include "plan/rate_table.h"
 #include "proto/messages.h"
 
@@ -14,7 +15,7 @@ namespace pando {
 
 class Schedule {
  public:
-  // REQUIRES: a table's rates can be read.
+  // REQUIRES: a table's rates and the groups' texts can be read.
   Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
   // Returns the scalars of this step.  REQUIRES: step < step_count.
   StepScalars At(Step step) const;
@@ -23,10 +24,11 @@ class Schedule {
 
  private:
   double LearningRate(uint64_t step) const;
-  double Momentum(uint64_t step) const;
+  double Momentum(uint64_t step, const OptimizerOptions& options) const;
   double NadamMu(uint64_t step, uint64_t count) const;
   void SetNadamFactors(uint64_t step, StepScalars* scalars) const;
-  OptimizerOptions optimizer_;
+  OptimizerTurns turns_;
+  OptimizerOptions optimizer_;  // of a job without groups
   ScheduleOptions schedule_;
   uint64_t step_count_;
   RateTable rates_;  // kTable

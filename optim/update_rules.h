@@ -249,6 +249,9 @@ void ApplyParameter(const OptimizerOptions& o, const auto& s, const Coefficients
         return ApplyNadam(s, c, g);
     }
   });
+  if (o.weight_clip == 0.0) return;
+  const auto bound = static_cast<float>(o.weight_clip);
+  s.parameters_out() = s.parameters_out().min(bound).max(-bound);  // a NaN stays one
 }
 
 }  // namespace pando

@@ -14,7 +14,8 @@ Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
           .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(inputs.step)),
           .weight_scale = plan_.job.optimizer.is_weighted ? std::optional(1.0f) : std::nullopt,
           .scalars = inputs.scalars,
-          .is_first_step = inputs.step == Step(0),
+          .is_first_step = optimizer_.turns().StepsBefore(inputs.step) == 0,
+          .group = optimizer_.turns().GroupAt(inputs.step),
           .state = inputs.state};
 }
 

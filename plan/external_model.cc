@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "common/text.h"
+#include "plan/optimizer_turns.h"
 #include "plan/rate_table.h"
 
 namespace pando {
 namespace {
 
 constexpr size_t kDimensionsMax = 16;
+constexpr uint32_t kGroupMax = 1000;
 constexpr uint64_t kElementsMax = uint64_t{1} << 36;  // of a model: 256 GiB
 constexpr const char* kForm = "expected NAME [EXTENT,...], as \"conv1.weight [64,3,7,7]\"";
 
@@ -52,6 +54,8 @@ bool ReadOption(std::string_view text, TensorSpec* spec) {
     spec->lr_factor = *value;
   } else if (name == "decay") {
     spec->weight_decay = *value;
+  } else if (name == "group" && *value <= kGroupMax && *value == std::floor(*value)) {
+    spec->group = static_cast<uint32_t>(*value);
   } else if (name == "statistic" && *value <= 1) {
     spec->kind = TensorKind::kStatistic;
     spec->momentum = static_cast<float>(*value);
@@ -67,6 +71,7 @@ std::string TensorText(const TensorSpec& spec) {
   std::string text = fmt::format("{} [{}]", spec.name, fmt::join(spec.shape, ","));
   if (spec.kind == TensorKind::kStatistic) text += fmt::format(" statistic={}", spec.momentum);
   if (spec.lr_factor != 1) text += fmt::format(" lr={}", spec.lr_factor);
+  if (spec.group != 0) text += fmt::format(" group={}", spec.group);
   if (spec.weight_decay >= 0) text += fmt::format(" decay={}", spec.weight_decay);
   return text;
 }
@@ -97,7 +102,7 @@ Result<TensorLayout> ExternalLayout(const Job& job) {
     if (elements > kElementsMax)
       return InvalidArgument(fmt::format("model.tensors has more than {} elements", kElementsMax));
   }
-  specs.push_back(MetricTensorSpec());
+  specs.push_back(MetricTensorSpec(job.train_logs.size()));
   return TensorLayout(std::move(specs));
 }
 
@@ -112,6 +117,12 @@ Result<JobPlan> ExternalPlan(const Job& job) {
         fmt::format("parameter groups with their own rate or decay do not go with optimizer.type = "
                     "\"{}\": use sgd, adam or adamw, or one group",
                     EnumName(kind)));
+  }
+  PANDO_ASSIGN_OR_RETURN(const OptimizerTurns turns, OptimizerTurns::Parse(job.optimizer));
+  for (const TensorSpec& spec : layout.specs()) {
+    if (spec.group >= turns.groups().size())
+      return InvalidArgument(fmt::format("{} is in group {}, and optimizer.groups has {} groups",
+                                         spec.name, spec.group, turns.groups().size()));
   }
   const DataFacts facts{.train_samples = job.synthetic_train_samples,
                         .test_samples = job.synthetic_test_samples};

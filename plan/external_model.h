@@ -18,7 +18,8 @@ inline bool IsExternal(const Job& job) { return job.model == kExternalName; }
 inline bool IsDeclared(const Job& job) { return !job.tensors.empty(); }
 
 // Returns "conv1.weight [64,3,7,7]", then the values that differ from the default: "statistic=0.1"
-// (its momentum), "lr=0.1" (lr_factor), "decay=0" (weight_decay). ParseTensor reads this text.
+// (its momentum), "lr=0.1" (lr_factor), "decay=0" (weight_decay), "group=1". ParseTensor reads this
+// text.
 std::string TensorText(const TensorSpec& spec);
 // Reads a text of TensorText, to the same bits.  kInvalidArgument says what was expected.
 Result<TensorSpec> ParseTensor(std::string_view text);

@@ -74,6 +74,8 @@ struct OptimizerOptions {
   double weight_decay = 0.0;                        // coupled (L2), except in AdamW and LAMB
   bool decoupled_weight_decay = false;              // NAdam: as AdamW
   bool weight_decay_exclude_bias_and_norm = false;  // the tensors of one dimension
+  double weight_clip =
+      0.0;  // each weight stays within ± this, as in Wasserstein GANs; 0: any value
   double clip_value = 0.0;           // each element of the mean gradient, before decay; 0: none
   double clip_norm = 0.0;            // norm of the whole mean gradient, before decay; 0: none (P14)
   double trust_coefficient = 0.001;  // LARS: η
@@ -83,6 +85,9 @@ struct OptimizerOptions {
   // train.weighted: a program weighs its micro-batches, and the gradient's mean is over the weights
   // (P14), not over samples.
   bool is_weighted = false;
+  // Groups of an external model's parameters that train in turns (plan/optimizer_turns.h).
+  std::vector<std::string> groups = {};
+  std::vector<uint64_t> turns = {};
 };
 
 // P14. Returns whether updates need factors from values over several shards.
@@ -224,12 +229,14 @@ struct Job {
   PayloadCodec pull_codec = PayloadCodec::kFp32;  // for the parameters that workers compute with
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
+  std::vector<std::string> train_logs;  // an external model's: names of further means of each step
   // [eval]
   uint64_t eval_every_epochs = 1;      // 0: by steps, or only at the end
   uint64_t eval_every_steps = 0;       // 0: by epochs; at most one of the two is above 0
   uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
   double early_stop_min_delta = 0.0;   // an improvement is larger than this share
   std::vector<std::string> eval_sums;  // an external model's: names of an evaluation's sums
+  bool eval_whole = false;             // one worker evaluates the whole test set
   ReportUse eval_report = ReportUse::kNone;
   // [worker], [snapshot], [verify], [run]: not in the job's identity, as they do not change the
   // result

@@ -64,6 +64,10 @@ struct JobPlan {
     if (job.eval_every_steps != 0) return job.eval_every_steps;
     return job.eval_every_epochs * steps.steps_per_epoch();
   }
+  // Returns the samples of an evaluation's slices; the last one may have fewer.
+  uint64_t EvaluationSliceSamples() const {
+    return job.eval_whole ? std::max<uint64_t>(1, data.test_samples) : kEvaluationSliceSamples;
+  }
   // Returns whether this version is due for evaluation, and so pinned (P31): by the interval in
   // steps or epochs, or as the job's last version.
   bool IsEvaluationDue(Version version) const {

@@ -10,8 +10,10 @@ uint64_t TensorSpec::size() const {
   return n;
 }
 
-TensorSpec MetricTensorSpec() {
-  return {.name = kMetricTensorName, .shape = {kMetricSlotCount}, .kind = TensorKind::kMetric};
+TensorSpec MetricTensorSpec(size_t log_count) {
+  return {.name = kMetricTensorName,
+          .shape = {kMetricSlotCount + log_count},
+          .kind = TensorKind::kMetric};
 }
 
 TensorLayout::TensorLayout(std::vector<TensorSpec> specs) : specs_(std::move(specs)) {

@@ -32,6 +32,7 @@ struct TensorSpec {
   float momentum = 0.1f;     // kStatistic: the share of a step in the running value
   double lr_factor = 1.0;    // kParameter: factor of the schedule's rate
   double weight_decay = -1;  // kParameter: the tensor's own; negative: the optimizer's
+  uint32_t group = 0;        // kParameter: its group of optimizer.groups
   uint64_t size() const;     // elements
 };
 
@@ -49,7 +50,8 @@ enum MetricSlot : size_t {
   kMetricWeight,  // in a weighted job (train.weighted): the sum that the step's means divide by
   kMetricSlotCount
 };
-TensorSpec MetricTensorSpec();
+// `log_count`: of Job::train_logs, whose means follow those of the slots.
+TensorSpec MetricTensorSpec(size_t log_count = 0);
 
 // TensorLayout has tensors in model order. Each starts on a 64-byte line; padding stays zero.
 class TensorLayout {

@@ -17,9 +17,10 @@ bool EvaluationRounds::StartDue(Micros now) {
   const bool has_barrier = plan_.job.may_stop_early();  // P32
   phase_.clock().OnEvaluationStarted(now, due < history_.final_version() && !has_barrier);
   const uint64_t sample_count = plan_.data.test_samples;
-  for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
+  const uint64_t slice_samples = plan_.EvaluationSliceSamples();
+  for (uint64_t first = 0; first < sample_count; first += slice_samples) {
     const auto index = static_cast<uint32_t>(running_->slices.size());
-    const uint64_t last = std::min(first + kEvaluationSliceSamples, sample_count);
+    const uint64_t last = std::min(first + slice_samples, sample_count);
     running_->slices.push_back({.index = index, .first_sample = first, .last_sample = last});
   }
   return Advance(now);

@@ -7,7 +7,8 @@ namespace pando {
 
 // Tensors of 3, 4000 and 5 floats, a statistic of 2, and the metrics; several shards. 40 training
 // samples in steps of 8, in 4 micro-batches, and 5 test samples.
-inline JobPlan SmallPlan(uint64_t verify_every = 0, bool is_weighted = false) {
+inline JobPlan SmallPlan(uint64_t verify_every = 0, bool is_weighted = false,
+                         std::vector<std::string> logs = {}) {
   Job job;
   job.model = job.dataset = kExternalName;
   job.tensors = {"a [3]", "b [40,100]", "c [5]", "bn.running_mean [2] statistic=0.1"};
@@ -20,6 +21,7 @@ inline JobPlan SmallPlan(uint64_t verify_every = 0, bool is_weighted = false) {
   job.eval_report = ReportUse::kDecides;
   job.verify_every = verify_every;
   job.optimizer.is_weighted = is_weighted;
+  job.train_logs = std::move(logs);
   return *ExternalPlan(job);
 }
 

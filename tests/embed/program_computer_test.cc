@@ -22,8 +22,9 @@ using Clock = std::chrono::steady_clock;
 using Outcome = ProgramComputer::Outcome;
 
 struct ComputerFixture {
-  explicit ComputerFixture(uint64_t verify_every = 0, bool is_weighted = false)
-      : plan(SmallPlan(verify_every, is_weighted)) {}
+  explicit ComputerFixture(uint64_t verify_every = 0, bool is_weighted = false,
+                           std::vector<std::string> logs = {})
+      : plan(SmallPlan(verify_every, is_weighted, std::move(logs))) {}
 
   JobPlan plan;
   std::mutex mutex;  // guards events
@@ -380,6 +381,22 @@ TEST_CASE("a step has no mean of what a micro-batch has not logged") {
       CHECK(std::isnan(LoggedMean(metrics[kMetricCorrect] / 7e6F)) != is_logged);
       CHECK(metrics[kMetricWeight] == (is_weighted ? 7 : 0));
     }
+  }
+}
+
+TEST_CASE(
+    "the sums that train.logs names follow the metrics' slots, and the weight is the last one") {
+  const double sums[] = {2.5, 3, 0.5, PANDO_NOT_LOGGED, 7};
+  for (const bool is_weighted : {false, true}) {
+    ComputerFixture f(/*verify_every=*/0, is_weighted, {"d_loss", "g_loss"});
+    f.computer.Compute(Step(0), {MicroBatch(0)});
+    f.Next();
+    for (size_t tensor = 0; tensor < 4; ++tensor) f.Give(tensor, 1);
+    CHECK(*f.computer.Finish({sums, is_weighted ? 5u : 4u}) == Outcome::kDone);
+    const std::vector<float> metrics = f.Metrics(f.TakeEvents());
+    CHECK(metrics.at(kMetricSlotCount) == 0.5f);
+    CHECK(std::isnan(LoggedMean(metrics.at(kMetricSlotCount + 1) / 7e6F)));
+    CHECK(metrics[kMetricWeight] == (is_weighted ? 7 : 0));
   }
 }
 

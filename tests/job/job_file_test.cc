@@ -135,9 +135,14 @@ TEST_CASE("every key survives writing and reading") {
     const bool is_of_program =
         job.model == kExternalName || job.dataset == kExternalName || job.optimizer.is_weighted ||
         key.name == "model.tensors" || key.name == "model.constants" || key.name == "eval.sums" ||
-        key.name == "eval.report" || key.name == "run.command" || key.name == "run.preload";
+        key.name == "eval.whole" || key.name == "train.logs" || key.name == "optimizer.groups" ||
+        key.name == "optimizer.turns" || key.name == "eval.report" || key.name == "run.command" ||
+        key.name == "run.preload";
     if (is_of_program) job.model = job.dataset = kExternalName;
     if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
+    if (key.name == "optimizer.groups") job.optimizer.groups = {"beta1=0.5", "beta1=0.6"};
+    if (key.name == "optimizer.groups") job.optimizer.turns = {0, 1};
+    if (key.name == "optimizer.turns") job.optimizer.turns = {0};
     if (key.name == "train.steps") job.epochs = 0;
     if (key.name == "run.timeline_steps") job.timeline = "trace.json";
     if (key.name == "eval.every_steps") job.eval_every_epochs = 0;

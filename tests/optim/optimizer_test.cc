@@ -9,6 +9,7 @@
 #include <random>
 
 #include "optim/exact_sum.h"
+#include "optim/schedule.h"
 #include "optim/version_maker.h"
 #include "tests/combine_all.h"
 #include "tests/golden/optimizer_goldens.h"
@@ -62,6 +63,55 @@ TEST_CASE("a tensor with its own rate and decay is updated as if it were trained
     CHECK(SameBits({all.parameters.begin(), all.parameters.begin() + 16}, a.parameters));
     CHECK(SameBits({all.parameters.begin() + 16, all.parameters.begin() + 48}, b.parameters));
   }
+}
+
+// Makes the version after step `step` of a job with these options.
+void Advance(Replica* replica, const OptimizerOptions& options, const TensorLayout& layout,
+             uint64_t step, const std::vector<float>& gradient) {
+  const Optimizer optimizer(options, layout);
+  std::vector<float> made(replica->parameters.size(), NAN);
+  const OptimizerTurns& turns = optimizer.turns();
+  optimizer.Apply({.range = {0, layout.float_count()},
+                   .parameters = replica->parameters,
+                   .gradient = gradient,
+                   .gradient_scale = kGradientScale,
+                   .scalars = Schedule(options, {}, 100).At(Step(step)),
+                   .is_first_step = turns.StepsBefore(Step(step)) == 0,
+                   .group = turns.GroupAt(Step(step)),
+                   .state = replica->state,
+                   .parameters_out = made,
+                   .state_out = replica->state});
+  replica->parameters = made;
+}
+
+TEST_CASE("groups that train in turns are updated as if each were trained alone in its own steps") {
+  OptimizerOptions adam{.kind = OptimizerKind::kAdam, .lr = 0.01, .beta1 = 0.5};
+  adam.weight_clip = 0.75;
+  const OptimizerOptions sgd{.lr = 0.01, .momentum = 0.9};
+  OptimizerOptions both{.lr = 0.01};
+  both.groups = {"type=adam beta1=0.5 weight_clip=0.75", "momentum=0.9"};
+  both.turns = {0, 0, 1};
+  TensorSpec second = Parameter("b", 32);
+  second.group = 1;
+  const TensorLayout layout({Parameter("a", 16), second});
+  const TensorLayout first_alone({Parameter("a", 16)}), second_alone({Parameter("b", 32)});
+  Replica all(FirstParameters(48), OptimizerStateCount(both));
+  Replica a(FirstParameters(16), OptimizerStateCount(adam));
+  Replica b({all.parameters.begin() + 16, all.parameters.end()}, OptimizerStateCount(sgd));
+  CHECK(OptimizerStateCount(both) == 2);
+  uint64_t steps_of_a = 0, steps_of_b = 0;
+  for (uint64_t step = 0; step < 8; ++step) {
+    const std::vector<float> gradient = RootGradient(step, 48, 48);
+    Advance(&all, both, layout, step, gradient);
+    if (step % 3 == 2) {
+      Advance(&b, sgd, second_alone, steps_of_b++, {gradient.begin() + 16, gradient.end()});
+    } else {
+      Advance(&a, adam, first_alone, steps_of_a++, {gradient.begin(), gradient.begin() + 16});
+    }
+    CHECK(SameBits({all.parameters.begin(), all.parameters.begin() + 16}, a.parameters));
+    CHECK(SameBits({all.parameters.begin() + 16, all.parameters.end()}, b.parameters));
+  }
+  CHECK(std::ranges::max(a.parameters) <= 0.75f);
 }
 
 TEST_CASE("every optimizer follows PyTorch for 50 steps") {
