@@ -792,6 +792,8 @@ struct StepMetrics {
   step @0 :UInt64 $type("Step");
   loss @1 :Float32;
   accuracy @2 :Float32;  # 0 to 1
+  logged @3 :List(Float32) $limit(what = "logged means", max = "kEvaluationSumsMax");
+    # of an external model: those that train.logs names
 }
 
 struct Progress $message(handlers = [scheduler], sender = servers, generation = one, size = list) {

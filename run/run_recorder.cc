@@ -299,6 +299,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, const TrainingRe
   row.epoch = epoch;
   row.loss = metrics.loss;
   row.accuracy = metrics.accuracy;
+  row.logged.assign(metrics.logged.begin(), metrics.logged.end());
   row.lr = lr;
   row.images_per_second_mean = speed_.images_per_second();
   row.elapsed_seconds = ElapsedSeconds();

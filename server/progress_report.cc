@@ -19,7 +19,10 @@ void ProgressReport::NoteMetrics(const Shard& shard) {
   const Step step(record.version.value() - 1);
   if (step < known_row_) return;
   const float* metrics = record.parameters->data() + plan_.metric_offset();
-  rows_.push_back({step, LoggedMean(metrics[kMetricLoss]), LoggedMean(metrics[kMetricCorrect])});
+  StepMetrics& row = rows_.emplace_back();
+  row = {step, LoggedMean(metrics[kMetricLoss]), LoggedMean(metrics[kMetricCorrect]), {}};
+  for (size_t i = 0; i < plan_.job.train_logs.size(); ++i)
+    row.logged.push_back(LoggedMean(metrics[kMetricSlotCount + i]));
 }
 
 // Progress counts only under the view in which it was sent, so it is sent again.

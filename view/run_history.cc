@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kCells = kStepCells + 2;  // and those of an evaluation: accuracy and loss
-constexpr size_t kCellsMax = kCells + 64;  // and the means of a program's sums
+constexpr size_t kCells = kStepCells + 2;   // and those of an evaluation: accuracy and loss
+constexpr size_t kCellsMax = kCells + 128;  // and the means of a program's sums, and what it logs
 
 std::vector<std::string_view> Split(std::string_view text) {
   std::vector<std::string_view> cells;
@@ -38,11 +38,15 @@ std::optional<std::vector<double>> ParseCells(const std::vector<std::string_view
   return cells;
 }
 
-// Returns the means' names. The heading puts the samples before each name: "test_loss".
-std::vector<std::string> MeanNames(const std::vector<std::string_view>& heading) {
-  std::vector<std::string> names;
-  for (const std::string_view name : std::span(heading).subspan(kCells))
-    names.emplace_back(name.substr(name.find('_') + 1));
+// The heading puts the samples before each name of an evaluation: "test_loss".
+ColumnNames NamesIn(const std::vector<std::string_view>& heading) {
+  const std::string_view first = heading[kStepCells];
+  const std::string_view samples = first.substr(0, first.find('_') + 1);
+  ColumnNames names;
+  for (const std::string_view name : std::span(heading).subspan(kCells)) {
+    name.starts_with(samples) ? names.means.emplace_back(name.substr(samples.size()))
+                              : names.logged.emplace_back(name);
+  }
   return names;
 }
 
@@ -52,6 +56,7 @@ Json CellJson(double cell) { return std::isfinite(cell) ? Json(cell) : Json(); }
 Json RowJson(const StepRow& row) {
   Json cells = Json::array();
   for (const StepCell cell : kPageCells) cells.push_back(CellJson(row[cell]));
+  for (const double cell : row.logged) cells.push_back(CellJson(cell));
   return cells;
 }
 
@@ -86,26 +91,28 @@ void TellRows(const Thinned<Row>& rows, const char* key, uint64_t* mark, Json* u
 
 }  // namespace
 
-CsvRow ParseCsvRow(std::string_view text) {
+CsvRow ParseCsvRow(std::string_view text, size_t logged_count) {
   const std::vector<std::string_view> texts = Split(text);
   if (texts.size() >= kCells && texts.size() <= kCellsMax && texts[0] == kStepColumns[0])
-    return {.step = {}, .evaluation = {}, .means = MeanNames(texts)};
+    return {.step = {}, .evaluation = {}, .names = NamesIn(texts)};
   const auto cells = ParseCells(texts);
-  if (!cells || std::isnan((*cells)[kCellStep])) return {};
+  if (!cells || std::isnan((*cells)[kCellStep]) || cells->size() < kCells + logged_count) return {};
+  const auto logged = cells->end() - static_cast<ptrdiff_t>(logged_count);
   if (!std::isnan((*cells)[kCellStepMs])) {
     StepRow row;
     std::copy_n(cells->begin(), row.size(), row.begin());
-    return {.step = row, .evaluation = {}, .means = {}};
+    row.logged.assign(logged, cells->end());
+    return {.step = row, .evaluation = {}, .names = {}};
   }
   EvaluatedRow row{(*cells)[kCellStep], (*cells)[kCellEpoch], (*cells)[kCellElapsed]};
-  row.insert(row.end(), cells->begin() + kStepCells, cells->end());
-  return {.step = {}, .evaluation = row, .means = {}};
+  row.insert(row.end(), cells->begin() + kStepCells, logged);
+  return {.step = {}, .evaluation = row, .names = {}};
 }
 
 void RunHistory::Add(const CsvRow& row) {
   if (row.step) rows_.Add(*row.step);
   if (row.evaluation) evaluations_.Add(*row.evaluation);
-  if (row.means) means_ = *row.means;
+  if (row.names) names_ = *row.names;
 }
 
 void RunHistory::AddEvent(Json event) {
@@ -117,7 +124,8 @@ void RunHistory::AddEvent(Json event) {
 void RunHistory::Tell(Mark* mark, Json* update) const {
   TellRows(rows_, "rows", &mark->rows, update);
   TellRows(evaluations_, "evaluations", &mark->evaluations, update);
-  if (update->contains("evaluations")) (*update)["means"] = means_;
+  if (update->contains("evaluations")) (*update)["means"] = names_.means;
+  if (update->contains("rows")) (*update)["logged"] = names_.logged;
   if (event_count_ > mark->events) {
     const uint64_t unread = std::min<uint64_t>(event_count_ - mark->events, events_.size());
     (*update)["events"] =

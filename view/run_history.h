@@ -49,16 +49,25 @@ inline constexpr std::array<const char*, kStepCells> kStepColumns{"step",
 // The cells that a page shows: the columns of its rows.
 inline constexpr std::array kPageCells{kCellStep, kCellEpoch, kCellLoss,    kCellAccuracy,
                                        kCellLr,   kCellSpeed, kCellElapsed, kCellStepMs};
-using StepRow = std::array<double, kStepCells>;
+struct StepRow : std::array<double, kStepCells> {
+  std::vector<double> logged;  // a program's further means, the last columns
+};
 // The cells: step, epoch, elapsed_seconds, accuracy, loss, and the means of further sums.
 using EvaluatedRow = std::vector<double>;
+
+// The columns after those of every run. An evaluation's begin with the name of its samples.
+struct ColumnNames {
+  std::vector<std::string> means;   // an evaluation's, without "test_"
+  std::vector<std::string> logged;  // a step's
+};
 
 struct CsvRow {
   std::optional<StepRow> step;  // one of the three is set; none, if the text is not a row
   std::optional<EvaluatedRow> evaluation;
-  std::optional<std::vector<std::string>> means;  // the heading: the names of the means above
+  std::optional<ColumnNames> names;  // the heading
 };
-CsvRow ParseCsvRow(std::string_view text);
+// `logged_count`: of the heading's ColumnNames::logged.
+CsvRow ParseCsvRow(std::string_view text, size_t logged_count = 0);
 
 // Threads: none.
 class RunHistory {
@@ -70,6 +79,7 @@ class RunHistory {
 
   void Add(const CsvRow& row);
   void AddEvent(nlohmann::json event);
+  const ColumnNames& names() const { return names_; }
 
   // The place up to which a reader has read.
   struct Mark {
@@ -78,13 +88,13 @@ class RunHistory {
     uint64_t events = 0;
   };
   // Adds the "rows", "evaluations" and "events" after the mark to `update`, if there are any, and
-  // moves the mark. With evaluations it adds the names of their "means".
+  // moves the mark. It adds the names of an evaluation's "means" and those of a step's "logged".
   void Tell(Mark* mark, nlohmann::json* update) const;
 
  private:
   Thinned<StepRow> rows_{kRowsMax};
   Thinned<EvaluatedRow> evaluations_{kEvaluationsMax};
-  std::vector<std::string> means_;
+  ColumnNames names_;
   std::deque<nlohmann::json> events_;
   uint64_t event_count_ = 0;  // includes the dropped ones
 };

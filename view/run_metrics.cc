@@ -87,7 +87,8 @@ RunMetrics::RunMetrics(prometheus::Registry& r, const std::string& run)
       .Set(1);
 }
 
-void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
+void RunMetrics::OnRow(const CsvRow& row, const std::vector<std::string>& logged,
+                       const StepPlan& plan) {
   if (row.evaluation) {
     Show("pando_evaluation_accuracy", "Of the last evaluation, 0 to 1.", row.evaluation->at(3),
          &learning_.accuracy);
@@ -101,6 +102,9 @@ void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
   last_step_ = std::max(last_step_, cells[kCellStep]);
   last_elapsed_ = cells[kCellElapsed];
   Show("pando_train_loss", "Mean loss of the newest step.", cells[kCellLoss], &learning_.loss);
+  for (size_t i = 0; i < std::min(logged.size(), cells.logged.size()); ++i)
+    Show("pando_train_logged", "Mean of the newest step, logged by the program under this name.",
+         cells.logged[i], &learning_.logged[logged[i]], {{"name", logged[i]}});
   if (cells[kCellStepMs] > 0)
     exposed_ratio_.Set(std::min(1.0, cells[kCellExposedSyncMs] / cells[kCellStepMs]));
   if (steps <= 0) return;
@@ -112,10 +116,11 @@ void RunMetrics::OnRow(const CsvRow& row, const StepPlan& plan) {
     step_seconds_.Observe(seconds / steps);
 }
 
-void RunMetrics::Show(const char* name, const char* help, double value, prometheus::Gauge** gauge) {
+void RunMetrics::Show(const char* name, const char* help, double value, prometheus::Gauge** gauge,
+                      prometheus::Labels labels) {
   if (std::isnan(value)) return;
-  if (*gauge == nullptr)
-    *gauge = &MakeGauge(learning_.registry, name, help, {{"run", learning_.run}});
+  labels["run"] = learning_.run;
+  if (*gauge == nullptr) *gauge = &MakeGauge(learning_.registry, name, help, labels);
   (*gauge)->Set(value);
 }
 

@@ -9,8 +9,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "plan/step_plan.h"
 #include "view/fault_list.h"
@@ -28,7 +30,8 @@ class RunMetrics {
   RunMetrics(prometheus::Registry& registry, const std::string& run);
 
   // Takes a row of metrics.csv. `plan` says how many samples a step has.
-  void OnRow(const CsvRow& row, const StepPlan& plan);
+  // `logged`: the names of a step's further means.
+  void OnRow(const CsvRow& row, const std::vector<std::string>& logged, const StepPlan& plan);
   void OnEvent(const nlohmann::json& event);
   void OnFault(const FaultList::News& news);
   // Takes notice that the run's files begin again (`--force`).
@@ -43,7 +46,8 @@ class RunMetrics {
   static constexpr std::array<const char*, 5> kStates{"starting", "ready", "draining", "leaving",
                                                       "suspect"};
 
-  void Show(const char* name, const char* help, double value, prometheus::Gauge** gauge);
+  void Show(const char* name, const char* help, double value, prometheus::Gauge** gauge,
+            prometheus::Labels labels = {});
 
   prometheus::Counter& steps_;
   prometheus::Histogram& step_seconds_;
@@ -59,6 +63,7 @@ class RunMetrics {
     // These are null until there is a value: a program may give none.
     prometheus::Gauge* loss = nullptr;
     prometheus::Gauge* accuracy = nullptr;
+    std::map<std::string, prometheus::Gauge*> logged;  // by name
   };
   Learning learning_;
   prometheus::Gauge& versions_behind_;

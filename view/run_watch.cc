@@ -177,9 +177,9 @@ void RunWatch::ReadFiles() {
     const std::lock_guard lock(mutex_);
     rows_.Read(restart, [&](std::string_view text) {
       ++shown_.changes;
-      const CsvRow row = ParseCsvRow(text);
+      const CsvRow row = ParseCsvRow(text, shown_.history.names().logged.size());
       shown_.history.Add(row);
-      metrics_.OnRow(row, steps_);
+      metrics_.OnRow(row, shown_.history.names().logged, steps_);
     });
     events_.Read([] {},
                  [&](std::string_view text) {

@@ -43,6 +43,7 @@ std::string MetricsHeading(const EvaluationColumns& columns) {
   heading += fmt::format(",{0}_accuracy,{0}_loss", columns.evaluated_on);
   for (const EvaluationColumns::Mean& mean : columns.means)
     heading += fmt::format(",{}_{}", columns.evaluated_on, mean.name);
+  for (const std::string& name : columns.logged) heading += "," + name;
   return heading;
 }
 
@@ -71,8 +72,7 @@ std::optional<MetricsRow> ParseStepRow(std::string_view text) {
       text, {&step, &row.epoch, &row.loss, &row.accuracy, &row.lr, &row.images_per_second,
              &row.images_per_second_mean, &row.elapsed_seconds, &row.step_ms, &row.data_stall_ms,
              &row.exposed_sync_ms, &row.gpu_memory_mb, &row.gpu_percent});
-  const bool is_step = rest && rest->starts_with(",,") && !std::isnan(row.step_ms) &&
-                       rest->find_first_not_of(',') == std::string_view::npos;
+  const bool is_step = rest && rest->starts_with(",,") && !std::isnan(row.step_ms);
   row.step = is_step ? static_cast<uint64_t>(step) : 0;
   return is_step ? std::optional(row) : std::nullopt;
 }
@@ -84,7 +84,7 @@ std::string Cell(double value, const char* format = "{:.9g}") {
 }  // namespace
 
 EvaluationColumns EvaluationColumns::For(const Job& job) {
-  EvaluationColumns columns{.evaluated_on = job.evaluated_on()};
+  EvaluationColumns columns{.evaluated_on = job.evaluated_on(), .logged = job.train_logs};
   const std::vector<std::string> names = MeanNames(job);
   for (size_t i = 0; i < names.size(); ++i) {
     if (job.eval_sums[i] != "loss_sum" && job.eval_sums[i] != "correct")
@@ -109,7 +109,7 @@ std::optional<MetricsRow> ReadNewestRow(const RunFolder& folder) {
 
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder, const EvaluationColumns& columns) {
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
-  MetricsFile metrics(std::move(file), columns.means.size());
+  MetricsFile metrics(std::move(file), columns.means.size(), columns.logged.size());
   PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading(columns) + "\n"));
   return metrics;
 }
@@ -136,7 +136,8 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last,
   }
   std::string row;
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, is_row, &row));
-  MetricsFile metrics(std::move(file), has_means ? columns.means.size() : 0);
+  MetricsFile metrics(std::move(file), has_means ? columns.means.size() : 0,
+                      has_means ? columns.logged.size() : 0);
   if (row.empty()) (void)metrics.rows_.Append(heading + "\n");  // it may be held
   return metrics;
 }
@@ -145,7 +146,10 @@ Status MetricsFile::Append(const MetricsRow& row) {
   std::string text = fmt::format("{}", row.step);
   for (const MetricsColumn& column : kMetricsColumns)
     text += Cell(row.*column.value, column.format);
-  return rows_.Append(text + std::string(2 + mean_count_, ',') + "\n");
+  text += std::string(2 + mean_count_, ',');
+  for (size_t i = 0; i < logged_count_; ++i)
+    text += Cell(i < row.logged.size() ? row.logged[i] : NAN);
+  return rows_.Append(text + "\n");
 }
 
 Status MetricsFile::Append(const EvaluationRow& row) {
@@ -158,7 +162,7 @@ Status MetricsFile::Append(const EvaluationRow& row) {
   }
   text += Cell(row.test_accuracy) + Cell(row.test_loss);
   for (size_t i = 0; i < mean_count_; ++i) text += Cell(i < row.means.size() ? row.means[i] : NAN);
-  return rows_.Append(text + "\n");
+  return rows_.Append(text + std::string(logged_count_, ',') + "\n");
 }
 
 }  // namespace pando

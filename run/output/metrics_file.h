@@ -32,6 +32,7 @@ struct MetricsRow {
   double exposed_sync_ms = 0;  // in the window, per step: a computing thread's wait for parameters
   double gpu_memory_mb = 0;    // used by all processes on the fullest GPU of a worker; 0: no GPU
   double gpu_percent = 0;      // of time with a running kernel: mean over the workers' GPUs
+  std::vector<double> logged = {};  // a program's further means, as in Job::train_logs
 };
 
 // The columns of results in metrics.csv, and the names of their curves: test_accuracy, test_loss
@@ -45,6 +46,7 @@ struct EvaluationColumns {
 
   std::string evaluated_on = "test";  // Job::evaluated_on()
   std::vector<Mean> means = {};
+  std::vector<std::string> logged = {};  // Job::train_logs: the last columns of a step's row
 };
 
 // An evaluation's row, with only these columns. A value that is NaN leaves its cell empty.
@@ -76,9 +78,11 @@ class MetricsFile {
   PatientRows& rows() { return rows_; }
 
  private:
-  MetricsFile(RowFile file, size_t mean_count) : rows_(std::move(file)), mean_count_(mean_count) {}
+  MetricsFile(RowFile file, size_t mean_count, size_t logged_count)
+      : rows_(std::move(file)), mean_count_(mean_count), logged_count_(logged_count) {}
   PatientRows rows_;
   size_t mean_count_;  // columns of EvaluationColumns::means; 0 in a file of an earlier release
+  size_t logged_count_;
 };
 
 }  // namespace pando

@@ -162,6 +162,8 @@ void TensorBoardFile::Write(const MetricsRow& row) {
     scalars.emplace_back("gpu/memory_mb", row.gpu_memory_mb);
     scalars.emplace_back("gpu/percent", row.gpu_percent);
   }
+  for (size_t i = 0; i < std::min(row.logged.size(), columns_.logged.size()); ++i)
+    scalars.emplace_back("train/" + columns_.logged[i], row.logged[i]);
   Write(row.step, scalars);
 }
 

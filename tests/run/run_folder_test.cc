@@ -229,6 +229,29 @@ TEST_CASE("what a program did not log leaves its cell empty, and its own sums ha
   CHECK(*ReadTextFile(folder.MetricsPath()) == heading + rows + ",,\n1,0,,,,,,0.000,,,,,,,\n");
 }
 
+TEST_CASE("the means that a program logs are the last columns of a step's row") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  Job job;
+  job.model = job.dataset = "external";
+  job.train_logs = {"d_loss", "g_loss"};
+  const EvaluationColumns columns = EvaluationColumns::For(job);
+  Result<MetricsFile> metrics = MetricsFile::Create(folder, columns);
+  REQUIRE(metrics.ok());
+  REQUIRE(metrics->Append(MetricsRow{.step = 1, .loss = NAN, .logged = {0.5, NAN}}).ok());
+  REQUIRE(metrics->Append(EvaluationRow{.step = 1, .test_accuracy = 0.5}).ok());
+  const std::string heading = kHeading.substr(0, kHeading.size() - 1);
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        heading +
+            ",d_loss,g_loss\n1,0,,0,0,0,0,0.000,0.000,0.000,0.000,0.0,0.0,,,0.5,\n"
+            "1,0,,,,,,0.000,,,,,,0.5,0,,\n");
+  MetricsFile::Last last;
+  REQUIRE(MetricsFile::Reopen(folder, &last, columns).ok());
+  REQUIRE(last.row);
+  CHECK(last.row->step == 1);
+  CHECK(last.evaluated_step == 1);
+}
+
 TEST_CASE("events are one JSON object per line") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());

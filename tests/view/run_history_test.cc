@@ -53,6 +53,25 @@ TEST_CASE("the means of a program's sums come with their names, and what it did 
   CHECK(update["rows"][0][kCellAccuracy].is_null());
 }
 
+TEST_CASE("a step's row ends with what its program logged, by the heading's names") {
+  RunHistory history;
+  std::string heading;
+  for (const char* column : kStepColumns) heading.append(column).append(",");
+  history.Add(ParseCsvRow(heading + "test_accuracy,test_loss,test_mae,d_loss,g_loss"));
+  CHECK(history.names().means == std::vector<std::string>{"mae"});
+  CHECK(history.names().logged == std::vector<std::string>{"d_loss", "g_loss"});
+  history.Add(ParseCsvRow("8,1.5,,,0.1,900,800,9.25,2,0,0,0,0,,,,0.75,", 2));
+  history.Add(ParseCsvRow("8,1.5,,,,,,9.5,,,,,,,0.5,0.125,,", 2));
+  RunHistory::Mark mark;
+  Json update;
+  history.Tell(&mark, &update);
+  CHECK(update["logged"] == Json{"d_loss", "g_loss"});
+  CHECK(update["rows"][0].size() == kPageCells.size() + 2);
+  CHECK(update["rows"][0][kPageCells.size()] == 0.75);
+  CHECK(update["rows"][0].back().is_null());
+  CHECK(update["evaluations"].dump() == "[[8.0,1.5,9.5,null,0.5,0.125]]");
+}
+
 TEST_CASE("a reader gets each row once, and a loss that is no number as null") {
   RunHistory history;
   history.Add(ParseCsvRow(StepText(1)));

@@ -24,7 +24,7 @@ StepRow RowAt(double step, double elapsed) {
 
 struct Metrics {
   void Add(double step, double elapsed) {
-    run.OnRow({.step = RowAt(step, elapsed), .evaluation = {}, .means = {}}, plan);
+    run.OnRow({.step = RowAt(step, elapsed), .evaluation = {}, .names = {}}, {}, plan);
   }
   StepPlan plan{{.sample_count = 6400, .global_batch = 64}};
   std::string Text() const { return prometheus::TextSerializer().Serialize(registry.Collect()); }
@@ -47,12 +47,22 @@ TEST_CASE("counters count each step once, also those between two rows") {
   CHECK(Contains(text, "pando_step_duration_seconds_bucket{run=\"first\",le=\"0.01\"} 0\n"));
 }
 
+TEST_CASE("what a program logs is a gauge of its name") {
+  Metrics metrics;
+  StepRow row = RowAt(1, 1);
+  row.logged = {0.25, NAN};
+  metrics.run.OnRow({.step = row, .evaluation = {}, .names = {}}, {"d_loss", "g_loss"},
+                    metrics.plan);
+  CHECK(Contains(metrics.Text(), "pando_train_logged{name=\"d_loss\",run=\"first\"} 0.25\n"));
+  CHECK_FALSE(Contains(metrics.Text(), "g_loss"));
+}
+
 TEST_CASE("what a program does not give is no gauge") {
   Metrics metrics;
   StepRow row = RowAt(1, 1);
   row[kCellLoss] = NAN;
-  metrics.run.OnRow({.step = row, .evaluation = {}, .means = {}}, metrics.plan);
-  metrics.run.OnRow({.step = {}, .evaluation = EvaluatedRow{1, 1, 1, NAN, 0.5}, .means = {}},
+  metrics.run.OnRow({.step = row, .evaluation = {}, .names = {}}, {}, metrics.plan);
+  metrics.run.OnRow({.step = {}, .evaluation = EvaluatedRow{1, 1, 1, NAN, 0.5}, .names = {}}, {},
                     metrics.plan);
   CHECK_FALSE(Contains(metrics.Text(), "pando_train_loss"));
   CHECK_FALSE(Contains(metrics.Text(), "pando_evaluation_accuracy"));

@@ -26,12 +26,18 @@ export function makeCharts(view, redraw) {
 
 // Adds a chart for each of the programs' own results.
 export function addCharts(charts, runs, view, redraw) {
-  for (const name of new Set(runs.flatMap((run) => run.means))) {
-    if (charts.some(({ spec }) => spec.mean === name)) continue;
+  const own = runs.flatMap((run) => [
+    ...run.means.map((mean) => ({ mean })),
+    ...run.logged.map((column) => ({ column, isLogged: true, isSmooth: true })),
+  ]);
+  for (const kind of own) {
+    const { mean, column } = kind;
+    if (charts.some(({ spec }) => spec.mean === mean && spec.column === column)) continue;
+    const name = mean ?? column;
     const element = make("section", { class: "card chart", "data-mean": name }, make("h2", {}, name),
       make("p", { class: "readout" }), make("div", { class: "plot" }, make("p", { class: "note" })));
     find("charts").append(element);
-    charts.push(new Chart(element, { mean: name, text: format.significant }, view, redraw));
+    charts.push(new Chart(element, { ...kind, text: format.significant }, view, redraw));
   }
 }
 
@@ -67,7 +73,7 @@ function scaled(value, spec, view) {
 
 // Returns the curves of one run. `place` is its place among several; null if it is alone.
 function runCurves(run, spec, view, place, rowsMax) {
-  const columns = run.columns;
+  const columns = [...run.columns, ...run.logged];
   const rows = thin(run.rows, rowsMax);
   const xs = rows.map((row) => row[columns.indexOf(view.byTime ? "elapsed_seconds" : "step")] ?? row[0]);
   const ys = rows.map((row) => scaled(row[columns.indexOf(spec.column)], spec, view));
@@ -135,8 +141,9 @@ class Chart {
   }
 
   show(runs) {
-    this.runs = runs.filter((run) => !this.spec.mean || run.means.includes(this.spec.mean));
-    this.element.hidden = this.runs.length === 0 ? Boolean(this.spec.mean)
+    this.runs = runs.filter((run) => (this.spec.isLogged ? run.logged.includes(this.spec.column)
+      : !this.spec.mean || run.means.includes(this.spec.mean)));
+    this.element.hidden = this.runs.length === 0 ? Boolean(this.spec.mean ?? this.spec.isLogged)
       : this.spec.column === "accuracy" && !runs.some((run) => run.hasAccuracy);
     this.element.dataset.points = runs.reduce((sum, run) => sum + run.rows.length, 0);
     const stamp = this.runs.map((run) => `${run.id}:${run.version}`).join();

@@ -57,6 +57,7 @@ export class Run {
     this.rows = [];
     this.evaluations = [];  // [step, epoch, elapsed_seconds, accuracy, loss, ...means]
     this.means = [];  // names of a program's other results
+    this.logged = [];  // names of what it logs in training, the last cells of each row
     this.events = [];
     this.faultsById = new Map();
     this.strips = new Map();  // name -> [[from, to, activity], ...], in the viewer's seconds
@@ -75,6 +76,7 @@ export class Run {
     this.addStrips(update.strips ?? {});
     if (update.logs) this.logs = update.logs;
     this.addRows(update.rows ?? []);
+    if (update.logged) this.logged = update.logged;
     if (update.means) this.means = update.means;
     this.addEvaluations(update.evaluations ?? []);
     this.addEvents(update.events ?? []);
