@@ -5,13 +5,13 @@ import struct
 import warnings
 from dataclasses import fields
 from itertools import groupby
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.optim import lr_scheduler
 
 from . import optim
-from ._numbers import convert
+from ._numbers import FLOAT_MAX, convert
 from .errors import PandoError
 
 OURS = {getattr(torch.optim, name): getattr(optim, name)
@@ -19,7 +19,6 @@ OURS = {getattr(torch.optim, name): getattr(optim, name)
 IGNORED = {"foreach", "fused", "capturable"}  # these change no value
 SCHEDULER = getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler  # its name before torch 2.0
 RATIO_TOLERANCE = 1e-6  # of the rates of two groups; torch's recursions in double differ by about 1e-12
-FLOAT_MAX = 3.4e38
 
 
 def is_scheduler(schedule: Any) -> bool:
@@ -58,17 +57,17 @@ def read_optimizer(optimizer: torch.optim.Optimizer, schedule: Any) -> Tuple[opt
     return ours(**{**options, "lr": lr}), [{key: group[key] for key in kept} for group in groups]
 
 
-def read_rates(optimizer: Any, schedule: Any, every: Optional[str], steps_per_epoch: int,
-               step_count: int) -> Tuple[List[float], List[str]]:
-    """Returns each group's highest rate, and the rates of all steps for the group that has the highest one.
+def read_rates(optimizer: Any, schedule: Any, every: Optional[str],
+               counts: Dict[str, int]) -> Tuple[List[float], List[float], str]:
+    """Returns each parameter group's highest rate, the rates of the group with the highest one, and when they change.
 
-    The rates are texts, as in the key schedule.rates. The scheduler and its optimizer stay as they are.
+    They change after each "step" or each "epoch", whose numbers are in `counts`. The scheduler and its optimizer stay
+    as they are.
     """
     name = type(schedule).__name__
     check_scheduler(optimizer, schedule)
-    if choose_every(schedule, every, steps_per_epoch, step_count) == "step":
-        steps_per_epoch = 1  # steps of a row
-    rows = make_rows(optimizer, schedule, -(-step_count // steps_per_epoch))
+    every = choose_every(schedule, every, counts)
+    rows = make_rows(optimizer, schedule, counts[every])
     place = max(range(len(rows)), key=lambda i: max(rows[i]))
     highest = max(rows[place])
     first = rows[place].index(highest)
@@ -78,16 +77,20 @@ def read_rates(optimizer: Any, schedule: Any, every: Optional[str], steps_per_ep
         for group, rate in enumerate(row):
             expected = rows[place][group] / highest * row[first]
             if abs(rate - expected) > RATIO_TOLERANCE * max(rate, expected) + 1e-12 * highest:
-                raise PandoError(f"{name} gives parameter group {group} {rate:.6g} at step {number * steps_per_epoch}, "
-                                 f"and group {first} {row[first]:.6g}. At step {place * steps_per_epoch} they are "
-                                 f"{rows[place][group]:.6g} and {highest:.6g}: the rates of groups must have the same "
-                                 "ratio in all steps, so that one schedule serves all")
-    counts = [steps_per_epoch] * (len(rows) - 1) + [step_count - (len(rows) - 1) * steps_per_epoch]
+                raise PandoError(f"{name} gives parameter group {group} {rate:.6g} at {every} {number}, and group "
+                                 f"{first} {row[first]:.6g}. At {every} {place} they are {rows[place][group]:.6g} and "
+                                 f"{highest:.6g}: the rates of groups must have the same ratio in all steps, so that "
+                                 "one schedule serves all")
+    return list(rows[place]), [row[first] for row in rows], every
+
+
+def write_rates(rates: Iterable[Tuple[float, int]]) -> List[str]:
+    """Returns the texts of the key schedule.rates. `rates` has rates, and for how many steps each one holds."""
     texts = []
-    for text, run in groupby(zip((shorten(row[first]) for row in rows), counts), lambda item: item[0]):
+    for rate, run in groupby(rates, lambda item: item[0]):
         count = sum(item[1] for item in run)
-        texts.append(text if count == 1 else f"{text}*{count}")
-    return list(rows[place]), texts
+        texts.append(shorten(rate) if count == 1 else f"{shorten(rate)}*{count}")
+    return texts
 
 
 def check_scheduler(optimizer: Any, schedule: Any) -> None:
@@ -107,12 +110,11 @@ def check_scheduler(optimizer: Any, schedule: Any) -> None:
                          "new one, because the run begins at its first rate")
 
 
-def choose_every(schedule: Any, every: Optional[str], steps_per_epoch: int, step_count: int) -> str:
+def choose_every(schedule: Any, every: Optional[str], counts: Dict[str, int]) -> str:
     """Returns "step" or "epoch": when the plain loop calls schedule.step()."""
     name = type(schedule).__name__
     if every not in (None, "step", "epoch"):
         raise PandoError(f"schedule_every is {every!r}: expected \"step\" or \"epoch\"")
-    counts = {"step": step_count, "epoch": -(-step_count // steps_per_epoch)}
     length = f"{counts['step']} steps and {counts['epoch']} epochs"
     is_cycle = isinstance(schedule, lr_scheduler.OneCycleLR)
     total = schedule.total_steps if is_cycle else getattr(schedule, "T_max", None)
@@ -121,7 +123,7 @@ def choose_every(schedule: Any, every: Optional[str], steps_per_epoch: int, step
         asked = f" and schedule_every={every!r}" if every else ""
         raise PandoError(f"OneCycleLR has total_steps={total}{asked}, and this run has {length}: give it "
                          f"total_steps={counts[every or 'step']}")
-    chosen = every or (fitting[0] if fitting else "step" if steps_per_epoch == 1 else None)
+    chosen = every or (fitting[0] if fitting else "step" if counts["step"] == counts["epoch"] else None)
     if chosen is None:
         raise PandoError(f"schedule is a {name}: pass schedule_every=\"step\" if the plain loop calls schedule.step() "
                          f"after each step, or \"epoch\" if after each epoch (this run has {length})")

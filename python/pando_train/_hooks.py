@@ -55,6 +55,10 @@ class Hooks:
             copyreg.pickle(kind, self._reduce)
         self._is_watching = False  # Uses is on
         self._is_first = True  # no micro-batch has ended without an error
+        self._turn: Optional[int] = None  # the group of parameters that the micro-batch trains; None: all
+        self._repeats: Dict[Optional[int], bool] = {}  # by turn: whether blocks call backward or a norm several times
+        self._has_repeats = False  # a parameter got a second gradient in this micro-batch
+        self._sends_at_end = True  # gradients and statistics leave at the block's end
         self._writes = Writes(table, exchange)
         self._versions = [entry.tensor._version for _, entry in table.parameters]
         for index, entry in table.parameters:
@@ -79,14 +83,17 @@ class Hooks:
             if reducer is not None:
                 copyreg.pickle(kind, reducer)
 
-    def begin(self) -> None:
+    def begin(self, turn: Optional[int], sends_at_end: bool) -> None:
         """Raises Abandoned, and PandoError if the program has changed tensors that the servers update."""
+        self._turn, self._sends_at_end = turn, sends_at_end or self._repeats.get(turn, True)
+        self._table.idle = frozenset(index for index, _ in self._table.parameters if turn is not None)
         self._table.check_unchanged()
         self.check_parameters()
         self._refuse_write(self._writes.begin())
         self._gradients.clear()
+        self._has_repeats = False
         for norm in self.norms:
-            norm.begin()
+            norm.begin(self._sends_at_end)
         for _, entry in self._table.parameters:
             entry.tensor.grad = None
         try:
@@ -107,11 +114,17 @@ class Hooks:
 
     def finish(self) -> None:
         """Ends the program's part if it had no error. Raises Abandoned, and PandoError with the fault."""
+        self._table.idle = frozenset(index for index, _ in self._table.parameters if self._is_idle(index))
         self._table.check_unchanged()
         self.check_parameters()
         self._check_gradients()
         if self._is_first:
             check_scalers()
+        if self._sends_at_end:
+            for index, (gradient, _, _) in reversed(self._gradients.items()):
+                self._exchange.give(index, gradient)
+            self._repeats[self._turn] = self._has_repeats or self._repeats.get(self._turn, False) \
+                or any(norm.is_repeated for norm in self.norms)
         for norm in self.norms:
             norm.finish()
         self._exchange.load_all()  # also tensors that this forward did not read: between blocks all have one version
@@ -148,10 +161,13 @@ class Hooks:
             if now is not None and (now is not gradient or now._version != version or now.data_ptr() != address):
                 changed = index
         if changed is not None:
-            raise PandoError(f"the gradient of {self._table.entries[changed].name} was changed after it had left. "
-                             "Remove clip_grad_norm_, clip_grad_value_, GradScaler and zero_grad from the loop: "
-                             "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, and autocast "
-                             "with bfloat16 needs no scaler")
+            self._raise_changed(changed)
+
+    def _raise_changed(self, index: int) -> None:
+        raise PandoError(f"the gradient of {self._table.entries[index].name} was changed after backward. Remove "
+                         "clip_grad_norm_, clip_grad_value_, GradScaler and zero_grad after backward from the loop: "
+                         "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
+                         "bfloat16 needs no scaler")
 
     def _add_scopes(self) -> None:
         """Adds a scope per module; the parts of a compiled module belong to its scope."""
@@ -235,9 +251,10 @@ class Hooks:
         gradient = entry.tensor.grad
         if gradient is None:  # an undefined gradient, before torch 2.1
             return
+        if self._is_idle(index):
+            return
         if index in self._gradients:
-            raise PandoError(f"parameter {entry.name} got a second gradient in one micro-batch: call backward once, on "
-                             "the sum of the losses. torch.utils.checkpoint needs use_reentrant=False")
+            self._check_addition(index, gradient)
         if gradient.layout != torch.strided:
             raise PandoError(f"the gradient of {entry.name} is sparse: create its layer with sparse=False")
         if not self._exchange.is_loaded(index):
@@ -246,7 +263,24 @@ class Hooks:
         check_type(f"the gradient of {entry.name}", gradient)
         self._gradients[index] = gradient, gradient._version, gradient.data_ptr()
         self._writes.note(index, gradient)
-        self._exchange.give(index, gradient)
+        if not self._sends_at_end:
+            self._exchange.give(index, gradient)
+
+    def _is_idle(self, index: int) -> bool:
+        """Returns whether the parameter is of a group that this step does not train."""
+        return self._turn is not None and self._table.entries[index].group != self._turn
+
+    def _check_addition(self, index: int, gradient: torch.Tensor) -> None:
+        """Raises PandoError unless backward has just added to a gradient that has not left."""
+        name = self._table.entries[index].name
+        if not self._sends_at_end:
+            raise PandoError(f"parameter {name} got a second gradient in this micro-batch, and one in the process's "
+                             "first: pass run.micro_batch(send_at_end=True), so that gradients leave at the block's "
+                             "end. torch.utils.checkpoint needs use_reentrant=False")
+        before, version, _ = self._gradients[index]
+        if not torch.is_grad_enabled() and (gradient is not before or gradient._version != version + 1):
+            self._raise_changed(index)
+        self._has_repeats = True
 
 
 class Hook:

@@ -12,16 +12,18 @@ from .schedule import Constant, Schedule
 RENAMED = {"eta_min": "min_lr"}  # torch's name: the key's name
 
 
-def make_sections(optimizer: Optimizer, schedule: Optional[Schedule], *, epochs: Optional[float],
+def make_sections(optimizer: Optional[Optimizer], schedule: Optional[Schedule], *, epochs: Optional[float],
                   steps: Optional[int], options: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """Returns section -> key -> value. `options` has further keys, such as "train.seed"; None omits a key."""
-    check_optimizer(optimizer)
+    """Returns section -> key -> value. `options` has further keys, such as "train.seed"; None omits a key.
+
+    `optimizer` is None if the caller adds its keys.
+    """
     if schedule is not None and not isinstance(schedule, Schedule):
         raise PandoError(f"schedule is a {type(schedule).__name__}: pass one of pando.schedule, for instance "
                          "pando.OneCycle(), or one of torch.optim.lr_scheduler together with its optimizer")
     if (epochs is None) == (steps is None):
         raise PandoError("pass either epochs or steps to pando.join: the length of the run")
-    sections: Dict[str, Dict[str, Any]] = {"train": {}, "optimizer": make_keys(optimizer),
+    sections: Dict[str, Dict[str, Any]] = {"train": {}, "optimizer": make_keys(optimizer) if optimizer else {},
                                            "schedule": make_keys(schedule or Constant()), "eval": {}}
     if epochs is not None:
         sections["train"]["epochs"] = convert(float, "epochs", epochs)
@@ -58,8 +60,8 @@ def make_keys(arguments: Union[Optimizer, Schedule]) -> Dict[str, Any]:
 
 def check_optimizer(optimizer: Any) -> None:
     if isinstance(optimizer, (list, tuple)):
-        raise PandoError("pando.join takes one optimizer: parameter groups (params=) give parameters their own rate "
-                         "and decay")
+        raise PandoError("several optimizers need names: pass optimizer=dict(D=..., G=...), and turns= if they train "
+                         "in different steps. In one optimizer, groups give parameters their own rate and decay")
     if not isinstance(optimizer, Optimizer):
         raise PandoError(f"optimizer is a {type(optimizer).__name__}: pass one of torch.optim or of pando.optim, for "
                          "instance pando.SGD()")

@@ -12,7 +12,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import Abandoned, PandoError
 
-ABI = 2
+ABI = 3
 OK, AGAIN, ABANDONED, END, ERROR = range(5)
 PARAMETER, STATISTIC = range(2)
 TRAIN, EVALUATE, REPORT = range(3)
@@ -26,7 +26,8 @@ NAME = "libpando_worker.so"
 
 class TensorStruct(Structure):
     _fields_ = [("name", c_char_p), ("shape", POINTER(c_uint64)), ("dimensions", c_uint32), ("kind", c_uint32),
-                ("momentum", c_float), ("lr_factor", c_double), ("weight_decay", c_double), ("initial", c_void_p)]
+                ("momentum", c_float), ("group", c_uint32), ("lr_factor", c_double), ("weight_decay", c_double),
+                ("initial", c_void_p)]
 
 
 class OptionsStruct(Structure):

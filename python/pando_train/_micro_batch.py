@@ -7,31 +7,37 @@ import torch
 from ._exchange import Exchange
 from ._hooks import Hooks
 from ._library import NOT_LOGGED, Work, Worker
+from ._numbers import FLOAT_MAX, convert
 from ._random import derive, seed_generators
-from .errors import Abandoned
+from .errors import Abandoned, PandoError
 
 
 class MicroBatch:
     """The with block that Run.micro_batch returns, for one use. It has `samples` samples.
 
-    `step` counts updates from 0, and `index` the step's micro-batches. At the start it clears gradients,
-    seeds the generators and loads parameters. At the end it gives the remaining gradients and finishes the
-    work. If the work is abandoned meanwhile, the rest of the block is skipped.
+    `step` counts updates from 0, and `index` the step's micro-batches. `turn` is that of run.turn. At the start it
+    clears gradients, seeds the generators and loads parameters. At the end it gives the remaining gradients and
+    finishes the work. If the work is abandoned meanwhile, the rest of the block is skipped.
     """
 
-    def __init__(self, run, work: Work, weight: Optional[float]):
+    def __init__(self, run, work: Work, weight: Optional[float], sends_at_end: bool):
         self._run = run
         self.step, self.index, self.samples = work.step, work.micro_batch, len(work.samples)
+        self.turn = run.turns.at(work.step)
+        self._sends_at_end = sends_at_end
         self._is_weighted = weight is not None
         self._weight = float(self.samples if weight is None else weight)
         self._logged: Dict[str, Any] = {}
 
-    def log(self, loss: Any = None, correct: Any = None) -> None:
-        """Takes values for metrics.csv: the mean loss, as in backward, and the number of right answers.
+    def log(self, loss: Any = None, correct: Any = None, **others: Any) -> None:
+        """Takes values for metrics.csv: the mean loss, as in backward, the number of right answers, and other means.
 
-        If a micro-batch does not log a value, its step does not have that value.
+        If a micro-batch does not log a value, or one that is not finite, its step does not have that value.
         """
-        for name, value in (("loss", loss), ("correct", correct)):
+        for name, value in dict(others, loss=loss, correct=correct).items():
+            if name not in ("loss", "correct", *self._run.log_names):
+                raise PandoError(f"mb.log got {name}, which pando.join did not find in the script: name all values "
+                                 f"there, as log={sorted({*self._run.log_names, name})}")
             if value is not None:
                 self._logged[name] = value.detach() if isinstance(value, torch.Tensor) else value
 
@@ -42,7 +48,7 @@ class MicroBatch:
         exchange.begin(True, self.step, self._weight, self.samples)
         seed_generators(derive("forward", self._run.facts.seed, self.step, self.index))
         try:
-            self._run.hooks.begin()
+            self._run.hooks.begin(self._run.turns.names.index(self.turn) if self.turn else None, self._sends_at_end)
         except Abandoned:
             pass  # the first hook raises Abandoned again, within the block
         except BaseException as error:
@@ -82,9 +88,14 @@ class MicroBatch:
 
     def _finish(self, hooks: Hooks, worker: Worker) -> None:
         hooks.finish()
-        sums = [float(self._logged.get(name, NOT_LOGGED)) for name in ("loss", "correct")]
-        if "loss" in self._logged:  # a mean over nothing is NaN, and has weight 0
-            sums[0] = sums[0] * self._weight if self._weight > 0 else 0.0
+        means = {name: convert(float, f"{name} of mb.log", value, True) for name, value in self._logged.items()}
+        names = ["loss", "correct", *self._run.log_names]
+        sums = [means[name] if name in means else NOT_LOGGED for name in names]
+        for place, name in enumerate(names):
+            if name in means and name != "correct":  # a mean over nothing is NaN, and has weight 0
+                sums[place] = means[name] * self._weight if self._weight > 0 else 0.0
+            if name not in ("loss", "correct") and not abs(sums[place]) < FLOAT_MAX:
+                sums[place] = NOT_LOGGED
         worker.finish_work(sums + ([self._weight] if self._is_weighted else []))
 
     def _fail(self, error: BaseException) -> None:

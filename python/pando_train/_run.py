@@ -7,28 +7,29 @@ import sys
 import traceback
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 import torch
 from torch import nn
 
 from . import _library as lib
 from ._data import Reader, Samples, check_guard, count_samples, find_ahead, split_work
-from ._evaluation import Evaluation, Results, evaluating
+from ._evaluation import Evaluation, Reduce, Results, evaluating
 from ._exchange import Exchange
+from ._from_torch import is_scheduler
 from ._hooks import Hooks, check_scalers, uses_compile
-from ._from_torch import is_scheduler, read_optimizer, read_rates
 from ._job import count_steps, make_sections, write_toml
 from ._launch import OwnRun
 from ._micro_batch import MicroBatch
 from ._numbers import convert
+from ._optimizers import Turns, check_options, make_clip, read_torch
 from ._preload import VARIABLE as PRELOAD, fork_workers
 from ._process import ProcessGuard
 from ._random import choose_determinism, derive, describe_kind, given_seed
 from ._state import ModuleState
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
-from ._script import find_loop_around, find_second_join
+from ._script import find_logged_names, find_loop_around, find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 
@@ -49,11 +50,13 @@ OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", 
 OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps")
 
 
-def join(model: nn.Module, train_set: Any, optimizer: Union[Optimizer, torch.optim.Optimizer], *,
-         schedule: Any = None, schedule_every: Optional[str] = None,
+def join(model: nn.Module, train_set: Any,
+         optimizer: Union[Optimizer, torch.optim.Optimizer, Dict[str, torch.optim.Optimizer]], *,
+         schedule: Any = None, schedule_every: Optional[str] = None, turns: Optional[Sequence[str]] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
          micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
-         clip_value: float = 0.0, ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
+         clip_value: float = 0.0, weight_clip: Union[float, Dict[str, float]] = 0.0, log: Sequence[str] = (),
+         ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
          drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
          seed: Optional[int] = None, threads: int = 1) -> "Run":
@@ -62,14 +65,21 @@ def join(model: nn.Module, train_set: Any, optimizer: Union[Optimizer, torch.opt
     All workers of a run pass equal arguments. The keys of docs/job-file.md say more about each one.
 
       train_set: a map-style data set
-      optimizer: one of torch.optim with the model's parameters, which is read once, or one of pando.optim
-      schedule: one of torch.optim.lr_scheduler that sets this optimizer's rates, or one of pando.schedule
+      optimizer: one of torch.optim with the model's parameters, which is read once, or one of pando.optim; or several
+        of torch.optim by name, each with its own parameters
+      schedule: one of torch.optim.lr_scheduler that sets this optimizer's rates, or one of pando.schedule; or one of
+        torch for each name
       schedule_every: "step" or "epoch": when the plain loop calls schedule.step(), of torch
+      turns: names of optimizers: step t trains the parameters of turns[t % len(turns)], and no others; default: each
+        step trains all
       epochs, steps: the length of the run; give one of them
       global_batch: number of samples of a step, over all workers
       micro_batches: number of parts of a step; one worker at a time computes each part
       params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
+      weight_clip: each weight stays within +- this, as in Wasserstein GANs; by name if there are several optimizers
+      log: names of values that the loop passes to mb.log; needed for those that the script does not write as
+        `mb.log(name=...)`
       ema_decay: share that an average of the weights keeps at each step; 0: no average
       exclude_bias_and_norm: no weight decay for tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
@@ -89,26 +99,22 @@ def join(model: nn.Module, train_set: Any, optimizer: Union[Optimizer, torch.opt
                if given[name] is not None or name not in OPTIONAL}
     options["train.last_batch"] = "drop" if convert(bool, "drop_last", drop_last) else "short"
     options.setdefault("train.seed", given_seed())
-    is_torch, is_tabled = isinstance(optimizer, torch.optim.Optimizer), is_scheduler(schedule)
-    if is_torch and list(params):
-        raise PandoError(f"params= goes with an optimizer of pando.optim: torch's {type(optimizer).__name__} has its "
-                         "own parameter groups")
-    if schedule_every is not None and not (is_torch and is_tabled):
-        raise PandoError("schedule_every= goes with an optimizer and a scheduler of torch: Pando's schedules count "
-                         "steps")
-    ours, groups = read_optimizer(optimizer, schedule) if is_torch else (optimizer, params)
-    sections = make_sections(ours, None if is_torch and is_tabled else schedule, epochs=epochs, steps=steps,
-                             options=options)
+    is_torch = check_options(optimizer, schedule, schedule_every, params, turns)
+    groups_in_turn = Turns(list(optimizer) if isinstance(optimizer, dict) else [], turns)
+    is_ours = not (is_torch and (is_scheduler(schedule) or isinstance(schedule, dict)))
+    sections = make_sections(None if is_torch else optimizer, schedule if is_ours else None, epochs=epochs,
+                             steps=steps, options=options)
     count_samples(train_set, "the training set")
-    if is_torch and is_tabled:
-        highest, rates = read_rates(optimizer, schedule, schedule_every,
-                                    *count_steps(len(train_set), sections["train"]))
-        groups = [{**group, "lr": lr} for group, lr in zip(groups, highest)]
-        sections["optimizer"]["lr"] = max(highest)
-        if len(rates) > 1:
-            sections["schedule"] = {"type": "table", "rates": rates}
-    table.apply_groups(groups, sections["optimizer"]["lr"])
-    return Run(table, train_set, sections)
+    if is_torch:
+        params = read_torch(optimizer, None if is_ours else schedule, schedule_every, groups_in_turn, weight_clip,
+                            count_steps(len(train_set), sections["train"]), sections)
+    else:
+        sections["optimizer"].update(make_clip(weight_clip))
+    table.apply_groups(params, sections["optimizer"]["lr"])
+    logged = find_logged_names(log)
+    if logged:
+        sections["train"]["logs"] = logged
+    return Run(table, train_set, sections, groups_in_turn)
 
 
 def check_is_only_join() -> None:
@@ -131,8 +137,10 @@ class Run:
     Threads: the main thread of the script.
     """
 
-    def __init__(self, table: TensorTable, train_set: Any, sections: Dict[str, Dict[str, Any]]):
+    def __init__(self, table: TensorTable, train_set: Any, sections: Dict[str, Dict[str, Any]], turns: Turns):
         self.table = table
+        self.turns = turns
+        self.log_names: List[str] = sections["train"].get("logs", [])
         self._train_set = train_set
         self._sections = sections
         self.state = ModuleState(table.module)
@@ -151,18 +159,25 @@ class Run:
         self.exchange: Optional[Exchange] = None
         self.hooks: Optional[Hooks] = None
 
-    def evaluate_with(self, test_set: Any, function: Callable[..., Dict[str, Any]], batch_size: int = 64) -> None:
+    def evaluate_with(self, test_set: Any, function: Callable[..., Any], batch_size: int = 64,
+                      reduce: Optional[Reduce] = None) -> None:
         """Evaluates versions of the weights during the loop, by evaluate_every_epochs or _steps, and the last one.
 
         `function` gets a batch of at most `batch_size` test samples, like the loop's training batches. It
         returns sums over them by name, as numbers or tensors of one element. Each sum is shown per sample
         under its name, and `loss_sum` as `loss`. The module is in eval() and no_grad. Call this before the loop.
+
+        For means that are no sums, as AUC or F1, `reduce` gets the list of what the function has returned for all
+        batches, in their order, and returns values by name; or it is a dict of names and such functions, which return
+        one value. One process then evaluates the whole test set.
         """
         if self._is_open:
             raise PandoError("evaluate_with was called after the loop had begun: call it before run.loader()")
         count_samples(test_set, "the test set")
         self._evaluation = Evaluation(self.table.module, test_set, function,
-                                      convert(int, "batch_size of evaluate_with", batch_size))
+                                      convert(int, "batch_size of evaluate_with", batch_size), reduce)
+        if self._evaluation.is_whole:
+            self._sections["eval"]["whole"] = True
 
     def on_evaluation(self, function: Callable[[Results], Any], may_stop: bool = True) -> Callable[[Results], Any]:
         """Calls `function` with the Results of each evaluation, in one process of the run. Call this before the loop.
@@ -225,11 +240,28 @@ class Run:
         self._is_open = True
         return self._loop(convert(int, "num_workers", num_workers), collate_fn, pin_memory)
 
-    def micro_batch(self, weight: Optional[float] = None) -> MicroBatch:
+    @property
+    def turn(self) -> Optional[str]:
+        """The name of the optimizer whose parameters the current batch trains, of join(turns=). None: all parameters.
+
+        Each process has the same turn in the same step.
+        """
+        if self._current is None:
+            raise PandoError("run.turn is known in the loop: a step's number decides it")
+        return self.turns.at(self._current.step)
+
+    def micro_batch(self, weight: Optional[float] = None, groups: Optional[Sequence[str]] = None,
+                    send_at_end: bool = False) -> MicroBatch:
         """Returns the with block for one batch of the loader: forward, backward and log.
 
-        `weight`, with join(weighted=True), is the count that the loss is a mean over, for example of tokens.
+        `weight`, with join(weighted=True), is the count that the loss is a mean over, for example of tokens. `groups`,
+        with join(turns=), is [run.turn]; another value raises PandoError. With `send_at_end` gradients and statistics
+        leave at the block's end. Blocks that call backward, or a batch norm, several times do so by themselves, if the
+        process's first block of this turn does.
         """
+        if groups is not None and list(groups) != [self.turn]:
+            raise PandoError(f"groups of run.micro_batch is {list(groups)}, and step {self._current.step} trains "
+                             f"{self.turn}: choose the block by run.turn, which follows join(turns=)")
         if self._current is None or not self._is_waiting:
             raise PandoError("run.micro_batch() was called without a new batch: use it once for each batch of "
                              "run.loader(), within the loop")
@@ -239,7 +271,7 @@ class Run:
         if weight is not None and convert(float, "weight of run.micro_batch", weight) < 0:
             raise PandoError(f"weight of run.micro_batch is {float(weight):g}: expected a number from 0 on")
         self._is_waiting = False
-        return MicroBatch(self, self._current, weight)
+        return MicroBatch(self, self._current, weight, send_at_end)
 
     def save(self, path: str) -> None:
         """Writes the weights as safetensors with PyTorch's names, with buffers and frozen parameters.
@@ -332,7 +364,7 @@ class Run:
 
     def _add_up(self, reader: Reader, work: lib.Work) -> List[float]:
         batches = (reader.read(chunk) for chunk in split_work(work, self._evaluation.batch_size))
-        return self._evaluation.run(batches, self.facts.seed, work.version, work.samples[0])
+        return self._evaluation.run(batches, self.facts.seed, work.version, work.samples)
 
     def _report(self, work: lib.Work) -> List[float]:
         """Calls the function of on_evaluation. A report has no sums."""
@@ -385,12 +417,13 @@ class Run:
                   "and faster, as long as each worker has one", file=sys.stderr)
 
     def _find_names(self, reader: Reader) -> None:
-        """Learns the names of the evaluation's sums from one or two test samples."""
+        """Learns the names of the evaluation's sums from its first test samples."""
         if self._evaluation is None:
             return
-        work = lib.Work(lib.EVALUATE, 0, 0, 0, 0, tuple(range(min(2, len(self._evaluation.test_set)))))
+        count = self._evaluation.trial_samples
+        work = lib.Work(lib.EVALUATE, 0, 0, 0, 0, tuple(range(count)))
         self.state.save()
-        self._evaluation.find_names(reader.read(next(split_work(work, 2))))
+        self._evaluation.find_names(reader.read(next(split_work(work, count))))
         self.state.restore()
         self._sections["eval"]["sums"] = self._evaluation.names
 
@@ -402,7 +435,7 @@ class Run:
             shape = (ctypes.c_uint64 * max(initial.dim(), 1))(*initial.shape)
             struct.name, struct.shape, struct.dimensions = entry.name.encode(), shape, initial.dim()
             struct.kind, struct.momentum = entry.kind, entry.momentum
-            struct.lr_factor, struct.weight_decay = entry.lr_factor, entry.weight_decay
+            struct.group, struct.lr_factor, struct.weight_decay = entry.group, entry.lr_factor, entry.weight_decay
             struct.initial = initial.data_ptr()
         module = getattr(self.table.module, "_orig_mod", self.table.module)
         test_samples = len(self._evaluation.test_set) if self._evaluation else 0

@@ -1,10 +1,15 @@
-"""Reads a script's text before it runs: whether it calls pando.join, or a run's loader, a second time."""
+"""Reads a script's text before it runs: a second call of pando.join or a run's loader, and the names that it logs."""
 import ast
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
+
+from .errors import PandoError
 
 # Expressions with parts that may not run.
 MAYBE = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# The columns of metrics.csv for training.
+COLUMNS = ("step", "epoch", "accuracy", "lr", "images_per_second", "images_per_second_mean", "elapsed_seconds",
+           "step_ms", "data_stall_ms", "exposed_sync_ms", "gpu_memory_mb", "gpu_percent")
 EXITS = {"exit", "_exit", "quit", "abort"}
 
 
@@ -18,6 +23,29 @@ def find_second_join() -> Optional[int]:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     lines = list(find_joins(tree.body, functions, names_of_join(tree)))
     return lines[1] if len(lines) > 1 else None
+
+
+def find_logged_names(given: Sequence[str]) -> List[str]:
+    """Returns the names of values that the loop logs, without loss and correct, sorted: `given`, and those in the text.
+
+    Those are the keywords of `mb.log` in the script, and in the file that calls join, for `mb` of a with block.
+    """
+    if isinstance(given, str):
+        raise PandoError(f"log of pando.join is {given!r}: expected a list of names")
+    names = set(given)
+    for path in {getattr(sys.modules["__main__"], "__file__", None), sys._getframe(2).f_code.co_filename}:
+        nodes = list(ast.walk(read_tree(path)))
+        blocks = {item.optional_vars.id for node in nodes if isinstance(node, ast.With) for item in node.items
+                  if isinstance(item.optional_vars, ast.Name) and isinstance(item.context_expr, ast.Call)
+                  and ast.unparse(item.context_expr.func).endswith(".micro_batch")}
+        names |= {keyword.arg for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in
+                  {f"{block}.log" for block in blocks} for keyword in node.keywords if keyword.arg is not None}
+    names -= {"loss", "correct"}
+    for name in names:
+        if not str(name).isidentifier() or name in COLUMNS or name.startswith("test_"):
+            raise PandoError(f"mb.log cannot log {name}: expected a word that is no column of metrics.csv "
+                             f"({', '.join(COLUMNS)}), and does not begin with test_")
+    return sorted(names)
 
 
 def find_loop_around(run: Any) -> Optional[int]:

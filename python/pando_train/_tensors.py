@@ -7,7 +7,7 @@ constants of the run.
 import hashlib
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Tuple
 
 import torch
 from torch import nn
@@ -33,6 +33,7 @@ class Entry:
     momentum: float = 0.0
     lr_factor: float = 1.0
     weight_decay: float = JOB_DECAY
+    group: int = 0  # of the groups that train in turns
 
     @property
     def label(self) -> str:
@@ -89,6 +90,7 @@ class TensorTable:
         self.constants: List[Constant] = []
         self.counts: Dict[nn.Module, Count] = {}
         self.index_by_id: Dict[int, int] = {}  # id(parameter) -> index in entries
+        self.idle: FrozenSet[int] = frozenset()  # indices of parameters whose requires_grad may be cleared now
         self._known: Dict[int, torch.Tensor] = {}  # all parameters by id
         for prefix, owner in module.named_modules():
             name = clean_name(prefix)
@@ -143,11 +145,11 @@ class TensorTable:
                 if entry.owner is module and entry.kind == STATISTIC]
 
     def apply_groups(self, params: Iterable[Any], lr: float) -> None:
-        """Takes rates and decays from `params`, as torch's optimizers do. `lr` is the optimizer's rate."""
+        """Takes rates and decays from `params`, as torch's optimizers do. `lr` is the rate of the job."""
         groups = list_groups(params)
         grouped = set()
         for number, group in enumerate(groups):
-            unknown = set(group) - {"params", "lr", "weight_decay", "name"}
+            unknown = set(group) - {"params", "lr", "weight_decay", "name", "base_lr", "group"}
             if unknown:
                 raise PandoError(f"parameter group {number} sets {sorted(unknown)[0]}: a group has params, lr and "
                                  "weight_decay, and the optimizer's other values hold for all groups")
@@ -169,12 +171,13 @@ class TensorTable:
         if entry.name in grouped:
             raise PandoError(f"parameter {entry.name} is in two groups of params: leave it in one")
         grouped.add(entry.name)
-        lr = convert(float, "lr of the optimizer", lr)
+        lr = convert(float, "lr of the optimizer", group.get("base_lr", lr))
         own = convert(float, f"lr of parameter group {number}", group.get("lr", lr))
         if own != lr == 0:
             raise PandoError(f"parameter group {number} has lr {own}, and the optimizer has lr 0: give the optimizer "
                              "the highest rate")
         entry.lr_factor = own / lr if lr else 1.0
+        entry.group = group.get("group", 0)
         decay = group.get("weight_decay", JOB_DECAY)
         entry.weight_decay = convert(float, f"weight_decay of parameter group {number}", decay)
 
@@ -210,8 +213,8 @@ class TensorTable:
             if constant.tensor.requires_grad:
                 raise PandoError(f"requires_grad of {constant.name} was set after pando.join: choose what is trained "
                                  "before join. A new run with init weights can train other parameters")
-        for _, entry in self.parameters:
-            if not entry.tensor.requires_grad:
+        for index, entry in self.parameters:
+            if not entry.tensor.requires_grad and index not in self.idle:
                 raise PandoError(f"requires_grad of {entry.name} was cleared after pando.join: choose what is trained "
                                  "before join. A learning rate of 0 in a parameter group freezes a parameter")
 

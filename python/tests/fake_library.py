@@ -177,9 +177,9 @@ class FakeRun:
                 self._write_final()
             return lib.OK
         self.losses.append((work.step, work.micro_batch, values))
-        assert count == (3 if self.job["train"]["weighted"] else 2)
+        assert count == 2 + len(self.job["train"].get("logs", ())) + self.job["train"]["weighted"]
         self.parts[work.micro_batch] = self.gradients
-        self.weights[work.micro_batch] = values[2] if count == 3 else len(work.samples)
+        self.weights[work.micro_batch] = values[-1] if self.job["train"]["weighted"] else len(work.samples)
         if len(self.parts) == self.micro_batches:
             self._commit()
         return lib.OK
@@ -266,6 +266,8 @@ class FakeRun:
         if self.step % every and self.step != self.step_count:
             return []
         slices = [range(first, min(first + 1024, self.test_samples)) for first in range(0, self.test_samples, 1024)]
+        if self.job["eval"].get("whole"):
+            slices = [range(self.test_samples)]
         reports = [()] if self.job["eval"].get("report") else []
         return [lib.Work(kind, 0, 0, 0, self.step, tuple(part))
                 for kind, parts in ((lib.EVALUATE, slices), (lib.REPORT, reports)) for part in parts]
