@@ -461,7 +461,8 @@ class Run:
         if ending == lib.COMPLETED:
             self._load_final(self.worker.describe().run_dir)  # another folder if the run's folder is not here
         elif ending == lib.FAILED:
-            raise RunFailed(text or "the run has failed: its summary.json says why")
+            cause = f". {self.state.suspect}" if self.state.suspect and "different gradients" in text else ""
+            raise RunFailed((text or "the run has failed: its summary.json says why") + cause)
         else:
             print(f"pando: {text or 'this process has left the run'}", file=sys.stderr)
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)

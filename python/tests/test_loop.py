@@ -67,6 +67,28 @@ class KeptStateTest(FakeCase):
         self.assertEqual(self.train(Keeping, steps=8, evaluate=count_correct).bits(), expected)
         self.assertEqual(self.fake.abandon, {})
 
+    def test_an_attribute_that_differs_from_block_to_block_is_a_suspect(self):
+        class Kept(nn.Sequential):
+            def forward(self, x):
+                self.mask = torch.ones(len(x), 1)
+                self.hidden, self.seen = super().forward(x), [self.mask]
+                return self.hidden * self.mask
+        pando.seed(1)
+        model = Kept(*make_mlp())
+        run = self.join(model)
+        for x, y in run.loader():
+            with run.micro_batch():
+                F.cross_entropy(model(x), y).backward()
+        self.assertIn("attribute Kept.hidden differs", run.state.suspect)
+
+        del Kept.forward
+        self.new_fake()
+        run = self.join(model)
+        for x, y in run.loader():
+            with run.micro_batch():
+                F.cross_entropy(model(x), y).backward()
+        self.assertEqual(run.state.suspect, "")
+
     def test_containers_of_any_kind_and_new_attributes(self):
         class Module(nn.Module):
             def __init__(self):
