@@ -17,6 +17,8 @@
 
 namespace pando {
 
+struct LocalRunArgs;
+
 // Returns an exit code, or a failure, which main reports.
 using Subcommand = std::function<Result<int>()>;
 
@@ -149,6 +151,15 @@ void PrintSummary(const Summary& summary, const RunFolder& folder);
 // Ends `pando train`, `run` and `resume`: prints the summary, also as JSON if `is_json`, and makes
 // the trace. Returns the exit code.
 Result<int> ConcludeRun(const Job& job, const RunFolder& folder, bool is_json, int exit_code);
+
+// How `pando run` and `pando resume` run a program, beside the run's arguments.
+struct ProgramRun {
+  FolderChoice folder;
+  bool is_json = false;
+  std::string http;  // --http
+};
+// Runs a program to its end, in `folder` and in a new run for each further join of its script.
+Result<int> RunToEnd(LocalRunArgs run, RunFolder folder, const ProgramRun& how);
 
 // Prints one line on standard error; returns the exit code of the status.
 int Report(const Status& status);

@@ -1,5 +1,6 @@
 // `pando run`: trains a program's model with processes on this machine.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -22,10 +23,8 @@ struct ProgramOptions {
   JobSource source;
   std::string chaos;
   LocalRunArgs run;
-  bool is_json = false;
-  FolderChoice folder;
+  ProgramRun how;
   bool is_attached = false;
-  std::string http;                                // --http
   std::string logs = EnumName(ShownLogs::kFirst);  // --logs
 };
 
@@ -100,13 +99,52 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
   options.run.shown_logs = *ParseEnum<ShownLogs>(options.logs);
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(options.run.job));
   PANDO_ASSIGN_OR_RETURN(options.run.chaos, ChaosFor(options.chaos, options.run.job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, options.folder.Create(options.run.job));
-  PANDO_ASSIGN_OR_RETURN(const auto viewer,
-                         StartViewer(options.http, options.run.job, options.run.keys_folder));
-  return ConcludeRun(options.run.job, folder, options.is_json, RunLocal(options.run));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, options.how.folder.Create(options.run.job));
+  return RunToEnd(std::move(options.run), std::move(folder), options.how);
+}
+
+// Returns the job of the script's next run, which has another model and its own folder.
+Job NextJob(const Job& run, bool is_forced) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // an unreadable folder shows when it is created
+  Job job;
+  for (const JobKey& key : JobKeys()) {
+    const bool is_declared = IsIdentityKey(key) && !key.name.ends_with(".name");
+    if (!is_declared) key.set(job, key.get(run));
+  }
+  job.timeline.clear();  // the file has the first run's trace
+  job.earlier.push_back(
+      (fs::absolute(run.run_dir, ignored) / ".").lexically_normal().parent_path());
+  size_t number = job.earlier.size();
+  do {
+    job.run_dir = fmt::format("{}-{}", job.earlier[0], ++number);
+  } while (!is_forced && fs::exists(job.run_dir, ignored));
+  job.name = fs::path(job.run_dir).filename();
+  return job;
 }
 
 }  // namespace
+
+Result<int> RunToEnd(LocalRunArgs run, RunFolder folder, const ProgramRun& how) {
+  const WorkerProgram program = run.worker;
+  while (true) {
+    run.worker = program;
+    run.worker.variables.push_back(
+        fmt::format("PANDO_EARLIER_RUNS={}", fmt::join(run.job.earlier, "\n")));
+    PANDO_ASSIGN_OR_RETURN(const auto viewer, StartViewer(how.http, run.job, run.keys_folder));
+    const int exit_code = RunLocal(run);
+    if (exit_code == kExitFenced) return exit_code;
+    const bool has_next = exit_code == kExitNextRun;
+    const Result<int> concluded =
+        ConcludeRun(run.job, folder, how.is_json, has_next ? kExitCompleted : exit_code);
+    if (!has_next || !concluded.ok() || *concluded != kExitCompleted) return concluded;
+    run.job = NextJob(run.job, how.folder.is_forced);
+    run.is_resumed = false;
+    PANDO_ASSIGN_OR_RETURN(folder, how.folder.Create(run.job));
+    Say("pando: starting the script again from its top, for its run {}\n",
+        run.job.earlier.size() + 1);
+  }
+}
 
 Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program) {
   auto options = std::make_shared<ProgramOptions>();
@@ -117,8 +155,9 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
       "as each worker, keeps them running, shows the progress and writes a run folder.",
       std::string(kRunNotes) + kChaosHelp);
   AddProgramOptions(command, &options->source);
-  AddFlag(command, "--json", &options->is_json, "print the summary to standard output at the end");
-  AddFolderOptions(command, &options->folder);
+  AddFlag(command, "--json", &options->how.is_json,
+          "print the summary to standard output at the end");
+  AddFolderOptions(command, &options->how.folder);
   AddMaxRestartsOption(command, &options->run.restarts_max);
   AddOption(command, "--chaos TEXT", &options->chaos, "faults to inject");
   AddFlag(command, "--attach", &options->is_attached,
@@ -130,7 +169,7 @@ Subcommand AddRunCommand(CLI::App& app, const std::vector<std::string>& program)
       command, "--logs WHICH", &options->logs,
       "whose prints are shown here, beside its log in RUN_DIR/logs: first, all or none [first]",
       AnyWordFrom({"first", "all", "none"}));
-  AddHttpOption(command, &options->http);
+  AddHttpOption(command, &options->how.http);
   AddOwnKeysOption(command, &options->run.keys_folder);
   AddVerboseOption(command, &options->run.is_verbose);
   StopAtRest(command);

@@ -312,11 +312,8 @@ Result<int> Resume(RunOptions options) {
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
-  PANDO_ASSIGN_OR_RETURN(const auto viewer,
-                         StartViewer(options.http, job, options.run.keys_folder));
-  const int exit_code = RunLocal(options.run);
-  return exit_code == kExitFenced ? exit_code
-                                  : ConcludeRun(job, folder, options.is_json, exit_code);
+  return RunToEnd(std::move(options.run), std::move(folder),
+                  {.is_json = options.is_json, .http = options.http});
 }
 
 }  // namespace

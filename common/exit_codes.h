@@ -13,6 +13,9 @@ inline constexpr int kExitFenced = 4;         // a scheduler found that another 
 inline constexpr int kExitMemberLost = 5;     // a scheduler's group (allreduce) has lost a member
 inline constexpr int kExitOutOfMemory = 6;    // not enough memory for the job
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, as in shells: 128 + SIGINT
+// A script asks `pando run` for its next run (NEXT_RUN_STATUS in python/pando_train/_run.py). No
+// command ends with it.
+inline constexpr int kExitNextRun = 86;
 
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 completed, 1 failed, 2 bad flag, key or input, 3 peer not reached in time,\n"

@@ -240,10 +240,10 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
       {!is_external && (IsDeclared(job_) || !job_.constants.empty() || !job_.eval_sums.empty() ||
                         !logs.empty() || job_.eval_whole || job_.eval_report != ReportUse::kNone),
        "model.tensors, model.constants, train.logs, eval.sums, eval.whole and eval.report are of "
-       "an "
-       "external model, but {model.name}; leave them out"},
-      {!is_external && (job_.preload || !job_.command.empty()),
-       "run.command and run.preload are of an external model, but {model.name}; leave them out"},
+       "an external model, but {model.name}; leave them out"},
+      {!is_external && (job_.preload || !job_.command.empty() || !job_.earlier.empty()),
+       "run.command, run.earlier and run.preload are of an external model, but {model.name}; leave "
+       "them out"},
       {is_external && job_.strategy != Strategy::kParameterServers,
        "{model.name} trains with servers, but {run.strategy}; give ps"},
       {is_external && job_.parameter_residency != ParameterResidency::kAll,

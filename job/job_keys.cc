@@ -415,6 +415,8 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::command>(), "run.command", "", "",
      "of an external model: the program that each worker runs and its arguments; `pando run` fills "
      "it in"},
+    {At<&Job::earlier>(), "run.earlier", "", "",
+     "of an external model: the folders of the program's completed runs; `pando run` fills it in"},
     {At<&Job::preload>(), "run.preload", "", "",
      "of an external model: fork the workers from one process that has run the program up to the "
      "run, so that a killed one is back at once (docs/pytorch.md)"},

@@ -109,7 +109,8 @@ struct LocalRunArgs : FleetArgs {
 };
 
 // Returns an exit code. The run folder then always has a summary; with kExitFenced it belongs to
-// the other scheduler, which leads the run there.
+// the other scheduler, which leads the run there. kExitNextRun: the run is completed, and its
+// script needs another one.
 int RunLocal(const LocalRunArgs& args);
 
 // `pando node`: the servers and workers of one machine of a cluster, which are kept running until

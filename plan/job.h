@@ -264,6 +264,7 @@ struct Job {
   std::string name;                  // the run folder's; empty: model-dataset-time
   std::string run_dir;               // empty: runs/NAME
   std::vector<std::string> command;  // run.command: the program of an external model's workers
+  std::vector<std::string> earlier;  // run.earlier: folders of the program's completed runs
   bool preload = false;              // its workers are forked from one process
   uint64_t log_every_steps = 1;      // rows of metrics.csv
   std::string timeline;              // trace file of all processes' work; empty: none

@@ -425,12 +425,13 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
 // The weights are valid. Chaos that did not happen is a separate error, and so is a failure of a
 // script after its loop.
 int LocalRun::ConcludeCompleted() const {
-  if (const std::optional<int> exit_code = scripts_.Conclude()) return *exit_code;
+  const int exit_code = scripts_.Conclude().value_or(kExitCompleted);
+  if (exit_code != kExitCompleted && exit_code != kExitNextRun) return exit_code;
   const std::vector<std::string> unmet = chaos_.schedule.Unmet();
   for (const std::string& entry : unmet) {
     Say("pando: --chaos '{}' never came due: the run had ended before\n", entry);
   }
-  return unmet.empty() ? kExitCompleted : kExitFailed;
+  return unmet.empty() ? exit_code : kExitFailed;
 }
 
 int LocalRun::Write(const Summary& summary, int exit_code) const {

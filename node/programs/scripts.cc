@@ -56,6 +56,10 @@ void Scripts::OnExit(const ProcessExit& exit, bool is_completed) {
   // An interruption is not the script's decision: it did not see the end of the run.
   const bool is_own_end = is_completed && exit.signal == 0 && exit.exit_code != kExitInterrupted;
   const bool is_late = exit.is_late_failure() || script.late_starts > 0 || is_own_end;
+  if (is_late && exit.exit_code == kExitNextRun) {
+    needs_next_run_ = script.has_ended = true;
+    return;
+  }
   // A signal other than SIGKILL may mean a fault of the script, which would come again.
   const bool is_over =
       exit.signal != SIGKILL || exit.is_out_of_memory || script.late_starts == kLateStartsMax;
@@ -118,7 +122,8 @@ std::optional<int> Scripts::Conclude() const {
         RootCauseText(*failure_), run_dir_, failure_->spec.title, ExitText(*failure_));
     return failure_->signal == 0 ? failure_->exit_code : kExitFailed;
   }
-  return is_cut_short_ ? std::optional(kExitInterrupted) : std::nullopt;
+  if (is_cut_short_) return kExitInterrupted;
+  return needs_next_run_ ? std::optional(kExitNextRun) : std::nullopt;
 }
 
 }  // namespace pando

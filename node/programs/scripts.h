@@ -36,7 +36,8 @@ class Scripts {
   void AwaitEnds(ShutdownSignal& shutdown);
   // Shows the rest of their output. REQUIRES: no script is running.
   void Close() { logs_.reset(); }
-  // Returns the command's exit code if a script failed after the run or was ended; prints why.
+  // Returns the command's exit code if a script failed after the run, was ended, or needs another
+  // run (kExitNextRun); prints why.
   std::optional<int> Conclude() const;
 
  private:
@@ -54,6 +55,7 @@ class Scripts {
   std::optional<LogFollower> logs_;
   std::optional<ProcessExit> failure_;  // the first unclean end after the run
   bool is_cut_short_ = false;           // on request
+  bool needs_next_run_ = false;         // a script has ended with kExitNextRun
 };
 
 }  // namespace pando

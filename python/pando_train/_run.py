@@ -25,7 +25,7 @@ from ._numbers import convert
 from ._optimizers import Turns, check_options, make_clip, read_torch
 from ._preload import VARIABLE as PRELOAD, fork_workers
 from ._process import ProcessGuard
-from ._random import choose_determinism, derive, describe_kind, given_seed
+from ._random import choose_determinism, derive, describe_kind, given_seed, seed_generators
 from ._state import ModuleState
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
@@ -34,9 +34,13 @@ from .errors import Abandoned, PandoError, RunFailed, Stopped
 from .optim import Optimizer
 
 INTERRUPTED_STATUS = 130  # the exit code of pando's own processes
+NEXT_RUN_STATUS = 86  # kExitNextRun in common/exit_codes.h: `pando run` starts the next run, and the script again
 COMPLETED_RUN = "PANDO_COMPLETED_RUN"  # folder of the run, in a script that is restarted for the part after its loop
+EARLIER_RUNS = "PANDO_EARLIER_RUNS"  # folders of the completed runs, one a line; not set: the script has one run
 
 _has_joined = False  # this script has called join
+_loop_count = 0  # loops that have begun, if the script may have several
+_is_in_run = False  # the last one has not ended
 
 
 # For each option: key of the job file, type, argument of join.
@@ -88,7 +92,7 @@ def join(model: nn.Module, train_set: Any,
       threads: number of threads of each operation in this process; equal in all workers
 
     Raises PandoError for a module, data set or optimizer that Pando cannot train, and for a second call in a script
-    that `pando run` or `pando node` has started.
+    that `pando node` or Ray has started.
     """
     given = dict(locals())
     check_guard()
@@ -121,14 +125,33 @@ def check_is_only_join() -> None:
     """Raises PandoError at the second join, or already at the first one if the script's text has a second one."""
     global _has_joined
     is_second, _has_joined = _has_joined, True
-    if not os.environ.get("PANDO_SCHEDULER"):
+    if not os.environ.get("PANDO_SCHEDULER") or EARLIER_RUNS in os.environ:
         return
     line = None if is_second else find_second_join()
     if is_second or line is not None:
         raise PandoError(f"pando.join is called a second time{'' if is_second else f' in line {line}'}: a script that "
-                         "`pando run` or `pando node` starts has one run. Train the second model in a script with its "
-                         "own `pando run`, which can read the first run's weights; or start this script with `python`, "
+                         "`pando node` or Ray starts has one run. Train the second model in a script with its own run, "
+                         "which can read the first run's weights; or start this script with `pando run` or `python`, "
                          "where each join has its own run")
+
+
+def find_completed_run() -> Optional[str]:
+    """Returns the folder of this loop's run if it has completed, and None if the loop joins the run.
+
+    If the run does not exist yet, ends the script, which `pando run` starts again with that run.
+    """
+    global _loop_count, _is_in_run
+    completed = os.environ.get(COMPLETED_RUN)
+    if EARLIER_RUNS not in os.environ:
+        return completed
+    if _is_in_run:
+        raise PandoError("run.loader() was called before the script's previous loop had ended: under `pando run` a "
+                         "script has one run after another")
+    earlier = [folder for folder in os.environ[EARLIER_RUNS].split("\n") if folder]
+    if _loop_count > len(earlier):
+        raise Stopped(NEXT_RUN_STATUS)
+    _loop_count, _is_in_run = _loop_count + 1, True
+    return [*earlier, completed][_loop_count - 1]
 
 
 class Run:
@@ -309,8 +332,9 @@ class Run:
 
     def _loop(self, num_workers: int, collate: Optional[Callable], pin_memory: bool) -> Iterator[Any]:
         reader, close = None, self._close
-        if os.environ.get(COMPLETED_RUN):
-            self._follow_up(os.environ[COMPLETED_RUN])
+        completed = find_completed_run()
+        if completed:
+            self._follow_up(completed)
             return
         try:
             reader = self._start(num_workers, collate, pin_memory)
@@ -468,7 +492,7 @@ class Run:
             raise Stopped(0 if ending == lib.DRAINED else INTERRUPTED_STATUS)
 
     def _follow_up(self, run_dir: str) -> None:
-        """Handles a run that ended while this script was dead: the loop is empty, and the script goes on after it."""
+        """Handles a run that ended before this script started: the loop is empty, and the script goes on after it."""
         train, samples = self._sections["train"], len(self._train_set)
         steps_per_epoch, step_count = count_steps(samples, train)
         self.facts = lib.RunFacts(int(os.environ.get("PANDO_RANK") or 0), train["seed"], step_count, steps_per_epoch,
@@ -477,6 +501,9 @@ class Run:
         self._load_final(run_dir)
 
     def _load_final(self, run_dir: str) -> None:
+        global _is_in_run
+        _is_in_run = False
+        seed_generators(derive("end", self.facts.seed))  # the loop has left them as its last micro-batch did
         path = os.path.join(run_dir, "final.safetensors")
         try:
             if not run_dir:  # the run was over before this process could ask for its folder

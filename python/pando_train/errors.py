@@ -13,7 +13,8 @@ class Stopped(SystemExit):
     """The run was stopped, or this process has left it, before the last step.
 
     The module does not hold final weights, so the script ends here. The exit status is 130 if the run was
-    stopped (`pando resume` continues it), and 0 if the other workers continue.
+    stopped (`pando resume` continues it), and 0 if the other workers continue. It is 86 if `pando run` first has to
+    start the run of a further join, and then the script again.
     """
 
 

@@ -1,6 +1,6 @@
 """A run of five steps, and what scripts do around their loop.
 
-after_script.py wait | exit | raise | exit-in-loop | join-again | frozen
+after_script.py wait | exit | raise | exit-in-loop | frozen
 """
 import os
 import sys
@@ -26,8 +26,6 @@ if what == "exit":
     sys.exit(7)
 if what == "raise":
     raise ValueError("the plot has no axes")
-if what == "join-again":
-    pando.join(model, data, pando.SGD(lr=0.1), steps=5, global_batch=64)
 if what == "wait":
     with open(f"waiting-{rank}", "w") as file:
         file.write(f"{os.getpid()}\n")

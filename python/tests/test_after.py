@@ -117,10 +117,6 @@ class EndTest(AfterCase):
                          [f"{here}/bin/python", "-u", f"{here}/train.py", f"{here}/data.csv",
                           f"--labels={here}/data.csv", "--lr=0.1", "none/such"])
 
-    def test_a_second_join_is_refused(self):
-        text = self.finish(self.start("join-again", "--workers", "1"), 1)
-        self.assertIn("pando.join is called a second time: a script", text)
-
 
 class ByHandTest(AfterCase):
     def test_a_dead_scheduler_is_started_again_with_its_first_job_file(self):

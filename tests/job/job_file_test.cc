@@ -132,12 +132,12 @@ TEST_CASE("every key survives writing and reading") {
     key.set(job, value);
     CHECK(key.get(job) == value);
     // Keys that need company.
-    const bool is_of_program =
-        job.model == kExternalName || job.dataset == kExternalName || job.optimizer.is_weighted ||
-        key.name == "model.tensors" || key.name == "model.constants" || key.name == "eval.sums" ||
-        key.name == "eval.whole" || key.name == "train.logs" || key.name == "optimizer.groups" ||
-        key.name == "optimizer.turns" || key.name == "eval.report" || key.name == "run.command" ||
-        key.name == "run.preload";
+    const std::set<std::string> of_program{"model.tensors",    "model.constants", "eval.sums",
+                                           "eval.whole",       "eval.report",     "train.logs",
+                                           "optimizer.groups", "optimizer.turns", "run.command",
+                                           "run.earlier",      "run.preload"};
+    const bool is_of_program = job.model == kExternalName || job.dataset == kExternalName ||
+                               job.optimizer.is_weighted || of_program.contains(key.name);
     if (is_of_program) job.model = job.dataset = kExternalName;
     if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
     if (key.name == "optimizer.groups") job.optimizer.groups = {"beta1=0.5", "beta1=0.6"};
