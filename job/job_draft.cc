@@ -219,6 +219,7 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
   const uint64_t samples = job_.synthetic_train_samples, tests = job_.synthetic_test_samples;
   const bool chooses = job_.early_stop_patience > 0 || job_.snapshot_best;
   const std::set<std::string> logs(job_.train_logs.begin(), job_.train_logs.end());
+  const std::string& metric = job_.eval_metric;
   const std::set<std::string> sums(job_.eval_sums.begin(), job_.eval_sums.end());
   return {
       {samples == 0 || (!is_external && (tests == 0 || std::max(samples, tests) > kSyntheticMax)),
@@ -226,10 +227,17 @@ std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
        "only an external data set may have more, or no test samples"},
       {sums.size() != job_.eval_sums.size() || sums.size() > kEvaluationSumsMax,
        "{eval.sums} names one twice, or more than 64"},
-      {is_external && IsDeclared(job_) && chooses && !sums.contains("correct") &&
+      {is_external && IsDeclared(job_) && chooses && metric.empty() && !sums.contains("correct") &&
            !sums.contains("loss_sum"),
        "{eval.early_stop_patience} and {snapshot.best} compare the accuracy or the loss, and "
-       "{eval.sums} has neither 'correct' nor 'loss_sum'; let the program evaluate one"},
+       "{eval.sums} has neither 'correct' nor 'loss_sum'; let the program evaluate one, or give "
+       "eval.metric"},
+      {!metric.empty() && (is_external ? IsDeclared(job_) && !sums.contains(metric)
+                                       : metric != "correct" && metric != "loss_sum"),
+       "{eval.metric} is none of the sums of an evaluation, {eval.sums}; a model of Pando has "
+       "correct and loss_sum"},
+      {!metric.empty() && job_.eval_mode == "auto" && metric != "correct" && !IsLoss(metric),
+       "{eval.metric}: give eval.mode max or min: is its best value the largest or the smallest?"},
       {is_external && job_.push_codec != PayloadCodec::kFp32,
        "{model.name} pushes floats, but {train.codec}; give fp32"},
       {is_external != (job_.dataset == kExternalName),

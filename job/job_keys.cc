@@ -338,9 +338,14 @@ const std::vector<JobKey> kKeys = {
      "steps between evaluations; 0: by eval.every_epochs", kSteps},
     {At<&Job::early_stop_patience>(), "eval.early_stop_patience", "--early-stop-patience",
      "evaluations",
-     "stop after this many evaluations in a row without improvement of the accuracy, or of the "
-     "loss where a program gives no accuracy; 0: never",
+     "stop after this many evaluations in a row without improvement of eval.metric; 0: never",
      kPatience},
+    {At<&Job::eval_metric>(), "eval.metric", "", "",
+     "what early stopping and snapshot.best compare, one of eval.sums, per sample; correct is the "
+     "accuracy; empty: correct, or loss_sum where a program gives no correct"},
+    {Among<&Job::eval_mode>({"auto", "max", "min"}), "eval.mode", "", "",
+     "whether the best value of eval.metric is the largest or the smallest; auto: max for correct, "
+     "min for a name with loss in it"},
     {At<&Job::early_stop_min_delta>(), "eval.early_stop_min_delta", "--early-stop-min-delta", "",
      "smallest improvement that counts", kBelowOne},
     {At<&Job::eval_sums>(), "eval.sums", "", "",
@@ -361,7 +366,7 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::snapshot_keep>(), "snapshot.keep", "", "snapshots",
      "number of newest complete snapshots to keep", kSnapshots},
     {At<&Job::snapshot_best>(), "snapshot.best", "--snapshot-best", "",
-     "also store evaluated versions, and keep the one with the best accuracy, or loss"},
+     "also store evaluated versions, and keep the one with the best eval.metric"},
     {Among<&Job::snapshot_store>({"scheduler", "folder"}), "snapshot.store", "", "",
      "where servers send snapshots: to the scheduler, which keeps them in the run folder, or into "
      "that folder themselves, which all machines then share"},

@@ -235,6 +235,8 @@ struct Job {
   uint64_t eval_every_steps = 0;       // 0: by epochs; at most one of the two is above 0
   uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
   double early_stop_min_delta = 0.0;   // an improvement is larger than this share
+  std::string eval_metric;             // the sum that scores a version; empty: correct, or loss_sum
+  std::string eval_mode = "auto";      // the best score is max, min, or auto: min for a loss
   std::vector<std::string> eval_sums;  // an external model's: names of an evaluation's sums
   bool eval_whole = false;             // one worker evaluates the whole test set
   ReportUse eval_report = ReportUse::kNone;
@@ -287,5 +289,8 @@ struct Job {
   // Returns the name of the samples on which a run is evaluated, for people.
   const char* evaluated_on() const { return validation_share > 0 ? "validation" : "test"; }
 };
+
+// Returns whether a sum of an evaluation is one of losses, by its name.
+inline bool IsLoss(const std::string& sum) { return sum.find("loss") != std::string::npos; }
 
 }  // namespace pando

@@ -1,11 +1,11 @@
-"""Converts arguments that are numbers of Python, NumPy or torch."""
+"""Converts arguments that are numbers of Python, NumPy or torch, or texts."""
 import math
 from typing import Any
 
 from .errors import PandoError
 
 FLOAT_MAX = 3.4e38  # of 32 bits
-EXPECTED = {bool: "True or False", int: "a whole number", float: "a number"}
+EXPECTED = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 
 
 def convert(kind: type, name: str, value: Any, may_be_infinite: bool = False) -> Any:
@@ -13,6 +13,8 @@ def convert(kind: type, name: str, value: Any, may_be_infinite: bool = False) ->
 
     It raises also for NaN and infinity, unless `may_be_infinite`.
     """
+    if kind is str and isinstance(value, str):
+        return value
     try:
         plain = value.item() if hasattr(value, "item") else value
         number = kind(plain)

@@ -50,8 +50,9 @@ OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", 
            ("optimizer.ema_decay", float, "ema_decay"),
            ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
            ("eval.every_epochs", int, "evaluate_every_epochs"), ("eval.every_steps", int, "evaluate_every_steps"),
-           ("eval.early_stop_patience", int, "early_stop_patience"))
-OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps")
+           ("eval.early_stop_patience", int, "early_stop_patience"),
+           ("eval.metric", str, "early_stop_metric"), ("eval.mode", str, "early_stop_mode"))
+OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps", "early_stop_metric", "early_stop_mode")
 
 
 def join(model: nn.Module, train_set: Any,
@@ -63,6 +64,7 @@ def join(model: nn.Module, train_set: Any,
          ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
          drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
+         early_stop_metric: Optional[str] = None, early_stop_mode: Optional[str] = None,
          seed: Optional[int] = None, threads: int = 1) -> "Run":
     """Prepares this process to train `model` on the servers of a run. Run.loader then joins the run.
 
@@ -88,6 +90,8 @@ def join(model: nn.Module, train_set: Any,
       exclude_bias_and_norm: no weight decay for tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
       weighted: gradient and loss are means over the weights of run.micro_batch(weight=), not over samples
+      early_stop_metric: name of an evaluation's sum; default: correct, or loss_sum without it
+      early_stop_mode: "max" or "min": its best value; default: max for correct, min for a name with loss in it
       seed: decides the order of samples, augmentation and dropout; default: the value given to pando.seed
       threads: number of threads of each operation in this process; equal in all workers
 

@@ -446,7 +446,8 @@ class JoinErrorTest(FakeCase):
                             ("steps", torch.tensor([1, 2])), ("seed", "one"), ("threads", 1.5), ("drop_last", "no"),
                             ("clip_norm", "1.0"), ("clip_value", float("nan")), ("ema_decay", [0.9]),
                             ("weighted", 2), ("exclude_bias_and_norm", None), ("evaluate_every_steps", 0.5),
-                            ("evaluate_every_epochs", "1"), ("early_stop_patience", float("inf"))):
+                            ("evaluate_every_epochs", "1"), ("early_stop_patience", float("inf")),
+                            ("early_stop_metric", 7)):
             with self.subTest(name=name, value=value):
                 self.assert_refused("either epochs or steps" if value is None and name == "steps" else
                                     f"^{name} is .*: expected", **{name: value})

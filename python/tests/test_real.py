@@ -1,4 +1,5 @@
 """Runs with the real library and processes: bits, torch.optim in double precision, failures."""
+import itertools
 import json
 import os
 import signal
@@ -134,6 +135,21 @@ class ReportTest(RealCase):
             self.assertEqual([int(version) for version, *_ in calls], [3, 6, 6, 9, 12, 15])
             self.assertEqual(len({pid for version, _, pid, _ in calls if version == "6"}), 2)
             self.assertEqual((summary["weights_hash"], other_kept), (expected["weights_hash"], kept))
+
+
+class EarlyStopTest(RealCase):
+    def test_the_run_ends_when_the_sum_has_not_improved(self):
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, ROOT)
+        for mode, last in (("max", 6), ("min", 12)):  # a sum that falls at each evaluation
+            model, calls = make_picture_mlp(), itertools.count()
+            run = pando.join(model, Pictures(), pando.SGD(lr=0.1), steps=12, global_batch=8, evaluate_every_steps=3,
+                             early_stop_patience=1, early_stop_metric="rest", early_stop_mode=mode)
+            run.evaluate_with(Pictures(8, 0.0), lambda x, y: {"rest": -next(calls), "correct": 0})
+            for x, y in run.loader():
+                with run.micro_batch():
+                    F.cross_entropy(model(x), y).backward()
+            self.assertEqual(run.metrics()[-1]["step"], last)
 
 
 class MetricsTest(RealCase):

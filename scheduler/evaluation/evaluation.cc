@@ -29,10 +29,21 @@ std::string AccuracyText(const EvaluationSummary& evaluation) {
 EvaluatedValues::EvaluatedValues(const Job& job)
     : has_accuracy(!IsExternal(job) || std::ranges::count(job.eval_sums, "correct") > 0),
       has_loss(!IsExternal(job) || std::ranges::count(job.eval_sums, "loss_sum") > 0),
-      has_classes(!IsExternal(job)) {}
+      has_classes(!IsExternal(job)),
+      metric(!job.eval_metric.empty() ? job.eval_metric
+             : has_accuracy           ? "correct"
+                                      : "loss_sum"),
+      metric_index(std::ranges::find(job.eval_sums, metric) - job.eval_sums.begin()),
+      is_lower_better(job.eval_mode == "min" || (job.eval_mode == "auto" && IsLoss(metric))) {}
 
 double EvaluatedValues::Score(const EvaluationSummary& evaluation) const {
-  const double score = has_accuracy ? evaluation.accuracy() : -Loss(evaluation);
+  const bool is_other = metric_index < evaluation.sums.size();
+  const double value =
+      metric == "correct"    ? Accuracy(evaluation)
+      : metric == "loss_sum" ? Loss(evaluation)
+      : is_other ? evaluation.sums[metric_index] / static_cast<double>(evaluation.sample_count)
+                 : NAN;
+  const double score = is_lower_better ? -value : value;
   return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
 }
 

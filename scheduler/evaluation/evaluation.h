@@ -65,12 +65,15 @@ struct EvaluatedValues {
   double Loss(const EvaluationSummary& e) const {  // the mean over the samples
     return has_loss ? e.loss_sum / static_cast<double>(e.sample_count) : NAN;
   }
-  // A better version has a higher score: by the accuracy, or by the loss where there is none.
+  // A better version has a higher score, by eval.metric and eval.mode.
   double Score(const EvaluationSummary& evaluation) const;
 
   bool has_accuracy = true;
   bool has_loss = true;
-  bool has_classes = true;  // and the top-5 accuracy
+  bool has_classes = true;         // and the top-5 accuracy
+  std::string metric = "correct";  // the sum that scores a version
+  size_t metric_index = 0;         // in the sums of a program that names it
+  bool is_lower_better = false;
 };
 
 // The names of the means of a program's sums, in the order of eval.sums: "loss" of loss_sum. All

@@ -121,12 +121,15 @@ void EvaluationRounds::TellStop(Micros now, Version last) {
     return outbox_.TellNotable(now, "early-stop", "", "the run ends with version {}: {}",
                                last.value(), *text);
   }
+  const std::string metric = EvaluatedValues(plan_.job).metric;
   outbox_.TellNotable(
       now, "early-stop", "",
       "the run ends with version {}: {} evaluations in a row have not improved the best {} {} "
       "by more than {:g}",
       last.value(), plan_.job.early_stop_patience, plan_.job.evaluated_on(),
-      EvaluatedValues(plan_.job).has_accuracy ? "accuracy" : "loss",
+      metric == "correct"    ? "accuracy"
+      : metric == "loss_sum" ? "loss"
+                             : metric,
       plan_.job.early_stop_min_delta);
 }
 

@@ -135,10 +135,11 @@ TEST_CASE("every key survives writing and reading") {
     const std::set<std::string> of_program{"model.tensors",    "model.constants", "eval.sums",
                                            "eval.whole",       "eval.report",     "train.logs",
                                            "optimizer.groups", "optimizer.turns", "run.command",
-                                           "run.earlier",      "run.preload"};
+                                           "run.earlier",      "run.preload",     "eval.metric"};
     const bool is_of_program = job.model == kExternalName || job.dataset == kExternalName ||
                                job.optimizer.is_weighted || of_program.contains(key.name);
     if (is_of_program) job.model = job.dataset = kExternalName;
+    if (key.name == "eval.metric") job.eval_mode = "max";
     if (key.name == "model.tensors") job.tensors = {"w [2,3]", "b [2] decay=0"};
     if (key.name == "optimizer.groups") job.optimizer.groups = {"beta1=0.5", "beta1=0.6"};
     if (key.name == "optimizer.groups") job.optimizer.turns = {0, 1};
@@ -178,6 +179,11 @@ TEST_CASE("what a program's run cannot have is refused by name") {
   CHECK(error_with("[eval]\nsums = [\"loss_sum\"]\nearly_stop_patience = 3\n").empty());
   CHECK(Contains(error_with("[eval]\nsums = [\"mae_sum\"]\nearly_stop_patience = 3\n"),
                  "eval.early_stop_patience"));
+  const std::string f1 = "[eval]\nsums = [\"f1\"]\nearly_stop_patience = 3\nmetric = ";
+  CHECK(error_with(f1 + "\"f1\"\nmode = \"max\"\n").empty());
+  CHECK(Contains(error_with(f1 + "\"f1\"\n"), "give eval.mode max or min"));
+  CHECK(Contains(error_with(f1 + "\"f2\"\nmode = \"max\"\n"), "eval.metric"));
+  CHECK(Contains(ErrorFor("[eval]\nmetric = \"mae\"\nmode = \"min\"\n"), "eval.metric"));
   CHECK(Contains(error_with("[run]\nstrategy = \"allreduce\"\n"), "run.strategy"));
   CHECK(Contains(error_with("[worker]\nparameter_residency = \"layer\"\n"), "parameter_residency"));
   CHECK(Contains(ParseJobText("[model]\ntensors = [\"w [2]\"]\n", "job.toml").status().message(),

@@ -129,6 +129,38 @@ TEST_CASE("without an accuracy the lowest loss is the best, and one that is no n
   CHECK(BestFirst(job, evaluations).front() == Version(10));
 }
 
+TEST_CASE("any sum may score the versions, up or down") {
+  Job job = ProgramJob({"correct", "f1", "error_loss"});
+  auto evaluations = Evaluations({1, 2, 3});
+  const double sums[][3] = {{1, 50, 70}, {2, 70, 60}, {3, 60, 80}};
+  for (size_t i = 0; i < 3; ++i) evaluations[i].sums.assign(sums[i], sums[i] + 3);
+  const auto best = [&](const char* metric, const char* mode) {
+    job.eval_metric = metric;
+    job.eval_mode = mode;
+    return BestFirst(job, evaluations).front();
+  };
+  CHECK(best("", "auto") == Version(30));
+  CHECK(best("", "min") == Version(10));
+  CHECK(best("f1", "max") == Version(20));
+  CHECK(best("f1", "min") == Version(10));
+  CHECK(best("error_loss", "auto") == Version(20));
+  CHECK(best("error_loss", "max") == Version(30));
+  job.early_stop_patience = 1;
+  job.early_stop_min_delta = 0.15;
+  CHECK(StopVersion(job, evaluations) == Version(20));
+  best("f1", "max");
+  CHECK(StopVersion(job, evaluations) == Version(30));
+}
+
+TEST_CASE("a loss may score the versions of Pando's own models") {
+  Job job;
+  job.eval_metric = "loss_sum";
+  auto evaluations = Evaluations({9, 1});
+  evaluations[0].loss_sum = 2;
+  evaluations[1].loss_sum = 1;
+  CHECK(BestFirst(job, evaluations).front() == Version(20));
+}
+
 TEST_CASE("the text of an evaluation has all that was measured, under names that differ") {
   EvaluationSummary evaluation{Version(1), 10, 5, 20};
   CHECK(EvaluationText(Job(), evaluation) == "test accuracy 50.00 %, test loss 2.0000");
