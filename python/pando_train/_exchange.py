@@ -19,6 +19,8 @@ class Exchange:
     def __init__(self, worker: Worker, table: TensorTable, device: torch.device):
         count = len(table.entries)
         self.entries = table.entries
+        self.trained = table.trained
+        self._statistics = [index for index, entry in enumerate(table.entries) if entry.kind == STATISTIC]
         self.is_active = False  # there is a current work
         self.is_training = False  # the work is a micro-batch of training
         self.is_abandoned = False
@@ -56,22 +58,33 @@ class Exchange:
         """Waits until the tensor has the work's version. Raises Abandoned."""
         if self._loaded[index] == self.serial and not self.is_abandoned:
             return
-        self.check_memory(index)
-        self._guard(self._device.load, index, self.entries[index].tensor, self._hold_pointers[index])
+        tensor = self.tensor(index)
+        self._check_memory(index, tensor)
+        self._guard(self._device.load, index, tensor, self._hold_pointers[index])
         self._loaded[index] = self.serial
 
-    def check_memory(self, index: int) -> None:
-        """Raises PandoError if the tensor's memory is not the one that it had at the start of the loop."""
-        entry = self.entries[index]
-        if entry.tensor.data_ptr() != self._addresses[index]:
-            check_type(entry.label, entry.tensor)
+    def tensor(self, index: int) -> torch.Tensor:
+        parameter = self.trained.get(index)
+        return self.entries[index].tensor if parameter is None else parameter
+
+    def check_memory(self) -> None:
+        """Raises PandoError if a tensor's memory is not the one that it had at the start of the loop."""
+        for index, parameter in self.trained.items():
+            self._check_memory(index, parameter)
+        for index in self._statistics:
+            self._check_memory(index, self.entries[index].tensor)
+
+    def _check_memory(self, index: int, tensor: torch.Tensor) -> None:
+        if tensor.data_ptr() != self._addresses[index]:
+            entry = self.entries[index]
+            check_type(entry.label, tensor)
             raise PandoError(f"the memory of {entry.label} was replaced after run.loader(), by .data = ..., .to() or "
                              "vector_to_parameters. The servers update the weights, and the memory stays where it is: "
                              "move the module before the loop, and change no weights in it")
 
     def read(self, index: int) -> torch.Tensor:
         """Returns the tensor as the library holds it, in host memory. Raises Abandoned."""
-        held = torch.empty(self.entries[index].tensor.shape, **FLOATS)
+        held = torch.empty(self.tensor(index).shape, **FLOATS)
         self._guard(self._worker.load_tensor, index, held.data_ptr(), ctypes.byref(ctypes.c_uint64(0)))
         return held
 

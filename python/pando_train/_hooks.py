@@ -50,6 +50,7 @@ class Hooks:
             self._dynamo.config.skip_nnmodule_hook_guards = False
             self._dynamo.reset()  # code compiled before would skip the hooks
         self._add_scopes()
+        self._norms = [norm for scope in self._scopes for norm in scope.norms]
         self._reducers = {type(scope.module): copyreg.dispatch_table.get(type(scope.module)) for scope in self._scopes}
         for kind in self._reducers:  # copy and pickle look first into this table
             copyreg.pickle(kind, self._reduce)
@@ -60,13 +61,9 @@ class Hooks:
         self._has_repeats = False  # a parameter got a second gradient in this micro-batch
         self._sends_at_end = True  # gradients and statistics leave at the block's end
         self._writes = Writes(table, exchange)
-        self._versions = [entry.tensor._version for _, entry in table.parameters]
+        self._versions = [parameter._version for parameter in table.trained.values()]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
-
-    @property
-    def norms(self) -> List[Norm]:
-        return [norm for scope in self._scopes for norm in scope.norms]
 
     @property
     def can_finish(self) -> bool:
@@ -74,7 +71,7 @@ class Hooks:
         return bool(self._gradients) or self._exchange.weight == 0
 
     def remove(self) -> None:
-        for norm in self.norms:
+        for norm in self._norms:
             norm.restore()
         for handle in self._handles + [handle for scope in self._scopes for handle in scope.handles]:
             handle.remove()
@@ -92,10 +89,10 @@ class Hooks:
         self._refuse_write(self._writes.begin())
         self._gradients.clear()
         self._has_repeats = False
-        for norm in self.norms:
+        for norm in self._norms:
             norm.begin(self._sends_at_end)
-        for _, entry in self._table.parameters:
-            entry.tensor.grad = None
+        for parameter in self._table.trained.values():
+            parameter.grad = None
         try:
             for index in self._first_loads:
                 self._exchange.load(index)
@@ -109,7 +106,7 @@ class Hooks:
         if self._is_watching:
             self._is_watching = False
             self._uses.__exit__(None, None, None)
-        for norm in self.norms:
+        for norm in self._norms:
             norm.restore()
 
     def finish(self) -> None:
@@ -124,8 +121,8 @@ class Hooks:
             for index, (gradient, _, _) in reversed(self._gradients.items()):
                 self._exchange.give(index, gradient)
             self._repeats[self._turn] = self._has_repeats or self._repeats.get(self._turn, False) \
-                or any(norm.is_repeated for norm in self.norms)
-        for norm in self.norms:
+                or any(norm.is_repeated for norm in self._norms)
+        for norm in self._norms:
             norm.finish()
         self._exchange.load_all()  # also tensors that this forward did not read: between blocks all have one version
         self._refuse_write(self._writes.find_parameter())
@@ -136,10 +133,9 @@ class Hooks:
 
     def check_parameters(self) -> None:
         """Raises PandoError if the program has moved a tensor, or written to a parameter."""
-        for index in range(len(self._table.entries)):
-            self._exchange.check_memory(index)
-        for (index, entry), version in zip(self._table.parameters, self._versions):
-            if entry.tensor._version != version:
+        self._exchange.check_memory()
+        for (index, parameter), version in zip(self._table.trained.items(), self._versions):
+            if parameter._version != version:
                 self._refuse_write(index)
 
     def check_report(self) -> None:
@@ -157,7 +153,7 @@ class Hooks:
     def _check_gradients(self) -> None:
         changed = self._writes.find_gradient()
         for index, (gradient, version, address) in self._gradients.items():
-            now = self._table.entries[index].tensor.grad
+            now = self._table.trained[index].grad
             if now is not None and (now is not gradient or now._version != version or now.data_ptr() != address):
                 changed = index
         if changed is not None:
@@ -248,7 +244,7 @@ class Hooks:
             raise PandoError("backward was called outside of run.micro_batch(): move it into the with block")
         if self._exchange.is_abandoned:
             raise Abandoned()
-        gradient = entry.tensor.grad
+        gradient = self._table.trained[index].grad
         if gradient is None:  # an undefined gradient, before torch 2.1
             return
         if self._is_idle(index):

@@ -100,7 +100,10 @@ class TensorTable:
                     self._known[id(tensor)] = tensor
                     self._add_parameter(join_names(name, attribute), owner, attribute, tensor)
             self._add_buffers(name, owner)
-        self._contents = [(owner, read_contents(owner)) for owner in module.modules()]
+        # The parameters by index. check_unchanged raises PandoError if the module has other ones.
+        self.trained: Dict[int, torch.Tensor] = {index: entry.tensor for index, entry in self.parameters}
+        self._owners = list(module.modules())
+        self._contents = read_contents(self._owners)
         self._check_overlaps()
         if not self.index_by_id:
             raise PandoError("the module has no trainable parameters: set requires_grad on those to train")
@@ -213,15 +216,16 @@ class TensorTable:
             if constant.tensor.requires_grad:
                 raise PandoError(f"requires_grad of {constant.name} was set after pando.join: choose what is trained "
                                  "before join. A new run with init weights can train other parameters")
-        for index, entry in self.parameters:
-            if not entry.tensor.requires_grad and index not in self.idle:
-                raise PandoError(f"requires_grad of {entry.name} was cleared after pando.join: choose what is trained "
-                                 "before join. A learning rate of 0 in a parameter group freezes a parameter")
+        for index, tensor in self.trained.items():
+            if not tensor.requires_grad and index not in self.idle:
+                raise PandoError(f"requires_grad of {self.entries[index].name} was cleared after pando.join: choose "
+                                 "what is trained before join. A learning rate of 0 in a parameter group freezes a "
+                                 "parameter")
 
     def _check_contents(self) -> None:
         """Raises PandoError if the parameters are not those at join. Layers without parameters may be replaced."""
-        if all(len(known) == len(now) and all(map(is_, known, now))
-               for known, now in ((known, read_contents(owner)) for owner, known in self._contents)):
+        now = read_contents(self._owners)
+        if len(now) == len(self._contents) and all(map(is_, now, self._contents)):
             return
         new = [name for name, tensor in self.module.named_parameters() if id(tensor) not in self._known]
         new += [join_names(name, STATISTICS[0]) for name, owner in self.module.named_modules()
@@ -234,7 +238,8 @@ class TensorTable:
             others = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
             raise PandoError(f"parameter {new[0]}{others} {verb} after pando.join, so that the run would not train it: "
                              "replace heads, call lazy layers once, and add layers and adapters before pando.join")
-        self._contents = [(owner, read_contents(owner)) for owner in self.module.modules()]
+        self._owners = list(self.module.modules())
+        self._contents = read_contents(self._owners)
 
     def describe_constants(self) -> List[str]:
         """Returns each constant's name and hash, so that a worker with other constants is refused."""
@@ -299,9 +304,14 @@ def check_type(name: str, tensor: torch.Tensor) -> None:
                          "For bfloat16 activations use torch.autocast in the loop")
 
 
-def read_contents(owner: nn.Module) -> List[Any]:
-    """Returns the modules and parameters that this module holds itself."""
-    return [*owner._modules.values(), *owner._parameters.values()]
+def read_contents(owners: List[nn.Module]) -> List[Any]:
+    """Returns, for each module, the modules and parameters that it holds itself, and then the module."""
+    contents: List[Any] = []
+    for owner in owners:
+        contents += owner._modules.values()
+        contents += owner._parameters.values()
+        contents.append(owner)
+    return contents
 
 
 def hash_tensor(tensor: torch.Tensor) -> str:
