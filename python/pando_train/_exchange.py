@@ -20,7 +20,6 @@ class Exchange:
         count = len(table.entries)
         self.entries = table.entries
         self.trained = table.trained
-        self._statistics = [index for index, entry in enumerate(table.entries) if entry.kind == STATISTIC]
         self.is_active = False  # there is a current work
         self.is_training = False  # the work is a micro-batch of training
         self.is_abandoned = False
@@ -59,7 +58,8 @@ class Exchange:
         if self._loaded[index] == self.serial and not self.is_abandoned:
             return
         tensor = self.tensor(index)
-        self._check_memory(index, tensor)
+        if tensor.data_ptr() != self._addresses[index]:
+            self._refuse_memory(index, tensor)
         self._guard(self._device.load, index, tensor, self._hold_pointers[index])
         self._loaded[index] = self.serial
 
@@ -69,18 +69,17 @@ class Exchange:
 
     def check_memory(self) -> None:
         """Raises PandoError if a tensor's memory is not the one that it had at the start of the loop."""
-        for index, parameter in self.trained.items():
-            self._check_memory(index, parameter)
-        for index in self._statistics:
-            self._check_memory(index, self.entries[index].tensor)
+        for index, address in enumerate(self._addresses):
+            tensor = self.tensor(index)
+            if tensor.data_ptr() != address:
+                self._refuse_memory(index, tensor)
 
-    def _check_memory(self, index: int, tensor: torch.Tensor) -> None:
-        if tensor.data_ptr() != self._addresses[index]:
-            entry = self.entries[index]
-            check_type(entry.label, tensor)
-            raise PandoError(f"the memory of {entry.label} was replaced after run.loader(), by .data = ..., .to() or "
-                             "vector_to_parameters. The servers update the weights, and the memory stays where it is: "
-                             "move the module before the loop, and change no weights in it")
+    def _refuse_memory(self, index: int, tensor: torch.Tensor) -> None:
+        label = self.entries[index].label
+        check_type(label, tensor)
+        raise PandoError(f"the memory of {label} was replaced after run.loader(), by .data = ..., .to() or "
+                         "vector_to_parameters. The servers update the weights, and the memory stays where it is: "
+                         "move the module before the loop, and change no weights in it")
 
     def read(self, index: int) -> torch.Tensor:
         """Returns the tensor as the library holds it, in host memory. Raises Abandoned."""

@@ -166,13 +166,14 @@ class Hooks:
                          "bfloat16 needs no scaler")
 
     def _add_scopes(self) -> None:
-        """Adds a scope per module; the parts of a compiled module belong to its scope."""
+        """Adds a scope per module that reads tensors; the parts of a compiled module belong to its scope."""
         outer: Dict[str, Scope] = {}  # by the name of a compiled module
         for name, module in self._table.module.named_modules():
             scope = next((outer[prefix] for prefix in outer if not prefix or name.startswith(prefix + ".")), None)
             if scope is None:
                 scope = Scope(module)
-                self._scopes.append(scope)
+                if module._parameters or not name or is_compiled(module):
+                    self._scopes.append(scope)
                 if is_compiled(module):
                     outer[name] = scope
             indices = self._table.statistics_of(module)

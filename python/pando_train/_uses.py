@@ -1,7 +1,6 @@
 """Loads each parameter when a forward first reads it."""
 from typing import Callable, Iterable, Set
 
-import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from ._exchange import Exchange
@@ -40,10 +39,9 @@ class Uses(TorchFunctionMode):
 
     def _load(self, values) -> None:
         for value in values:
-            if isinstance(value, torch.Tensor):
-                index = self._index_by_id.get(id(value))
-                if index is not None:
-                    self.seen.add(index)
-                    self._exchange.load(index)
+            index = self._index_by_id.get(id(value))
+            if index is not None:
+                self.seen.add(index)
+                self._exchange.load(index)
             elif isinstance(value, (tuple, list)):
                 self._load(value)
