@@ -104,7 +104,7 @@ Result<int> RunPrograms(ProgramOptions options, const std::vector<std::string>& 
 }
 
 // Returns the job of the script's next run, which has another model and its own folder.
-Job NextJob(const Job& run, bool is_forced) {
+Job NextJob(const Job& run) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // an unreadable folder shows when it is created
   Job job;
@@ -118,7 +118,7 @@ Job NextJob(const Job& run, bool is_forced) {
   size_t number = job.earlier.size();
   do {
     job.run_dir = fmt::format("{}-{}", job.earlier[0], ++number);
-  } while (!is_forced && fs::exists(job.run_dir, ignored));
+  } while (fs::exists(job.run_dir, ignored));
   job.name = fs::path(job.run_dir).filename();
   return job;
 }
@@ -138,7 +138,7 @@ Result<int> RunToEnd(LocalRunArgs run, RunFolder folder, const ProgramRun& how) 
     const Result<int> concluded =
         ConcludeRun(run.job, folder, how.is_json, has_next ? kExitCompleted : exit_code);
     if (!has_next || !concluded.ok() || *concluded != kExitCompleted) return concluded;
-    run.job = NextJob(run.job, how.folder.is_forced);
+    run.job = NextJob(run.job);
     run.is_resumed = false;
     PANDO_ASSIGN_OR_RETURN(folder, how.folder.Create(run.job));
     Say("pando: starting the script again from its top, for its run {}\n",

@@ -72,10 +72,6 @@ void VisitPieces(size_t tensor_begin, ShardRange part, Visit visit) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Returns the count for one group.
 uint32_t GroupStateCount(const OptimizerOptions& options) {
   const uint32_t average = options.ema_decay > 0.0 ? 1 : 0;
@@ -268,9 +264,11 @@ void Optimizer::Skip(const Update& u) const {
 
 // The part's parameters are of a group that the step does not train.
 void Optimizer::Keep(const Update& u, ShardRange part) const {
+  const bool begins_average = options_.ema_decay > 0.0 && u.is_first_of_run;
   VisitSlices(u, part, [&](const auto& s) {
     s.parameters_out() = s.parameters();
     for (uint32_t k = 0; k < state_count_; ++k) s.state_out(k) = s.state(k);
+    if (begins_average) s.state_out(state_count_ - 1) = s.parameters();
   });
 }
 
@@ -296,7 +294,10 @@ void Optimizer::ApplyHere(const Update& u) const {
   if (IsSkipped(u)) return Skip(u);
 
   const OptimizerOptions& options = turns_.groups()[u.group];
-  const uint32_t used_count = GroupStateCount(options);
+  const bool averages = options_.ema_decay > 0.0;
+  // The average is the last state of all groups, behind the largest group's others.
+  const uint32_t unaveraged_count = state_count_ - (averages ? 1 : 0);
+  const uint32_t used_count = GroupStateCount(options) - (averages ? 1 : 0);
   const Update counted = Counted(u);
   const Coefficients decaying{options, counted};
   Coefficients excluded = decaying;
@@ -309,7 +310,8 @@ void Optimizer::ApplyHere(const Update& u) const {
       ZeroState(s, state_count_);
     });
   };
-  const bool averages = options_.ema_decay > 0.0;
+  const bool begins_average =
+      turns_.groups().size() == 1 ? counted.is_first_step : u.is_first_of_run;
   size_t done = u.range.first;  // the floats below it are done
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Run& run, ShardRange part) {
@@ -323,14 +325,14 @@ void Optimizer::ApplyHere(const Update& u) const {
     const auto make = [&](const auto& s) {
       if (run.kind == TensorKind::kParameter) {
         ApplyParameter(options, s, c);
-        for (uint32_t k = used_count; k < state_count_; ++k) s.state_out(k).setZero();
+        for (uint32_t k = used_count; k < unaveraged_count; ++k) s.state_out(k).setZero();
       } else {
         run.kind == TensorKind::kStatistic ? ApplyStatistic(s, run.momentum) : ApplyMetric(s);
         const bool is_averaged = averages && run.kind == TensorKind::kStatistic;
         ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
       }
       if (averages && run.kind != TensorKind::kMetric)
-        ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
+        ApplyAverage(s, state_count_ - 1, options_.ema_decay, begins_average);
     };
     // Plain SGD is one expression and needs no blocks.
     const bool is_one = state_count_ == 0 && u.gradient_right.empty();

@@ -51,7 +51,8 @@ class Optimizer {
     StepScalars scalars = {};
     // The first step of its group: momentum starts as a copy of the gradient.
     bool is_first_step = false;
-    uint32_t group = 0;                    // that the step trains (turns())
+    bool is_first_of_run = false;          // with several groups: averages start as copies
+    uint32_t group = 0;                    // the step trains this group of turns()
     std::span<const float> factors = {};   // factor_count(range), from PartialPlan::Combine
     std::span<const float> state = {};     // state_floats(range), of version t
     std::span<float> parameters_out = {};  // version t + 1
@@ -104,7 +105,7 @@ class Optimizer {
   void VisitParts(ShardRange range, Visit visit) const;
 
   OptimizerTurns turns_;
-  OptimizerOptions options_;  // what all groups share
+  OptimizerOptions options_;  // of the first group; clipping and averages are equal in all groups
   uint32_t state_count_;
   std::vector<Run> runs_;  // ascending; all floats except padding
 };

@@ -15,6 +15,7 @@ Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
           .weight_scale = plan_.job.optimizer.is_weighted ? std::optional(1.0f) : std::nullopt,
           .scalars = inputs.scalars,
           .is_first_step = optimizer_.turns().StepsBefore(inputs.step) == 0,
+          .is_first_of_run = inputs.step == Step(0),
           .group = optimizer_.turns().GroupAt(inputs.step),
           .state = inputs.state};
 }

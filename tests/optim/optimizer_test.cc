@@ -77,6 +77,7 @@ void Advance(Replica* replica, const OptimizerOptions& options, const TensorLayo
                    .gradient_scale = kGradientScale,
                    .scalars = Schedule(options, {}, 100).At(Step(step)),
                    .is_first_step = turns.StepsBefore(Step(step)) == 0,
+                   .is_first_of_run = step == 0,
                    .group = turns.GroupAt(Step(step)),
                    .state = replica->state,
                    .parameters_out = made,
@@ -112,6 +113,32 @@ TEST_CASE("groups that train in turns are updated as if each were trained alone 
     CHECK(SameBits({all.parameters.begin() + 16, all.parameters.end()}, b.parameters));
   }
   CHECK(std::ranges::max(a.parameters) <= 0.75f);
+}
+
+TEST_CASE("averages of groups in turns start as copies, and move in the steps of their group") {
+  OptimizerOptions both{.lr = 0.01, .ema_decay = 0.5};
+  both.groups = {"", "type=adam"};  // the first has no other state
+  both.turns = {0, 1};
+  TensorSpec second = Parameter("b", 16);
+  second.group = 1;
+  const TensorLayout layout(
+      {Parameter("a", 16),
+       second,
+       {.name = "s", .shape = {16}, .kind = TensorKind::kStatistic, .momentum = 0.5f}});
+  Replica all(FirstParameters(48), OptimizerStateCount(both));
+  REQUIRE(OptimizerStateCount(both) == 3);
+  std::vector<float> expected;
+  for (uint64_t step = 0; step < 5; ++step) {
+    Advance(&all, both, layout, step, RootGradient(step, 48, 48));
+    if (step == 0) expected = all.parameters;
+    for (size_t i = 0; i < 48; ++i) {
+      const bool moves = i >= 32 || (i < 16) == (step % 2 == 0);
+      if (step > 0 && moves) expected[i] += 0.5f * (all.parameters[i] - expected[i]);
+    }
+    const auto average = all.state.begin() + 2 * 48;
+    CHECK(SameBits({average, average + 48}, expected));
+    CHECK(std::count(all.state.begin(), all.state.begin() + 16, 0.0f) == 16);
+  }
 }
 
 TEST_CASE("every optimizer follows PyTorch for 50 steps") {
