@@ -1,7 +1,7 @@
 """A GPT on the characters of a text: pando run --workers 4 --servers 2 examples/gpt_characters.py FILE
 
-The last tenth of the text is the test set. gpt-best.pt has the weights with the lowest test loss so far, and
-gpt-samples.txt what each of them writes.
+The last tenth of the text is the test set. In the run's folder gpt-best.pt has the weights with the lowest test loss
+so far, and what they write.
 """
 import argparse
 import math
@@ -71,14 +71,14 @@ def write(count):
 
 
 def keep_best(results):
-    """Keeps the weights if no earlier version has a lower loss. The file says which loss the kept weights have."""
-    if os.path.exists("gpt-best.pt") and torch.load("gpt-best.pt")["loss"] <= results.loss:
+    """Keeps the weights, and a sample, if no earlier version has a lower loss. The file says which loss it is."""
+    best = Path(run.facts.run_dir, "gpt-best.pt")
+    if best.exists() and torch.load(best)["loss"] <= results.loss:
         return
-    with open("gpt-samples.txt", "a", encoding="utf-8") as file:
-        file.write(f"---- step {results.version}, loss {results.loss:.3f}\n{write(200)}\n")
-    path = f"gpt-best.pt.{run.rank}"
-    torch.save(dict(model=model.state_dict(), step=results.version, loss=results.loss), path)
-    os.replace(path, "gpt-best.pt")
+    kept = dict(model=model.state_dict(), step=results.version, loss=results.loss, sample=write(200))
+    torch.save(kept, f"{best}.{run.rank}")
+    os.replace(f"{best}.{run.rank}", best)
+    print(f"loss {results.loss:.3f}: {kept['sample']!r}")
 
 
 def rate_factor(step):

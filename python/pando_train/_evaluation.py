@@ -110,8 +110,12 @@ class Evaluation:
                 raise PandoError(f"reduce of evaluate_with failed with the first {self.trial_samples} test samples, "
                                  f"which Pando tries to learn the names: {type(error).__name__}: {error}. Pass "
                                  "reduce=dict(NAME=function), which needs no trial") from error
-        return {"loss_sum" if name == "loss" else name: value
-                for name, value in read_sums(values, "reduce", "values").items()}
+        values = read_sums(values, "reduce", "values")
+        known = [name for name in values if name in ("correct", "loss_sum")]
+        if known:
+            raise PandoError(f"reduce of evaluate_with returned {known[0]}, which is the name of a sum: name the value "
+                             "accuracy, or loss")
+        return {"loss_sum" if name == "loss" else name: value for name, value in values.items()}
 
 
 def read_sums(sums: Any, source: str, content: str) -> Sums:

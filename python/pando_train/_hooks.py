@@ -59,6 +59,7 @@ class Hooks:
         self._turn: Optional[int] = None  # the group of parameters that the micro-batch trains; None: all
         self._repeats: Dict[Optional[int], bool] = {}  # by turn: whether blocks call backward or a norm several times
         self._has_repeats = False  # a parameter got a second gradient in this micro-batch
+        self._is_asked = False  # the program wants the following
         self._sends_at_end = True  # gradients and statistics leave at the block's end
         self._writes = Writes(table, exchange)
         self._versions = [parameter._version for parameter in table.trained.values()]
@@ -82,7 +83,8 @@ class Hooks:
 
     def begin(self, turn: Optional[int], sends_at_end: bool) -> None:
         """Raises Abandoned, and PandoError if the program has changed tensors that the servers update."""
-        self._turn, self._sends_at_end = turn, sends_at_end or self._repeats.get(turn, True)
+        self._turn, self._is_asked = turn, sends_at_end
+        self._sends_at_end = sends_at_end or self._repeats.get(turn, True)
         self._table.idle = frozenset(index for index, _ in self._table.parameters if turn is not None)
         self._table.check_unchanged()
         self.check_parameters()
@@ -120,8 +122,7 @@ class Hooks:
         if self._sends_at_end:
             for index, (gradient, _, _) in reversed(self._gradients.items()):
                 self._exchange.give(index, gradient)
-            self._repeats[self._turn] = self._has_repeats or self._repeats.get(self._turn, False) \
-                or any(norm.is_repeated for norm in self._norms)
+            self._learn_repeats()
         for norm in self._norms:
             norm.finish()
         self._exchange.load_all()  # also tensors that this forward did not read: between blocks all have one version
@@ -130,6 +131,16 @@ class Hooks:
         if self._is_first and self._uses is not None:
             self._first_loads = [index for index in self._first_loads if index not in self._uses.seen]
         self._is_first = False
+
+    def _learn_repeats(self) -> None:
+        """Raises PandoError for a block that does not repeat calls as earlier ones of its turn do.
+
+        A process that is started later would learn otherwise, and fail, although the others do not.
+        """
+        repeats = self._has_repeats or any(norm.is_repeated for norm in self._norms)
+        if self._gradients and not self._is_asked and repeats != self._repeats.setdefault(self._turn, repeats):
+            raise PandoError("some micro-batches call backward or a batch norm several times, and others once: pass "
+                             "run.micro_batch(send_at_end=True), so that gradients always leave at the block's end")
 
     def check_parameters(self) -> None:
         """Raises PandoError if the program has moved a tensor, or written to a parameter."""
@@ -271,8 +282,8 @@ class Hooks:
         """Raises PandoError unless backward has just added to a gradient that has not left."""
         name = self._table.entries[index].name
         if not self._sends_at_end:
-            raise PandoError(f"parameter {name} got a second gradient in this micro-batch, and one in the process's "
-                             "first: pass run.micro_batch(send_at_end=True), so that gradients leave at the block's "
+            raise PandoError(f"parameter {name} got a second gradient in this micro-batch, and one in earlier "
+                             "ones: pass run.micro_batch(send_at_end=True), so that gradients leave at the block's "
                              "end. torch.utils.checkpoint needs use_reentrant=False")
         before, version, _ = self._gradients[index]
         if not torch.is_grad_enabled() and (gradient is not before or gradient._version != version + 1):

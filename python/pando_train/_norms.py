@@ -4,13 +4,15 @@ The servers keep them: version t + 1 is the moving average of version t and of t
 worker gives only the statistics of its micro-batch. Before a forward the buffers are set to 0, with
 momentum 1. After it they hold exactly the batch's mean and variance. Then the running statistics are
 restored, so that the program sees no others. Activation checkpointing calls the layer again, which
-gives the same values. Several calls on different inputs, as in pairs of networks with shared weights,
+gives the same values. Several calls by the program, as in pairs of networks with shared weights,
 move the running statistics one after the other, in the order of the calls.
 """
+import sys
 from typing import List, Tuple
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from ._exchange import Exchange
 from ._tensors import Count
@@ -35,7 +37,7 @@ class Norm:
 
     @property
     def is_repeated(self) -> bool:
-        """Returns whether this micro-batch has called the layer several times, on different inputs."""
+        """Returns whether this micro-batch has called the layer several times."""
         return len(self._calls) > 1
 
     def begin(self, sends_at_end: bool) -> None:
@@ -90,14 +92,14 @@ class Norm:
             raise PandoError(f"batch norm {self._name} was called twice in one call of a compiled module, which would "
                              "lose the statistics of the first: compile a part of the module that calls it once")
         self._count.note(self._exchange.version, True)
-        if any(all(map(torch.equal, call, values)) for call in self._calls):
-            return  # activation checkpointing repeats a call
+        if any(all(map(has_same_bits, call, values)) for call in self._calls) and is_recomputing():
+            return
         self._calls.append(values)
         if self._sends_at_end:
             return
         if self.is_repeated:
-            raise PandoError(f"batch norm {self._name} was called twice in this micro-batch, and once in the process's "
-                             "first one: pass run.micro_batch(send_at_end=True), so that its statistics leave at the "
+            raise PandoError(f"batch norm {self._name} was called twice in this micro-batch, and once in earlier "
+                             "ones: pass run.micro_batch(send_at_end=True), so that its statistics leave at the "
                              "block's end")
         for index, value in zip(self._indices, values):
             self._exchange.give(index, value)
@@ -136,3 +138,18 @@ class Norm:
 
     def _values(self) -> Tuple[torch.Tensor, torch.Tensor]:
         return self._module.running_mean, self._module.running_var
+
+
+def has_same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(one.view(torch.int32), other.view(torch.int32))
+
+
+def is_recomputing() -> bool:
+    """Returns whether torch.utils.checkpoint calls a forward again, in backward."""
+    path = CheckpointFunction.forward.__code__.co_filename
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == path and frame.f_code.co_name in ("unpack", "unpack_hook", "backward"):
+            return True
+        frame = frame.f_back
+    return False

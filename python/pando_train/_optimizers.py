@@ -9,7 +9,7 @@ from ._numbers import convert
 from .errors import PandoError
 from .optim import Optimizer
 
-SHARED = ("lr", "weight_decay")  # keys that each tensor has, so that a group needs none
+SHARED = ("lr", "weight_decay")  # options that each tensor has by itself
 
 
 class Turns:
@@ -38,6 +38,16 @@ class Turns:
         """Returns how many of the first `step_count` steps train the group."""
         rounds, rest = divmod(step_count, len(self.turns))
         return rounds * self.turns.count(name) + self.turns[:rest].count(name)
+
+    def passes(self, step: int, steps_per_epoch: int) -> int:
+        """Returns the epoch that a step belongs to, for a scheduler.
+
+        With turns it is a pass over the data by the network that trains most often, as in a plain loop that takes a
+        batch for each of its steps.
+        """
+        if not self.turns:
+            return step // steps_per_epoch
+        return step // len(self.turns) * max(map(self.turns.count, self.names)) // steps_per_epoch
 
 
 class Member:
@@ -72,8 +82,12 @@ def read_members(optimizers: Dict[str, Any], schedule: Any, every: Optional[str]
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise PandoError(f"optimizer {name} is a {type(optimizer).__name__}: several optimizers are of torch.optim,"
                              " each with its parameters")
-        own = turns.count(name, step_count) if turns.names else step_count
-        counts = {"step": own, "epoch": -(-step_count // steps_per_epoch)}
+        own = schedules.get(name)
+        if own is not None and isinstance(schedule, dict) and not is_scheduler(own):
+            raise PandoError(f"the schedule of {name} is a {type(own).__name__}: expected one of "
+                             "torch.optim.lr_scheduler for each name")
+        counts = {"step": turns.count(name, step_count) if turns.names else step_count,
+                  "epoch": turns.passes(step_count - 1, steps_per_epoch) + 1}
         members.append(Member(name, optimizer, schedules.get(name), every, counts))
     return members
 
@@ -105,7 +119,7 @@ def list_rates(members: List[Member], turns: Turns, steps_per_epoch: int,
     by_name = {member.name: member for member in members}
     for step in range(step_count):
         member = by_name[turns.at(step)]
-        yield member.rate(turns.before(step) if member.every == "step" else step // steps_per_epoch), 1
+        yield member.rate(turns.before(step) if member.every == "step" else turns.passes(step, steps_per_epoch)), 1
 
 
 def set_turns(members: List[Member], turns: Turns, clips: Dict[str, float], sections: Dict[str, Any]) -> None:
@@ -124,6 +138,8 @@ def set_turns(members: List[Member], turns: Turns, clips: Dict[str, float], sect
 
 def make_clip(value: Any) -> Dict[str, float]:
     """Returns the key of weight_clip, if it is given."""
+    if isinstance(value, dict):
+        raise PandoError(f"weight_clip is {value}: names need turns=; without turns one number is for all parameters")
     return {"weight_clip": convert(float, "weight_clip", value)} if value else {}
 
 

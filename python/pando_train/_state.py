@@ -50,7 +50,8 @@ class Saved:
 def are_different(one: Any, other: Any) -> bool:
     """Returns whether these are tensors, numbers or texts with other values, or objects of another type."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape != other.shape or not torch.equal(one, other)
+        is_alike = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+        return not is_alike or not torch.equal(one, other)
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         return any(map(are_different, one, other))
     return type(one) is not type(other) or (isinstance(one, (bool, int, float, str)) and one != other)

@@ -71,6 +71,11 @@ class BlockTest(FakeCase):
     def test_a_norm_that_is_called_twice_moves_as_in_torch(self):
         self.assert_like_plain(Pair, [pair_loss])
 
+    def test_calls_on_equal_inputs_count_each(self):
+        def loss(model, x, y):
+            return F.cross_entropy(model.head(model.body(x) + model.body(x)), y)
+        self.assert_like_plain(Pair, [loss])
+
     def test_the_running_statistics_of_a_step_are_the_mean_of_its_parts_moves(self):
         pando.seed(1)
         model = Pair()
@@ -92,6 +97,13 @@ class BlockTest(FakeCase):
                 for _ in range(2 if mb.step else 1):
                     F.cross_entropy(model(batch[0]), batch[1]).backward()
         self.assert_fails("send_at_end=True", body)
+
+        def fewer(run, model, batch):
+            with run.micro_batch() as mb:
+                for _ in range(1 if mb.step else 2):
+                    F.cross_entropy(model(batch[0]), batch[1]).backward()
+        self.new_fake()
+        self.assert_fails("and others once: pass run.micro_batch.send_at_end=True", fewer)
         self.new_fake()
         pando.seed(1)
         model = make_mlp()
@@ -103,7 +115,9 @@ class BlockTest(FakeCase):
         def twice(run, model, batch):
             with run.micro_batch() as mb:
                 x = batch[0]
-                model(x, -x if mb.step else x).sum().backward()
+                output = model(x, -x) if mb.step else model.head(model.body(x))
+                output.sum().backward()
+        self.new_fake()
         self.assert_fails("norm body.1 was called twice", twice, Pair)
 
     def test_changes_between_two_backwards_are_found(self):
@@ -164,8 +178,9 @@ class TurnTest(FakeCase):
         self.assertEqual(sections["schedule"]["rates"], ["0.25", "0.5", "0.125", "0.5", "0.0625"])
         self.assertEqual({entry.lr_factor for entry in self.run_.table.entries}, {1.0})
         sections = self.sections(model, optimizers, turns=["d", "g"], schedule=schedules, schedule_every="epoch",
-                                 steps=5)
-        self.assertEqual(sections["schedule"]["rates"], ["0.25", "0.5", "0.25", "0.5", "0.125"])
+                                 steps=8)
+        self.assertEqual(sections["schedule"]["rates"],
+                         ["0.25", "0.5", "0.25", "0.5", "0.25", "0.5", "0.125", "0.5"])
 
     def test_without_turns_equal_optimizers_are_one(self):
         model = Two()
@@ -187,6 +202,8 @@ class TurnTest(FakeCase):
                 ("weight_clip has", optimizers, dict(turns=["d", "g"], weight_clip=dict(x=1))),
                 ("expected a dict of schedulers", optimizers,
                  dict(turns=["d", "g"], schedule=schedule)),
+                ("schedule of d is a OneCycle", optimizers, dict(turns=["d", "g"], schedule=dict(d=pando.OneCycle()))),
+                ("names need turns=", dict(d=optimizers["d"]), dict(weight_clip=dict(d=1))),
                 ("of torch.optim", dict(d=pando.SGD(), g=pando.SGD()), dict(turns=["d", "g"])),
                 ("several optimizers need names", list(optimizers.values()), {})):
             with self.subTest(text), self.assertRaisesRegex(pando.PandoError, text):
@@ -199,6 +216,7 @@ class TurnTest(FakeCase):
         turns = Turns(["d", "g"], ["d", "d", "g"])
         self.assertEqual([turns.before(step) for step in range(7)], [0, 1, 0, 2, 3, 1, 4])
         self.assertEqual([turns.count("d", steps) for steps in range(5)], [0, 1, 2, 2, 3])
+        self.assertEqual([turns.passes(step, 4) for step in range(9)], [0, 0, 0, 0, 0, 0, 1, 1, 1])
         self.assertIsNone(Turns([], None).at(7))
 
 
@@ -265,6 +283,8 @@ class ReduceTest(FakeCase):
             raise ValueError("only one class")
         with self.assertRaisesRegex(pando.PandoError, "only one class.*needs no trial"):
             self.evaluate(reduce)
+        with self.assertRaisesRegex(pando.PandoError, "name the value accuracy"):
+            self.evaluate(dict(correct=lambda results: 0.5))
         with self.assertRaisesRegex(pando.PandoError, "returned a float"):
             self.evaluate(lambda results: 0.5)
 
