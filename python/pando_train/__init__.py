@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 from . import optim, schedule
 from .errors import Abandoned, PandoError, RunFailed, Stopped
-from .optim import LAMB, LARS, SGD, Adadelta, Adagrad, Adam, AdamW, NAdam, RMSprop
+from .optim import LAMB, LARS, SGD, Adadelta, Adagrad, Adam, AdamW, DiLoCo, NAdam, RMSprop
 from .schedule import (Constant, CosineAnnealingLR, ExponentialLR, LinearLR, MultiStepLR, OneCycle, PolynomialLR,
                        StepLR)
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from ._random import seed
     from ._run import Run, join
 
-__all__ = ["Abandoned", "Adadelta", "Adagrad", "Adam", "AdamW", "Constant", "CosineAnnealingLR", "ExponentialLR",
-           "LAMB", "LARS", "LinearLR", "MultiStepLR", "NAdam", "OneCycle", "PandoError", "PolynomialLR", "RMSprop",
-           "Run", "RunFailed", "SGD", "StepLR", "Stopped", "join", "optim", "schedule", "seed"]
+__all__ = ["Abandoned", "Adadelta", "Adagrad", "Adam", "AdamW", "Constant", "CosineAnnealingLR", "DiLoCo",
+           "ExponentialLR", "LAMB", "LARS", "LinearLR", "MultiStepLR", "NAdam", "OneCycle", "PandoError",
+           "PolynomialLR", "RMSprop", "Run", "RunFailed", "SGD", "StepLR", "Stopped", "join", "optim", "schedule",
+           "seed"]
 
 
 def __getattr__(name: str):

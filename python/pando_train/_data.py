@@ -163,21 +163,28 @@ def prepare(flushes: bool, _worker: int) -> None:
     torch.set_flush_denormal(flushes)
 
 
-def split_work(work: Work, batch_size: int) -> Iterator[Chunk]:
-    """Yields a micro-batch of training as one chunk, and test samples in chunks of `batch_size`. A report has none."""
+def split_work(work: Work, batch_size: int, train_batch: Optional[int] = None) -> Iterator[Chunk]:
+    """Yields test samples in chunks of `batch_size`, and those of training in chunks of `train_batch`. None: in one.
+
+    A report has none.
+    """
     if work.kind == TRAIN:
-        yield Chunk((work.kind, work.step, work.micro_batch, 0), [(False, work.epoch, i) for i in work.samples])
+        size = train_batch or len(work.samples)
+        for part in range(0, len(work.samples), size):
+            yield Chunk((work.kind, work.step, work.micro_batch, part),
+                        [(False, work.epoch, i) for i in work.samples[part:part + size]])
         return
     for part in range(0, len(work.samples), batch_size):
         keys = [(True, 0, i) for i in work.samples[part:part + batch_size]]
         yield Chunk((work.kind, work.version, work.samples[0], part), keys)
 
 
-def find_ahead(current: Optional[Work], peek: Callable[[int], Optional[Work]], batch_size: int) -> Iterator[Chunk]:
+def find_ahead(current: Optional[Work], peek: Callable[[int], Optional[Work]], batch_size: int,
+               train_batch: Optional[int] = None) -> Iterator[Chunk]:
     """Yields the chunks of the current work, then those of work that will likely come."""
     works = chain([current], map(peek, count()))
     for work in takewhile(lambda work: work is not None, works):
-        yield from split_work(work, batch_size)
+        yield from split_work(work, batch_size, train_batch)
 
 
 def count_samples(data: Any, name: str) -> int:

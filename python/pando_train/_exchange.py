@@ -87,6 +87,10 @@ class Exchange:
         self._guard(self._worker.load_tensor, index, held.data_ptr(), ctypes.byref(ctypes.c_uint64(0)))
         return held
 
+    def check_needed(self) -> None:
+        """Raises Abandoned if the work is no longer needed. REQUIRES: load_all."""
+        self._guard(self._worker.load_tensor, 0, self._addresses[0], self._hold_pointers[0])
+
     def load_all(self) -> None:
         for index in range(len(self.entries)):
             self.load(index)

@@ -29,9 +29,10 @@ from ._random import choose_determinism, derive, describe_kind, given_seed, seed
 from ._state import ModuleState
 from ._tensors import TensorTable, clean_name
 from ._weights import read_safetensors, write_safetensors
+from ._rounds import Inner, Rounds, read_outer
 from ._script import find_logged_names, find_loop_around, find_second_join
 from .errors import Abandoned, PandoError, RunFailed, Stopped
-from .optim import Optimizer
+from .optim import SGD, DiLoCo, Optimizer
 
 INTERRUPTED_STATUS = 130  # the exit code of pando's own processes
 NEXT_RUN_STATUS = 86  # kExitNextRun in common/exit_codes.h: `pando run` starts the next run, and the script again
@@ -58,6 +59,7 @@ OPTIONAL = ("seed", "evaluate_every_epochs", "evaluate_every_steps", "early_stop
 def join(model: nn.Module, train_set: Any,
          optimizer: Union[Optimizer, torch.optim.Optimizer, Dict[str, torch.optim.Optimizer]], *,
          schedule: Any = None, schedule_every: Optional[str] = None, turns: Optional[Sequence[str]] = None,
+         outer: Optional[DiLoCo] = None,
          epochs: Optional[float] = None, steps: Optional[int] = None, global_batch: int = 128,
          micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, weight_clip: Union[float, Dict[str, float]] = 0.0, log: Sequence[str] = (),
@@ -78,12 +80,13 @@ def join(model: nn.Module, train_set: Any,
       schedule_every: "step" or "epoch": when the plain loop calls schedule.step(), of torch
       turns: names of optimizers: step t trains the parameters of turns[t % len(turns)], and no others; default: each
         step trains all
-      epochs, steps: the length of the run; give one of them
-      global_batch: number of samples of a step, over all workers
+      outer: pando.DiLoCo: the loop is over run.rounds(), and `optimizer`, any of torch, makes the local steps
+      epochs, steps: the length of the run; give one of them; with `outer` a step is a round
+      global_batch: number of samples of a step, over all workers; with `outer` of a local step
       micro_batches: number of parts of a step; one worker at a time computes each part
       params: parameters, or groups of them with lr and weight_decay, as for torch's optimizers; default: all
       clip_norm, clip_value: bounds of the step's whole gradient; 0: none
-      weight_clip: each weight stays within +- this, as in Wasserstein GANs; by name if there are several optimizers
+      weight_clip: each weight stays within +- this, as in Wasserstein GANs; with turns perhaps by name
       log: names of values that the loop passes to mb.log; needed for those that the script does not write as
         `mb.log(name=...)`
       ema_decay: share that an average of the weights keeps at each step; 0: no average
@@ -105,8 +108,15 @@ def join(model: nn.Module, train_set: Any,
     table = TensorTable(model)
     options = {key: convert(kind, name, given[name]) for key, kind, name in OPTIONS
                if given[name] is not None or name not in OPTIONAL}
+    if options.get("eval.metric") == "loss":
+        options["eval.metric"] = "loss_sum"  # the sum whose mean is shown as loss
     options["train.last_batch"] = "drop" if convert(bool, "drop_last", drop_last) else "short"
     options.setdefault("train.seed", given_seed())
+    own = optimizer, schedule, schedule_every
+    if outer is not None:
+        batch = read_outer(outer, optimizer, options)
+        optimizer = SGD(outer.lr, outer.momentum, nesterov=outer.nesterov)
+        schedule = schedule_every = None
     is_torch = check_options(optimizer, schedule, schedule_every, params, turns)
     groups_in_turn = Turns(list(optimizer) if isinstance(optimizer, dict) else [], turns)
     is_ours = not (is_torch and (is_scheduler(schedule) or isinstance(schedule, dict)))
@@ -122,7 +132,10 @@ def join(model: nn.Module, train_set: Any,
     logged = find_logged_names(log)
     if logged:
         sections["train"]["logs"] = logged
-    return Run(table, train_set, sections, groups_in_turn)
+    run = Run(table, train_set, sections, groups_in_turn)
+    if outer is not None:
+        run.inner = Inner(*own, outer, batch, count_steps(len(train_set), sections["train"]))
+    return run
 
 
 def check_is_only_join() -> None:
@@ -167,6 +180,7 @@ class Run:
     def __init__(self, table: TensorTable, train_set: Any, sections: Dict[str, Dict[str, Any]], turns: Turns):
         self.table = table
         self.turns = turns
+        self.inner: Optional[Inner] = None  # with rounds of local steps
         self.log_names: List[str] = sections["train"].get("logs", [])
         self._train_set = train_set
         self._sections = sections
@@ -178,13 +192,14 @@ class Run:
         self._is_waiting = False  # the program has a batch, whose micro_batch() has not begun
         self._is_open = False
         self._is_over = self._is_complete = False  # the run has ended; the module has final weights
+        self._is_followed_up = False  # the run had ended before this script started
         self._own_run: Optional[OwnRun] = None
         self._guard: Optional[ProcessGuard] = None
         # These are set when the loop begins:
         self.worker: Optional[lib.Worker] = None
         self.facts: Optional[lib.RunFacts] = None
         self.exchange: Optional[Exchange] = None
-        self.hooks: Optional[Hooks] = None
+        self.hooks: Union[Hooks, Rounds, None] = None
 
     def evaluate_with(self, test_set: Any, function: Callable[..., Any], batch_size: int = 64,
                       reduce: Optional[Reduce] = None) -> None:
@@ -236,7 +251,7 @@ class Run:
         Any process may compute any part of a step, and a restarted process may get another number. Before the loop
         it is known only in a script that runs alone or that `pando run` has started without --preload.
         """
-        if self.facts is not None:
+        if self.facts is not None and not self._is_followed_up:
             return self.facts.rank
         rank = os.environ.get("PANDO_RANK")
         if PRELOAD in os.environ or (os.environ.get("PANDO_SCHEDULER") and not rank):
@@ -257,6 +272,21 @@ class Run:
         the module holds the run's final weights. Raises RunFailed with the root cause if the run has
         failed, and Stopped, which ends the script, if it was stopped or this process has left it.
         """
+        return self._open(False, num_workers, collate_fn, pin_memory)
+
+    def rounds(self, num_workers: int = 0, collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+               pin_memory: bool = False) -> Iterator[Iterator[Any]]:
+        """Joins the run, and yields the batches of each round of this process, with join(outer=).
+
+        Arguments and errors are those of `loader`.
+        """
+        return self._open(True, num_workers, collate_fn, pin_memory)
+
+    def _open(self, has_rounds: bool, num_workers: int, collate_fn: Optional[Callable],
+              pin_memory: bool) -> Iterator[Any]:
+        if has_rounds != (self.inner is not None):
+            raise PandoError("run.rounds() and pando.join(outer=pando.DiLoCo(...)) go together; without outer= the "
+                             "loop is over run.loader()")
         if self._is_open:
             raise PandoError("run.loader() was called twice: one loop trains all epochs; use evaluate_with for "
                              "evaluations between them")
@@ -269,11 +299,11 @@ class Run:
 
     @property
     def turn(self) -> Optional[str]:
-        """The name of the optimizer whose parameters the current batch trains, of join(turns=). None: all parameters.
+        """The name of the optimizer whose parameters the current batch trains, with join(turns=).
 
-        Each process has the same turn in the same step.
+        It is None without turns, because each batch then trains all parameters. The step's number decides it.
         """
-        if self._current is None:
+        if self._current is None or self._current.kind != lib.TRAIN:
             raise PandoError("run.turn is known in the loop: a step's number decides it")
         return self.turns.at(self._current.step)
 
@@ -299,6 +329,13 @@ class Run:
             raise PandoError(f"weight of run.micro_batch is {float(weight):g}: expected a number from 0 on")
         self._is_waiting = False
         return MicroBatch(self, self._current, weight, send_at_end)
+
+    def round(self) -> MicroBatch:
+        """Returns the with block for the batches of one round: local steps of the inner optimizer, and log."""
+        if self.inner is None:
+            raise PandoError("run.round() goes with pando.join(outer=pando.DiLoCo(...)); without it use "
+                             "run.micro_batch()")
+        return self.micro_batch()
 
     def save(self, path: str) -> None:
         """Writes the weights as safetensors with PyTorch's names, with buffers and frozen parameters.
@@ -366,7 +403,10 @@ class Run:
             if self._current.kind != lib.TRAIN:
                 self._evaluate(reader, self._current)
                 continue
-            batch = reader.read(next(split_work(self._current, 1)))
+            if self.inner is not None:
+                batch = self.hooks.make_batches(reader, self._current)
+            else:
+                batch = reader.read(next(split_work(self._current, 1)))
             self._is_waiting = True
             yield batch
             if self._is_waiting:
@@ -429,16 +469,19 @@ class Run:
                   "pando.seed before the model is built", file=sys.stderr)
         self._tell_of_batches()
         self.exchange = Exchange(self.worker, self.table, device)
-        self.hooks = Hooks(self.table, self.exchange, is_compiling)
+        self.hooks = Hooks(self.table, self.exchange, is_compiling) if self.inner is None else \
+            Rounds(self.table, self.exchange, self.inner, self.facts.seed)
         batch_size = self._evaluation.batch_size if self._evaluation else 1
         return Reader(Samples(self._train_set, test_set, self.facts.seed),
-                      lambda: find_ahead(self._current, self.worker.peek_work, batch_size),
+                      lambda: find_ahead(self._current, self.worker.peek_work, batch_size,
+                                         self.inner.batch if self.inner else None),
                       collate, num_workers, pin_memory)
 
     def _tell_of_batches(self) -> None:
         """Says once what a batch norm normalises over: a plain loop's is the whole batch."""
         train, norms = self._sections["train"], nn.modules.batchnorm._BatchNorm
-        if self.facts.rank == 0 and any(isinstance(each, norms) for each in self.table.module.modules()):
+        has_norms = any(isinstance(each, norms) for each in self.table.module.modules())
+        if has_norms and self.inner is None and self.facts.rank == 0:
             samples = train["global_batch"] / train["micro_batches"]
             print(f"pando: batch norm normalises over a micro-batch, {samples:g} samples: global_batch "
                   f"{train['global_batch']} in {train['micro_batches']} micro_batches. Fewer micro-batches are larger, "
@@ -501,8 +544,11 @@ class Run:
         steps_per_epoch, step_count = count_steps(samples, train)
         self.facts = lib.RunFacts(int(os.environ.get("PANDO_RANK") or 0), train["seed"], step_count, steps_per_epoch,
                                   train["micro_batches"], False, run_dir)
-        self._is_over = True
+        self._is_over = self._is_followed_up = True
         self._load_final(run_dir)
+        if not self._is_complete and EARLIER_RUNS in os.environ:
+            raise PandoError(f"the script's later runs need the weights of {run_dir}/final.safetensors, which cannot "
+                             "be read: bring the file back")
 
     def _load_final(self, run_dir: str) -> None:
         global _is_in_run

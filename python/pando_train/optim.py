@@ -95,3 +95,12 @@ class LAMB(Adam):
     eps: float = 1e-6
     trust_ratio_max: float = 10.0
     TYPE = "lamb"
+
+
+@dataclass(frozen=True)
+class DiLoCo:
+    """The outer optimizer of rounds of local steps: SGD with Nesterov's momentum, as published."""
+    local_steps: int
+    lr: float = 0.7
+    momentum: float = 0.9
+    nesterov: bool = True
