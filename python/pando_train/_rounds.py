@@ -135,11 +135,15 @@ class Rounds:
         """Does nothing, because the module has no hooks."""
 
 
-def read_outer(outer: Any, optimizer: Any, options: Dict[str, Any]) -> int:
+def read_outer(outer: Any, optimizer: Any, params: Any, table: TensorTable, options: Dict[str, Any]) -> int:
     """Makes `options` those of rounds. Returns the samples of a local step. Raises PandoError for bad arguments."""
     if not isinstance(outer, DiLoCo) or not isinstance(optimizer, torch.optim.Optimizer):
         raise PandoError(f"outer is a {type(outer).__name__} and optimizer a {type(optimizer).__name__}: expected "
                          "outer=pando.DiLoCo(...), and one optimizer of torch.optim for the local steps")
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if list(params) or any(id(parameter) not in table.index_by_id for parameter in own if parameter.requires_grad):
+        raise PandoError("with outer= the local steps are made by `optimizer`, whose groups replace params=, and whose "
+                         "parameters are all in the module: others would keep what a round has changed")
     if convert(int, "local_steps of DiLoCo", outer.local_steps) < 1:
         raise PandoError(f"local_steps of DiLoCo is {outer.local_steps}: expected at least 1")
     batch, parts = options["train.global_batch"], options["train.micro_batches"]

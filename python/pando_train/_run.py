@@ -114,7 +114,7 @@ def join(model: nn.Module, train_set: Any,
     options.setdefault("train.seed", given_seed())
     own = optimizer, schedule, schedule_every
     if outer is not None:
-        batch = read_outer(outer, optimizer, options)
+        batch = read_outer(outer, optimizer, params, table, options)
         optimizer = SGD(outer.lr, outer.momentum, nesterov=outer.nesterov)
         schedule = schedule_every = None
     is_torch = check_options(optimizer, schedule, schedule_every, params, turns)

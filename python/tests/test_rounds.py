@@ -133,6 +133,8 @@ class RoundTest(FakeCase):
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
         for text, optimizer, options in (
                 ("one optimizer of torch.optim", pando.SGD(), {}), ("at least 1", inner, dict(outer=pando.DiLoCo(0))),
+                ("all in the module", torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1), {}),
+                ("replace params=", inner, dict(params=model.parameters())),
                 ("equally many samples", inner, dict(global_batch=7)), ("equally many", inner, dict(weighted=True))):
             with self.subTest(text), self.assertRaisesRegex(pando.PandoError, text):
                 self.join(model, None, optimizer, **{"outer": pando.DiLoCo(2), **options})
