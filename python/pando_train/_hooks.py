@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -62,6 +62,9 @@ class Hooks:
         self._is_asked = False  # the program wants the following
         self._sends_at_end = True  # gradients and statistics leave at the block's end
         self._writes = Writes(table, exchange)
+        self._power_vectors = table.power_vectors
+        self._all = frozenset(table.trained)
+        self._idle: FrozenSet[int] = frozenset()  # parameters of other groups than the micro-batch trains
         self._versions = [parameter._version for parameter in table.trained.values()]
         for index, entry in table.parameters:
             self._hook_gradient(index, entry.tensor)
@@ -85,7 +88,9 @@ class Hooks:
         """Raises Abandoned, and PandoError if the program has changed tensors that the servers update."""
         self._turn, self._is_asked = turn, sends_at_end
         self._sends_at_end = sends_at_end or self._repeats.get(turn, True)
-        self._table.idle = frozenset(index for index, _ in self._table.parameters if turn is not None)
+        if turn is not None:
+            self._idle = frozenset(index for index in self._all if self._table.entries[index].group != turn)
+            self._table.idle = self._all
         self._table.check_unchanged()
         self.check_parameters()
         self._refuse_write(self._writes.begin())
@@ -96,7 +101,7 @@ class Hooks:
         for parameter in self._table.trained.values():
             parameter.grad = None
         try:
-            for index in self._first_loads:
+            for index in (*self._first_loads, *self._power_vectors):
                 self._exchange.load(index)
         finally:  # if the work is abandoned, the first use raises Abandoned again
             if self._uses is not None:
@@ -110,10 +115,12 @@ class Hooks:
             self._uses.__exit__(None, None, None)
         for norm in self._norms:
             norm.restore()
+        for index in self._power_vectors:
+            self._exchange.forget(index)
 
     def finish(self) -> None:
         """Ends the program's part if it had no error. Raises Abandoned, and PandoError with the fault."""
-        self._table.idle = frozenset(index for index, _ in self._table.parameters if self._is_idle(index))
+        self._table.idle = self._idle
         self._table.check_unchanged()
         self.check_parameters()
         self._check_gradients()
@@ -125,6 +132,8 @@ class Hooks:
             self._learn_repeats()
         for norm in self._norms:
             norm.finish()
+        for index in self._power_vectors:
+            self._exchange.give(index, self._table.entries[index].tensor)
         self._exchange.load_all()  # also tensors that this forward did not read: between blocks all have one version
         self._refuse_write(self._writes.find_parameter())
         self._exchange.flush()
@@ -173,8 +182,8 @@ class Hooks:
     def _raise_changed(self, index: int) -> None:
         raise PandoError(f"the gradient of {self._table.entries[index].name} was changed after backward. Remove "
                          "clip_grad_norm_, clip_grad_value_, GradScaler and zero_grad after backward from the loop: "
-                         "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, and autocast with "
-                         "bfloat16 needs no scaler")
+                         "pando.join(..., clip_norm=, clip_value=) clips the step's whole gradient, autocast with "
+                         "bfloat16 needs no scaler, and torch.autograd.grad gives gradients that train nothing")
 
     def _add_scopes(self) -> None:
         """Adds a scope per module that reads tensors; the parts of a compiled module belong to its scope."""
@@ -259,7 +268,7 @@ class Hooks:
         gradient = self._table.trained[index].grad
         if gradient is None:  # an undefined gradient, before torch 2.1
             return
-        if self._is_idle(index):
+        if index in self._idle:
             return
         if index in self._gradients:
             self._check_addition(index, gradient)
@@ -273,10 +282,6 @@ class Hooks:
         self._writes.note(index, gradient)
         if not self._sends_at_end:
             self._exchange.give(index, gradient)
-
-    def _is_idle(self, index: int) -> bool:
-        """Returns whether the parameter is of a group that this step does not train."""
-        return self._turn is not None and self._table.entries[index].group != self._turn
 
     def _check_addition(self, index: int, gradient: torch.Tensor) -> None:
         """Raises PandoError unless backward has just added to a gradient that has not left."""
@@ -328,8 +333,12 @@ def check_checkpointing(module: nn.Module) -> None:
 
 
 def check_scalers() -> None:
-    """Raises PandoError if the program has an active GradScaler."""
+    """Raises PandoError if the program has an active GradScaler, or torch's average of weights."""
     for thing in gc.get_objects():
+        if type(thing).__name__ == "AveragedModel":
+            raise PandoError("the program has an AveragedModel, which each process would update by its own "
+                             "micro-batches: remove it, and let the servers keep the average, with ema_decay= of "
+                             "pando.join")
         if type(thing).__name__ == "GradScaler" and thing.is_enabled():
             raise PandoError("the program has a GradScaler, whose factor would reach the servers: remove it. autocast "
                              "with bfloat16 needs none")

@@ -43,7 +43,8 @@ def find_logged_names(given: Sequence[str]) -> List[str]:
     names -= {"loss", "correct"}
     for name in names:
         if not str(name).isidentifier() or name in COLUMNS or name.startswith("test_"):
-            raise PandoError(f"mb.log cannot log {name}: expected a word that is no column of metrics.csv "
+            hint = "give correct=, the number of right answers; otherwise " if name == "accuracy" else ""
+            raise PandoError(f"mb.log cannot log {name}: {hint}expected a word that is no column of metrics.csv "
                              f"({', '.join(COLUMNS)}), and does not begin with test_")
     return sorted(names)
 

@@ -7,11 +7,12 @@ constants of the run.
 import hashlib
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from ._library import PARAMETER, STATISTIC
 from ._numbers import convert
@@ -134,6 +135,8 @@ class TensorTable:
             if has_statistics and attribute in STATISTICS:
                 momentum = convert(float, f"momentum of {name}", owner.momentum)
                 self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, momentum))
+            elif attribute in find_power_vectors(owner):
+                self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, 1.0))
             elif tensor is not None and not (has_statistics and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
 
@@ -145,7 +148,13 @@ class TensorTable:
     def statistics_of(self, module: nn.Module) -> List[int]:
         """Returns the indices of the module's running_mean and running_var; empty if it has none."""
         return [index for index, entry in enumerate(self.entries)
-                if entry.owner is module and entry.kind == STATISTIC]
+                if entry.owner is module and entry.kind == STATISTIC and is_norm(module)]
+
+    @property
+    def power_vectors(self) -> List[int]:
+        """The indices of the vectors of spectral norms. Each forward improves them, equally in all micro-batches."""
+        return [index for index, entry in enumerate(self.entries)
+                if entry.kind == STATISTIC and not is_norm(entry.owner)]
 
     def apply_groups(self, params: Iterable[Any], lr: float) -> None:
         """Takes rates and decays from `params`, as torch's optimizers do. `lr` is the rate of the job."""
@@ -277,6 +286,9 @@ def check_module(name: str, module: nn.Module) -> None:
                          "BatchNorm1d, 2d or 3d")
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise PandoError(f"{where}: pass the module inside it, model.module")
+    if getattr(module, "max_norm", None) is not None and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        raise PandoError(f"{where} has max_norm, with which each forward changes its weight: leave it out, or divide by "
+                         "the norm in forward")
     if is_norm(module) and module.momentum is None:
         raise PandoError(f"{where} has momentum=None, a mean over all steps: give a number, for instance 0.1")
 
@@ -295,6 +307,13 @@ def measure(name: str, tensor: torch.Tensor, is_trained: bool) -> Tuple[str, int
 def is_norm(module: nn.Module) -> bool:
     """Returns whether the module has running statistics."""
     return isinstance(module, _NormBase) and module.running_mean is not None
+
+
+def find_power_vectors(module: nn.Module) -> Set[str]:
+    """Returns the names of the buffers in which a spectral norm of torch keeps its power iteration."""
+    names = {f"{hook.name}_{part}" for hook in module._forward_pre_hooks.values() if isinstance(hook, SpectralNorm)
+             for part in "uv"}
+    return names | ({"_u", "_v"} if type(module).__name__ == "_SpectralNorm" else set())
 
 
 def check_type(name: str, tensor: torch.Tensor) -> None:

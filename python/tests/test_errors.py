@@ -263,6 +263,15 @@ class LoopErrorTest(FakeCase):
                 return torch.utils.checkpoint.checkpoint(super().forward, x.requires_grad_(), use_reentrant=True)
         self.assert_fails("use_reentrant=False", train_step, lambda: Checkpointed(*make_mlp()))
 
+    def test_layers_and_averages_that_change_weights(self):
+        with self.assertRaisesRegex(pando.PandoError, "module 0 .Embedding. has max_norm"):
+            self.join(nn.Sequential(nn.Embedding(4, 3, max_norm=1.0)))
+        model = make_mlp()
+        average = torch.optim.swa_utils.AveragedModel(model)
+        with self.assertRaisesRegex(pando.PandoError, "AveragedModel.*ema_decay="):
+            next(self.join(model).loader())
+        del average
+
     def test_a_momentum_that_changes(self):
         def body(run, model, batch):
             train_step(run, model, batch)

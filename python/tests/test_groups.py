@@ -133,6 +133,24 @@ class BlockTest(FakeCase):
                 self.new_fake()
                 self.assert_fails("was changed after backward", body)
 
+    def test_spectral_norms_iterate_as_in_torch(self):
+        def make_old():
+            return nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 6)), nn.ReLU(), nn.Linear(6, 3))
+
+        def make_new():
+            return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 6)), nn.ReLU(), nn.Linear(6, 3))
+
+        def twice(model, x, y):
+            return F.cross_entropy(model(x) + model(-x), y)
+        for make in (make_old, make_new):
+            with self.subTest(make.__name__):
+                self.new_fake()
+                self.assert_like_plain(make, [twice])
+                expected = {name: value.clone() for name, value in self.run_.table.module.state_dict().items()}
+                self.new_fake().abandon = {(1, 0): "give:2", (2, 0): "finish"}
+                ours = self.train_blocks(make, [twice])
+                self.assertTrue(all(torch.equal(ours[name], value) for name, value in expected.items()))
+
     def test_checkpointing_repeats_no_call(self):
         class Checkpointed(Pair):
             def forward(self, a, b):
