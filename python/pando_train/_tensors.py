@@ -287,8 +287,8 @@ def check_module(name: str, module: nn.Module) -> None:
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise PandoError(f"{where}: pass the module inside it, model.module")
     if getattr(module, "max_norm", None) is not None and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        raise PandoError(f"{where} has max_norm, with which each forward changes its weight: leave it out, or divide by "
-                         "the norm in forward")
+        raise PandoError(f"{where} has max_norm, with which each forward changes its weight: leave it out, or divide "
+                         "by the norm in forward")
     if is_norm(module) and module.momentum is None:
         raise PandoError(f"{where} has momentum=None, a mean over all steps: give a number, for instance 0.1")
 
