@@ -79,6 +79,9 @@ Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job,
                                 const OnEngineNote& on_engine) {
   if (!IsGpuMeant(choice, CountGpus(choice))) return OpenCpu(job);
+  if (job.local_steps > 1)
+    return InvalidArgument(
+        "train.local_steps computes on CPUs alone; give this worker --device cpu");
   Result<OpenedGpu> gpu = OpenCuda({.index = static_cast<int>(choice.gpu),
                                     .element = ElementFor(job.precision),
                                     .allow_tf32 = job.precision == Precision::kTf32,

@@ -75,6 +75,7 @@ Status UnknownSection(const std::string& where, std::string_view name) {
   return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
 }
 
+constexpr uint32_t kLocalStepsMax = 65'535;  // dropout draws by 16 bits of it
 constexpr uint64_t kSyntheticMax = 1'000'000'000;
 
 // Returns torch's default.
@@ -204,6 +205,7 @@ Result<Job> JobDraft::Finish() const {
     return layout.status();
   PANDO_RETURN_IF_ERROR(RateTable::Parse(job_.schedule.rates).status());
   PANDO_RETURN_IF_ERROR(OptimizerTurns::Parse(job_.optimizer).status());
+  PANDO_RETURN_IF_ERROR(InnerOptions(job_).status());
   Job job = job_;
   if (!IsGiven("optimizer.eps")) job.optimizer.eps = DefaultEps(job.optimizer.kind);
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
@@ -271,6 +273,15 @@ std::vector<JobDraft::Rule> JobDraft::TrainRules() const {
       {job_.micro_batches > job_.global_batch,
        "{train.micro_batches} does not fit {train.global_batch}: a micro-batch needs at least "
        "one sample; lower the first or raise the second"},
+      {uint64_t{job_.local_steps} * job_.micro_batches > job_.global_batch ||
+           job_.local_steps > kLocalStepsMax,
+       "{train.local_steps} does not fit {train.global_batch} and {train.micro_batches}: each "
+       "local "
+       "step needs a sample of its micro-batch; raise the batch"},
+      {job_.local_steps > 1 && (IsExternal(job_) || job_.precision != Precision::kFp32 ||
+                                job_.parameter_residency != ParameterResidency::kAll),
+       "{train.local_steps} goes with Pando's own models, {train.precision} = \"fp32\" and "
+       "worker.parameter_residency = \"all\"; a program makes rounds with pando.join(outer=)"},
       {job_.early_stop_patience > 0 && job_.eval_every_epochs == 0 && job_.eval_every_steps == 0,
        "{eval.early_stop_patience} needs evaluations during the run; give eval.every_epochs or "
        "eval.every_steps"}};

@@ -203,6 +203,12 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::micro_batches>(), "train.micro_batches", "--micro-batches", "per step",
      "parts of a step that workers compute; they fix the result for any number of workers",
      kMicroBatches},
+    {At<&Job::local_steps>(), "train.local_steps", "--local-steps", "",
+     "local steps on the parts of each micro-batch; above 1 the servers get only their difference, "
+     "to which [optimizer] is applied (DiLoCo)",
+     kAtLeastOne},
+    {At<&Job::inner>(), "train.inner", "", "",
+     "the optimizer of local steps, which starts each round afresh, as \"type=adamw lr=0.001\""},
     {At<&Job::last_batch>(), "train.last_batch", "", "",
      "the last batch of an epoch, if the data do not fill it"},
     {At<&Job::seed>(), "train.seed", "--seed", "",

@@ -218,6 +218,8 @@ struct Job {
   double epochs = 1.0;
   uint64_t global_batch = 128;
   uint32_t micro_batches = 8;
+  uint32_t local_steps = 1;  // of each micro-batch; above 1 it is a round (train/local_round.h)
+  std::string inner = "type=adamw lr=0.001";  // the optimizer that makes local steps
   LastBatch last_batch = LastBatch::kShort;
   uint64_t seed = 1;
   double label_smoothing = 0.0;  // as PyTorch's CrossEntropyLoss; only in the training loss

@@ -17,7 +17,9 @@ namespace pando {
 namespace {
 
 using O = OptimizerOptions;
-constexpr std::array<std::pair<std::string_view, double O::*>, 10> kNumbers{{
+constexpr std::array<std::pair<std::string_view, double O::*>, 12> kNumbers{{
+    {"lr", &O::lr},
+    {"weight_decay", &O::weight_decay},
     {"momentum", &O::momentum},
     {"dampening", &O::dampening},
     {"beta1", &O::beta1},
@@ -33,6 +35,9 @@ constexpr std::array<std::pair<std::string_view, bool O::*>, 2> kFlags{{
     {"nesterov", &O::nesterov},
     {"centered", &O::centered},
 }};
+
+constexpr const char* kOptionsText =
+    "options with their values of sgd, adam, adamw, rmsprop, adagrad or adadelta";
 
 bool ReadOption(std::string_view name, std::string_view value, O* options) {
   if (name == "type") {
@@ -73,9 +78,8 @@ Result<OptimizerTurns> OptimizerTurns::Parse(const OptimizerOptions& options) {
   for (const std::string& text : options.groups) {
     if (!ReadGroup(text, &turns.groups_.emplace_back(base)))
       return InvalidArgument(
-          fmt::format("optimizer.groups[{}] is '{}': expected options with their values, as "
-                      "\"type=adam beta1=0.5\", of sgd, adam, adamw, rmsprop, adagrad or adadelta",
-                      turns.groups_.size() - 1, Printable(text)));
+          fmt::format("optimizer.groups[{}] is '{}': expected {}, as \"type=adam beta1=0.5\"",
+                      turns.groups_.size() - 1, Printable(text), kOptionsText));
   }
   if (options.groups.empty()) turns.groups_.push_back(base);
   for (const uint64_t group : options.turns) {
@@ -91,6 +95,13 @@ Result<OptimizerTurns> OptimizerTurns::Parse(const OptimizerOptions& options) {
         "optimizer.groups needs optimizer.turns, as [0, 1]: the groups of steps");
   if (turns.turns_.empty()) turns.turns_.push_back(0);
   return turns;
+}
+
+Result<OptimizerOptions> InnerOptions(const Job& job) {
+  OptimizerOptions options;
+  if (ReadGroup(job.inner, &options)) return options;
+  return InvalidArgument(fmt::format("train.inner is '{}': expected {}, as \"type=adamw lr=0.001\"",
+                                     Printable(job.inner), kOptionsText));
 }
 
 OptimizerTurns::OptimizerTurns(const OptimizerOptions& options) {

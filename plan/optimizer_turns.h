@@ -34,4 +34,8 @@ class OptimizerTurns {
   std::vector<uint32_t> turns_;           // the groups of steps 0, 1, ..., which repeat
 };
 
+// Reads train.inner: the options of the optimizer that makes local steps. kInvalidArgument says
+// what was expected.
+Result<OptimizerOptions> InnerOptions(const Job& job);
+
 }  // namespace pando

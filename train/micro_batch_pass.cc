@@ -78,6 +78,8 @@ MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& c
                                       : context.host_gradients,
                                   context.timeline, context.sums_stay,
                                   context.parameters.is_layered(), context.next_batch})),
+      round_(context.plan.job.local_steps > 1 ? std::make_unique<LocalRound>(network, context.plan)
+                                              : nullptr),
       shard_hashes_(context.plan.shards.shard_count()) {}
 
 Status MicroBatchPass::Run(const Work& work) {
@@ -91,7 +93,7 @@ Status MicroBatchPass::Run(const Work& work) {
   batch_ = batch;
   PassParameters parameters(*std::move(hold), context_.parameters.is_layered(), reads_,
                             work.control, context_.timeline);
-  const Status computed = Compute(parameters);
+  const Status computed = round_ != nullptr ? ComputeRound(parameters) : Compute(parameters);
   launcher_->End();
   batch_ = nullptr;
   encoded_ = nullptr;
@@ -120,6 +122,23 @@ Status MicroBatchPass::Compute(PassParameters& parameters) {
     AddToSum(part.ready, gradients);
   }
   return EmitResults(PassLauncher::Wait::kYes, parameters);
+}
+
+// A round overwrites local parameters from its first step on, so it waits for the whole version.
+Status MicroBatchPass::ComputeRound(PassParameters& parameters) {
+  const ShardPlan::Run all{0, context_.plan.shards.shard_count()};
+  for (uint32_t s = all.first; s < all.last; ++s)
+    PANDO_RETURN_IF_ERROR(parameters.AwaitShard(ShardId(s)));
+  const SharedBuffer gradients = context_.gradients.Take();
+  const MicroBatchName name{context_.plan.job.seed, work_->step, work_->micro_batch};
+  PANDO_ASSIGN_OR_RETURN(const BatchScore score,
+                         round_->Run(*batch_, name, parameters.values(), gradients->span(),
+                                     [&] { return parameters.CheckWanted(); }));
+  context_.timeline.DidBackward(0);
+  PANDO_RETURN_IF_ERROR(CheckScore(score));
+  if (work_->sum != nullptr) parameters.SetPartlyOut();
+  AddToSum(all, gradients);
+  return Status();
 }
 
 // The hash comes first, because TreeSum adds into the gradients. On a CPU each sum that a shard

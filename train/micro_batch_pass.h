@@ -17,6 +17,7 @@
 #include "plan/job_plan.h"
 #include "train/compute_port.h"
 #include "train/error_feedback.h"
+#include "train/local_round.h"
 #include "train/parameter_store.h"
 #include "train/pass_launcher.h"
 #include "train/pass_parameters.h"
@@ -65,6 +66,7 @@ class MicroBatchPass {
 
  private:
   Status Compute(PassParameters& parameters);
+  Status ComputeRound(PassParameters& parameters);
   Result<float> LossScaleFor(PassParameters& parameters);
   size_t MetricsAt() const;  // where the metric tensor lies in a flat vector
   Status CheckScore(const std::optional<BatchScore>& score) const;
@@ -80,7 +82,8 @@ class MicroBatchPass {
   const std::vector<BackwardPart> parts_;  // in the order of backward
   const ShardPlan::Run metric_shards_;
   const std::unique_ptr<PassLauncher> launcher_;
-  std::vector<uint64_t> shard_hashes_;  // of the current gradient
+  const std::unique_ptr<LocalRound> round_;  // null without local steps
+  std::vector<uint64_t> shard_hashes_;       // of the current gradient
   // The rest belongs to the current Run.
   const Work* work_ = nullptr;
   std::shared_ptr<const Batch> batch_;

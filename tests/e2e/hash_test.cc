@@ -121,6 +121,16 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   }
 }
 
+TEST_CASE("rounds of local steps make the serial run's weights for any workers and servers") {
+  const Args rounds{"--local-steps", "4", "--lr", "0.7", "--momentum", "0.9"};
+  for (const Args& more : {Args{}, Args{"--codec", "int8"}}) {
+    const Run serial = Train(Args{"--serial"} + rounds + more);
+    CHECK(serial.summary.status == kStatusCompleted);
+    for (const Form& form : {Form{1, 1, 1, "tcp"}, Form{2, 2, 1, "shm"}, Form{3, 2, 2, "tcp"}})
+      CheckSameResult(Train(HashArgs(form) + rounds + more), serial);
+  }
+}
+
 TEST_CASE("the number of servers for which shards are small enough changes no bit (P5)") {
   const Args kOptions[] = {{"--momentum", "0.9", "--clip-norm", "0.5"},
                            {"--optimizer", "lamb", "--lr", "0.01"},

@@ -35,6 +35,7 @@ JobValue OtherValue(const JobKey& key, const Job& job) {
     return key.choices.empty() ? std::vector<std::string>{"z", "a \"b\", c"} : key.choices;
   }
   if (key.name == "run.timeline_steps") return std::string("3:7");
+  if (key.name == "train.inner") return std::string("type=sgd lr=0.5");
   if (key.kind == ValueKind::kText) return std::string("a \"quoted\"\\path\twith\x01 tab");
   return (std::get<double>(value) + key.range.min + 1.0 / 3.0) / 2;  // not exact in few digits
 }
@@ -121,6 +122,15 @@ TEST_CASE("what nadam and a table of rates cannot have is refused by name") {
   CHECK(Contains(ErrorFor(table + "warmup_steps = 3\nrates = [\"0.1\"]\n"), "leave it out"));
   CHECK(Contains(ErrorFor(table + "rates = [\"0.1\", \"0.1x5\"]\n"), "[1] is '0.1x5'"));
   CHECK(Contains(ErrorFor(table + "rates = [0.1]\n"), "a list of texts"));
+}
+
+TEST_CASE("local steps that a job cannot make are refused") {
+  const std::string train = "[train]\nglobal_batch = 64\nmicro_batches = 4\n";
+  CHECK(ErrorFor(train + "local_steps = 16\n").empty());
+  CHECK(Contains(ErrorFor(train + "local_steps = 17\n"), "train.local_steps"));
+  CHECK(Contains(ErrorFor(train + "local_steps = 0\n"), "local_steps"));
+  CHECK(Contains(ErrorFor(train + "local_steps = 2\nprecision = \"bf16\"\n"), "train.precision"));
+  CHECK(Contains(ErrorFor(train + "inner = \"type=lars\"\n"), "train.inner is 'type=lars'"));
 }
 
 TEST_CASE("every key survives writing and reading") {

@@ -52,6 +52,41 @@ TEST_CASE("mnist-cnn, dropout included, trains to the same bits as a plain loop 
     CHECK(Train(test, thread_count) == expected);
 }
 
+// One micro-batch is a step, and the outer optimizer takes the whole difference.
+TEST_CASE("local steps under a plain outer optimizer are steps of the inner one") {
+  if (TestDevice().kind != DeviceKind::kCpu) return;
+  Job plain = TestJob::SmallMlp();
+  plain.micro_batches = 1;
+  plain.steps = 8;
+  plain.last_batch = LastBatch::kDrop;
+  plain.optimizer = {.lr = 0.05, .weight_decay = 0.01};
+  Job rounds = plain;
+  rounds.global_batch *= 4;
+  rounds.steps = 2;
+  rounds.local_steps = 4;
+  rounds.inner = "type=sgd lr=0.05 weight_decay=0.01";
+  rounds.optimizer = {.lr = 1.0};
+  const TestJob test(rounds);
+  const std::vector<float> expected = TrainNaively(TestJob(plain)), made = Train(test, 1);
+  const size_t metrics = test.plan.layout.offset(test.plan.layout.tensor_count() - 1);
+  float largest = 0;
+  for (size_t i = 0; i < metrics; ++i) largest = std::max(largest, std::abs(made[i] - expected[i]));
+  CHECK(largest < 1e-5f);  // each round rounds its difference twice
+}
+
+TEST_CASE(
+    "rounds are the same bits for any number of threads, and each begins its inner optimizer") {
+  if (TestDevice().kind != DeviceKind::kCpu) return;
+  Job job = TestJob::MnistCnn();
+  job.local_steps = 2;
+  job.optimizer = {.lr = 0.7, .momentum = 0.9, .nesterov = true};
+  const TestJob test(job, {28, 28, 1});
+  const std::vector<float> one = Train(test, 1);
+  CHECK(Train(test, 2) == one);
+  job.inner = "type=sgd lr=0.001";
+  CHECK(Train(TestJob(job, {28, 28, 1}), 1) != one);
+}
+
 TEST_CASE("steps and evaluations are reported in order, with means over samples") {
   Job job = TestJob::SmallMlp();
   job.steps = 0;
