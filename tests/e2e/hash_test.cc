@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "common/cpu/cpu_level.h"
 #include "common/exit_codes.h"
@@ -132,13 +133,13 @@ TEST_CASE("rounds of local steps make the serial run's weights for any workers a
 }
 
 TEST_CASE("the number of servers for which shards are small enough changes no bit (P5)") {
-  const Args kOptions[] = {{"--momentum", "0.9", "--clip-norm", "0.5"},
-                           {"--optimizer", "lamb", "--lr", "0.01"},
-                           {"--codec", "int8", "--pull-codec", "int8"}};
+  const std::vector<Args> all_options{{"--momentum", "0.9", "--clip-norm", "0.5"},
+                                      {"--optimizer", "lamb", "--lr", "0.01"},
+                                      {"--codec", "int8", "--pull-codec", "int8"}};
   const auto cut_for = [](const char* servers) {
     return Args{"--set", std::string("run.servers_max=") + servers};
   };
-  for (const Args& options : kOptions) {
+  for (const Args& options : all_options) {
     CAPTURE(options);
     const Run serial = Train(Args{"--serial"} + options + cut_for("4"));
     CheckSameResult(Train(Args{"--serial"} + options + cut_for("512")), serial);
