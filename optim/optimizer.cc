@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/cpu/cpu_level.h"
 #include "optim/exact_sum.h"
+#include "optim/schedule.h"
 #include "optim/slice.h"
 #include "optim/update_rules.h"
 #include "plan/loss_scale.h"
@@ -232,16 +233,8 @@ Optimizer::Update Optimizer::Counted(const Update& u) const {
   if (!skips_overflows()) return counted;
   const auto steps = static_cast<uint64_t>(u.state[StepCountAt(u.range)]);
   counted.is_first_step = steps == 0;
-  if (options_.kind == OptimizerKind::kAdagrad)
-    counted.scalars.bias_correction1 =
-        static_cast<float>(1 + static_cast<double>(steps) * options_.lr_decay);
-  const bool has_betas = options_.kind == OptimizerKind::kAdam ||
-                         options_.kind == OptimizerKind::kAdamW ||
-                         options_.kind == OptimizerKind::kLamb;
-  if (!has_betas) return counted;
-  counted.scalars.bias_correction1 = static_cast<float>(1 - Power(u.scalars.momentum, steps + 1));
-  counted.scalars.bias_correction2_sqrt =
-      static_cast<float>(std::sqrt(1 - Power(options_.beta2, steps + 1)));
+  SetCorrections(options_, steps, Power(u.scalars.momentum, steps + 1),
+                 Power(options_.beta2, steps + 1), &counted.scalars);
   return counted;
 }
 

@@ -83,11 +83,6 @@ KindPoint AfterWarmup(const ScheduleOptions& s, uint64_t step, uint64_t step_cou
           step_count > warmup ? step_count - warmup : step_count};
 }
 
-bool HasBetas(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ||
-         kind == OptimizerKind::kLamb || kind == OptimizerKind::kNadam;
-}
-
 RateTable ReadRates(const ScheduleOptions& schedule) {
   if (schedule.kind != ScheduleKind::kTable) return {};
   Result<RateTable> table = RateTable::Parse(schedule.rates);
@@ -120,13 +115,9 @@ StepScalars Schedule::At(Step step) const {
   const double momentum = Momentum(step.value(), o);
   StepScalars scalars{.lr = static_cast<float>(LearningRate(step.value())),
                       .momentum = static_cast<float>(momentum)};
-  if (o.kind == OptimizerKind::kAdagrad)
-    scalars.bias_correction1 = static_cast<float>(1.0 + static_cast<double>(t) * o.lr_decay);
-  if (!HasBetas(o.kind)) return scalars;
   // torch corrects with this step's beta1, even if a schedule cycles it.
   const auto updates = static_cast<double>(t) + 1.0;
-  scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(momentum, updates));
-  scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(o.beta2, updates)));
+  SetCorrections(o, t, std::pow(momentum, updates), std::pow(o.beta2, updates), &scalars);
   if (o.kind == OptimizerKind::kNadam) SetNadamFactors(t, &scalars);
   return scalars;
 }

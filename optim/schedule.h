@@ -3,6 +3,7 @@
 // torch.optim.lr_scheduler. The scheduler and the serial trainer call it. Threads: any; immutable.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -12,6 +13,25 @@
 #include "proto/messages.h"
 
 namespace pando {
+
+// Returns whether the optimizer has the bias corrections of Adam.
+inline bool HasBetas(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ||
+         kind == OptimizerKind::kLamb || kind == OptimizerKind::kNadam;
+}
+
+// Sets the corrections of the update after `steps` others. `beta1_power` and `beta2_power` are the
+// betas to the power steps + 1; they are read if the optimizer has betas. Only the scheduler may
+// compute them with pow (P36).
+inline void SetCorrections(const OptimizerOptions& options, uint64_t steps, double beta1_power,
+                           double beta2_power, StepScalars* scalars) {
+  if (options.kind == OptimizerKind::kAdagrad)
+    scalars->bias_correction1 =
+        static_cast<float>(1.0 + static_cast<double>(steps) * options.lr_decay);
+  if (!HasBetas(options.kind)) return;
+  scalars->bias_correction1 = static_cast<float>(1.0 - beta1_power);
+  scalars->bias_correction2_sqrt = static_cast<float>(std::sqrt(1.0 - beta2_power));
+}
 
 class Schedule {
  public:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "optim/schedule.h"
 #include "plan/optimizer_turns.h"
 
 namespace pando {
@@ -78,21 +79,13 @@ BatchScore LocalRound::MakeStep(const Batch& batch, MicroBatchName name,
   return score;
 }
 
-// The bias corrections are those of optim/schedule.cc, by products alone.
 void LocalRound::Update(std::span<const float> gradient, uint32_t sample_count) {
-  const bool has_betas =
-      options_.kind == OptimizerKind::kAdam || options_.kind == OptimizerKind::kAdamW;
-  beta1_power_ *= options_.beta1;
+  beta1_power_ *= options_.beta1;  // without pow (P36)
   beta2_power_ *= options_.beta2;
-  StepScalars scalars{
-      .lr = static_cast<float>(options_.lr),
-      .momentum = static_cast<float>(has_betas ? options_.beta1 : options_.momentum)};
-  if (has_betas) {
-    scalars.bias_correction1 = static_cast<float>(1.0 - beta1_power_);
-    scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(1.0 - beta2_power_));
-  } else if (options_.kind == OptimizerKind::kAdagrad) {
-    scalars.bias_correction1 = static_cast<float>(1.0 + step_ * options_.lr_decay);
-  }
+  const double momentum = HasBetas(options_.kind) ? options_.beta1 : options_.momentum;
+  StepScalars scalars{.lr = static_cast<float>(options_.lr),
+                      .momentum = static_cast<float>(momentum)};
+  SetCorrections(options_, step_, beta1_power_, beta2_power_, &scalars);
   optimizer_.Apply({.range = {0, parameters_.size()},
                     .parameters = parameters_.span(),
                     .gradient = gradient,
