@@ -88,10 +88,11 @@ class Hooks:
         """Raises Abandoned, and PandoError if the program has changed tensors that the servers update."""
         self._turn, self._is_asked = turn, sends_at_end
         self._sends_at_end = sends_at_end or self._repeats.get(turn, True)
-        if turn is not None:
+        if turn is None:
+            self._table.check_unchanged()
+        else:  # the block may begin with setting requires_grad of its group
             self._idle = frozenset(index for index in self._all if self._table.entries[index].group != turn)
-            self._table.idle = self._all
-        self._table.check_unchanged()
+            self._table.check_unchanged(self._all)
         self.check_parameters()
         self._refuse_write(self._writes.begin())
         self._gradients.clear()
@@ -120,8 +121,7 @@ class Hooks:
 
     def finish(self) -> None:
         """Ends the program's part if it had no error. Raises Abandoned, and PandoError with the fault."""
-        self._table.idle = self._idle
-        self._table.check_unchanged()
+        self._table.check_unchanged(self._idle)
         self.check_parameters()
         self._check_gradients()
         if self._is_first:

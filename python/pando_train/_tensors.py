@@ -91,7 +91,6 @@ class TensorTable:
         self.constants: List[Constant] = []
         self.counts: Dict[nn.Module, Count] = {}
         self.index_by_id: Dict[int, int] = {}  # id(parameter) -> index in entries
-        self.idle: FrozenSet[int] = frozenset()  # indices of parameters whose requires_grad may be cleared now
         self._known: Dict[int, torch.Tensor] = {}  # all parameters by id
         for prefix, owner in module.named_modules():
             name = clean_name(prefix)
@@ -128,14 +127,14 @@ class TensorTable:
         self._add_entry(Entry(name, owner, attribute, PARAMETER))
 
     def _add_buffers(self, name: str, owner: nn.Module) -> None:
-        has_statistics = is_norm(owner)
+        has_statistics, power_vectors = is_norm(owner), find_power_vectors(owner)
         if has_statistics:
             self.counts[owner] = Count(owner)
         for attribute, tensor in owner._buffers.items():
             if has_statistics and attribute in STATISTICS:
                 momentum = convert(float, f"momentum of {name}", owner.momentum)
                 self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, momentum))
-            elif attribute in find_power_vectors(owner):
+            elif attribute in power_vectors:
                 self._add_entry(Entry(join_names(name, attribute), owner, attribute, STATISTIC, 1.0))
             elif tensor is not None and not (has_statistics and attribute == "num_batches_tracked"):
                 self.constants.append(Constant(join_names(name, attribute), owner, attribute, tensor, tensor._version))
@@ -214,8 +213,11 @@ class TensorTable:
                                  "both modules one nn.Parameter (a.weight = b.weight); otherwise clone() one")
             widest = max(widest, span, key=lambda span: (span[0], span[2]))
 
-    def check_unchanged(self) -> None:
-        """Raises PandoError if training has changed a constant, or the set of trained tensors."""
+    def check_unchanged(self, idle: FrozenSet[int] = frozenset()) -> None:
+        """Raises PandoError if training has changed a constant, or the set of trained tensors.
+
+        `idle`: indices of parameters whose requires_grad may be cleared now.
+        """
         self._check_contents()
         for constant in self.constants:
             if constant.has_changed():
@@ -226,7 +228,7 @@ class TensorTable:
                 raise PandoError(f"requires_grad of {constant.name} was set after pando.join: choose what is trained "
                                  "before join. A new run with init weights can train other parameters")
         for index, tensor in self.trained.items():
-            if not tensor.requires_grad and index not in self.idle:
+            if not tensor.requires_grad and index not in idle:
                 raise PandoError(f"requires_grad of {self.entries[index].name} was cleared after pando.join: choose "
                                  "what is trained before join. A learning rate of 0 in a parameter group freezes a "
                                  "parameter")
