@@ -276,8 +276,7 @@ std::vector<JobDraft::Rule> JobDraft::TrainRules() const {
       {uint64_t{job_.local_steps} * job_.micro_batches > job_.global_batch ||
            job_.local_steps > kLocalStepsMax,
        "{train.local_steps} does not fit {train.global_batch} and {train.micro_batches}: each "
-       "local "
-       "step needs a sample of its micro-batch; raise the batch"},
+       "local step needs a sample of its micro-batch; raise the batch"},
       {job_.local_steps > 1 && (IsExternal(job_) || job_.precision != Precision::kFp32 ||
                                 job_.parameter_residency != ParameterResidency::kAll),
        "{train.local_steps} goes with Pando's own models, {train.precision} = \"fp32\" and "
