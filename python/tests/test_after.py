@@ -21,17 +21,7 @@ class AfterCase(RealCase):
     def start(self, what, *flags, command=(sys.executable, SCRIPT)):
         """`pando run` of the script, as a process."""
         arguments = [PROGRAM, "run", "--run-dir", str(self.folder / "run"), "--servers", "1", *flags, *command, what]
-        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   cwd=self.folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def finish(self, process, expected):
-        text = process.communicate(timeout=120)[0]
-        self.assertEqual(process.returncode, expected, text)
-        return text
+        return self.start_process(arguments, self.folder)
 
     def wait_for_scripts(self, process, count):
         """Until the scripts are behind their loop and `pando run` says that it waits for them."""

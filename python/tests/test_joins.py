@@ -1,7 +1,6 @@
 """Tests of a script with two joins, with the real library and processes: bits, kills, resumed runs, errors."""
 import os
 import signal
-import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -20,18 +19,7 @@ class JoinsCase(RealCase):
     def start(self, command, name):
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-                                   env=environment)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def finish(self, process, expected):
-        text = process.communicate(timeout=120)[0]
-        self.assertEqual(process.returncode, expected, text)
-        return text
+        return self.start_process(command, folder)
 
     def train(self, name, *arguments, flags=("--workers", "1", "--servers", "1"), expected=0):
         return self.finish(self.start([PROGRAM, "run", "--run-dir", "run", *flags, sys.executable, SCRIPT,

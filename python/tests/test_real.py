@@ -58,6 +58,20 @@ class RealCase(unittest.TestCase):
         self.addCleanup(patch.stop)
         os.environ.pop("PANDO_SCHEDULER", None)
 
+    def start_process(self, command, folder):
+        """Starts a command whose output is read through a pipe; it ends with the test."""
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
+                                   env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def finish(self, process, expected):
+        text = process.communicate(timeout=120)[0]
+        self.assertEqual(process.returncode, expected, text)
+        return text
+
     def run_program(self, name, flags, arguments, expected=0, script=SCRIPT):
         """`pando run`; returns its summary and what it printed."""
         command = [PROGRAM, "run", "--run-dir", str(self.folder / name), *flags, sys.executable, script,

@@ -69,20 +69,14 @@ TEST_CASE("a tensor with its own rate and decay is updated as if it were trained
 void Advance(Replica* replica, const OptimizerOptions& options, const TensorLayout& layout,
              uint64_t step, const std::vector<float>& gradient) {
   const Optimizer optimizer(options, layout);
-  std::vector<float> made(replica->parameters.size(), NAN);
   const OptimizerTurns& turns = optimizer.turns();
-  optimizer.Apply({.range = {0, layout.float_count()},
-                   .parameters = replica->parameters,
-                   .gradient = gradient,
-                   .gradient_scale = kGradientScale,
-                   .scalars = Schedule(options, {}, 100).At(Step(step)),
-                   .is_first_step = turns.StepsBefore(Step(step)) == 0,
-                   .is_first_of_run = step == 0,
-                   .group = turns.GroupAt(Step(step)),
-                   .state = replica->state,
-                   .parameters_out = made,
-                   .state_out = replica->state});
-  replica->parameters = made;
+  replica->Apply(optimizer, {.range = {0, layout.float_count()},
+                             .gradient = gradient,
+                             .gradient_scale = kGradientScale,
+                             .scalars = Schedule(options, {}, 100).At(Step(step)),
+                             .is_first_step = turns.StepsBefore(Step(step)) == 0,
+                             .is_first_of_run = step == 0,
+                             .group = turns.GroupAt(Step(step))});
 }
 
 TEST_CASE("groups that train in turns are updated as if each were trained alone in its own steps") {

@@ -32,16 +32,24 @@ struct Replica {
   void Apply(const Optimizer& optimizer, ShardRange range, const std::vector<float>& gradient,
              StepScalars scalars, bool is_first_step, float gradient_scale = kGradientScale,
              const PartialPlan* partial_plan = nullptr) {
+    Apply(optimizer,
+          {.range = range,
+           .gradient = gradient,
+           .gradient_scale = gradient_scale,
+           .scalars = scalars,
+           .is_first_step = is_first_step},
+          partial_plan);
+  }
+
+  // Applies the update to this replica's floats.
+  void Apply(const Optimizer& optimizer, Optimizer::Update update,
+             const PartialPlan* partial_plan = nullptr) {
+    const ShardRange range = update.range;
     std::vector<float> made(parameters.size(), NAN);  // Apply must write every float
-    Optimizer::Update update{.range = range,
-                             .parameters = parameters,
-                             .gradient = gradient,
-                             .gradient_scale = gradient_scale,
-                             .scalars = scalars,
-                             .is_first_step = is_first_step,
-                             .state = state,
-                             .parameters_out = made,
-                             .state_out = state};
+    update.parameters = parameters;
+    update.state = state;
+    update.state_out = state;
+    update.parameters_out = made;
     std::vector<float> factors;
     if (partial_plan != nullptr && optimizer.has_partials()) {  // the range is one shard
       std::vector<float> partials(optimizer.partial_count(range));

@@ -54,17 +54,23 @@ def compute_auc(parts):
     return (scores[clicks > 0][:, None] > scores[clicks == 0][None]).double().mean()
 
 
-def click_auc(draws, steps):
-    """A click model, judged by the area under its curve over the whole test set."""
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1 * draws), nn.Linear(8, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-
+def make_click_body(model, optimizer):
+    """The loop's body of a model of clicks, on dense features alone."""
     def body(batch, mb, _):
         dense, _, click = batch
         optimizer.zero_grad()
         loss = F.binary_cross_entropy_with_logits(model(dense).squeeze(1), click)
         loss.backward()
         mb.log(loss=loss)
+
+    return body
+
+
+def click_auc(draws, steps):
+    """A click model, judged by the area under its curve over the whole test set."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1 * draws), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    body = make_click_body(model, optimizer)
 
     def test(dense, _, click):
         return dict(score=model(dense).squeeze(1), click=click)
@@ -81,13 +87,7 @@ def early_stop(draws, steps):
     """
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.15, momentum=0.9)
-
-    def body(batch, mb, _):
-        dense, _, click = batch
-        optimizer.zero_grad()
-        loss = F.binary_cross_entropy_with_logits(model(dense).squeeze(1), click)
-        loss.backward()
-        mb.log(loss=loss)
+    body = make_click_body(model, optimizer)
 
     def test(dense, _, click):
         return dict(loss_sum=F.binary_cross_entropy_with_logits(model(dense).squeeze(1), click, reduction="sum"))
