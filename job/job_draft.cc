@@ -205,7 +205,7 @@ Result<Job> JobDraft::Finish() const {
     return layout.status();
   PANDO_RETURN_IF_ERROR(RateTable::Parse(job_.schedule.rates).status());
   PANDO_RETURN_IF_ERROR(OptimizerTurns::Parse(job_.optimizer).status());
-  PANDO_RETURN_IF_ERROR(InnerOptions(job_).status());
+  PANDO_RETURN_IF_ERROR(ReadInner(job_).status());
   Job job = job_;
   if (!IsGiven("optimizer.eps")) job.optimizer.eps = DefaultEps(job.optimizer.kind);
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;

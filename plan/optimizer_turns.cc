@@ -57,15 +57,34 @@ bool ReadOption(std::string_view name, std::string_view value, O* options) {
   return flag != kFlags.end();
 }
 
-bool ReadGroup(std::string_view text, O* options) {
+// Calls read(name, value) for each word NAME=VALUE, up to the first for which it returns false.
+template <class Read>
+bool ReadWords(std::string_view text, const Read& read) {
   while (!text.empty()) {
     const std::string_view option = text.substr(0, text.find(' '));
     const size_t at = std::min(option.find('='), option.size());
-    if (!ReadOption(option.substr(0, at), option.substr(std::min(at + 1, option.size())), options))
-      return false;
+    if (!read(option.substr(0, at), option.substr(std::min(at + 1, option.size())))) return false;
     text.remove_prefix(std::min(option.size() + 1, text.size()));
   }
   return true;
+}
+
+bool ReadGroup(std::string_view text, O* options) {
+  return ReadWords(text, [&](std::string_view name, std::string_view value) {
+    return ReadOption(name, value, options);
+  });
+}
+
+bool ReadInnerOption(std::string_view name, std::string_view value, InnerOptimizer* inner) {
+  if (name == "warmup_steps") {
+    const std::optional<uint64_t> steps = ParseNumber<uint64_t>(value);
+    inner->schedule.warmup_steps = steps.value_or(0);
+    return steps.has_value();
+  }
+  if (name != "end_factor") return ReadOption(name, value, &inner->options);
+  const std::optional<double> factor = ParseNumber<double>(value);
+  inner->schedule.end_factor = factor.value_or(0);
+  return factor && *factor >= 0 && *factor <= 1;
 }
 
 }  // namespace
@@ -97,11 +116,18 @@ Result<OptimizerTurns> OptimizerTurns::Parse(const OptimizerOptions& options) {
   return turns;
 }
 
-Result<OptimizerOptions> InnerOptions(const Job& job) {
-  OptimizerOptions options;
-  if (ReadGroup(job.inner, &options)) return options;
-  return InvalidArgument(fmt::format("train.inner is '{}': expected {}, as \"type=adamw lr=0.001\"",
-                                     Printable(job.inner), kOptionsText));
+// A linear schedule needs no cos or pow, so workers compute it as the scheduler would (P36).
+Result<InnerOptimizer> ReadInner(const Job& job) {
+  InnerOptimizer inner{.schedule = {.kind = ScheduleKind::kLinear, .end_factor = 1.0}};
+  const auto read = [&](std::string_view name, std::string_view value) {
+    return ReadInnerOption(name, value, &inner);
+  };
+  if (ReadWords(job.inner, read)) return inner;
+  return InvalidArgument(
+      fmt::format("train.inner is '{}': expected {}, and perhaps the steps of a linear warm-up and "
+                  "the share of the rate, from 0 to 1, that is reached linearly at the end, as "
+                  "\"type=adamw lr=0.001 warmup_steps=10 end_factor=0.1\"",
+                  Printable(job.inner), kOptionsText));
 }
 
 OptimizerTurns::OptimizerTurns(const OptimizerOptions& options) {

@@ -34,8 +34,12 @@ class OptimizerTurns {
   std::vector<uint32_t> turns_;           // the groups of steps 0, 1, ..., which repeat
 };
 
-// Reads train.inner: the options of the optimizer that makes local steps. kInvalidArgument says
-// what was expected.
-Result<OptimizerOptions> InnerOptions(const Job& job);
+// InnerOptimizer makes the local steps of rounds (train.local_steps).
+struct InnerOptimizer {
+  OptimizerOptions options;
+  ScheduleOptions schedule;  // of its rate, by the step of the run to which a round belongs
+};
+// Reads train.inner. kInvalidArgument says what was expected.
+Result<InnerOptimizer> ReadInner(const Job& job);
 
 }  // namespace pando

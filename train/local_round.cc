@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "optim/schedule.h"
 #include "plan/optimizer_turns.h"
 
 namespace pando {
@@ -33,7 +32,8 @@ Batch Part(const Batch& batch, uint32_t first, uint32_t last) {
 LocalRound::LocalRound(Network& network, const JobPlan& plan)
     : network_(network),
       plan_(plan),
-      options_(*InnerOptions(plan.job)),
+      options_(ReadInner(plan.job)->options),
+      schedule_(options_, ReadInner(plan.job)->schedule, plan.steps.step_count()),
       optimizer_(options_, plan.layout),
       parameters_(plan.layout.float_count()),
       state_(optimizer_.state_floats({0, plan.layout.float_count()})) {}
@@ -43,6 +43,7 @@ Result<BatchScore> LocalRound::Run(const Batch& batch, MicroBatchName name, cons
                                    const std::function<Status()>& check_wanted) {
   std::copy_n(version, parameters_.size(), parameters_.data());
   std::ranges::fill(state_.span(), 0.0f);
+  lr_ = schedule_.At(name.step).lr;
   step_ = 0;
   beta1_power_ = beta2_power_ = 1.0;
   BatchScore total;
@@ -83,8 +84,7 @@ void LocalRound::Update(std::span<const float> gradient, uint32_t sample_count) 
   beta1_power_ *= options_.beta1;  // without pow (P36)
   beta2_power_ *= options_.beta2;
   const double momentum = HasBetas(options_.kind) ? options_.beta1 : options_.momentum;
-  StepScalars scalars{.lr = static_cast<float>(options_.lr),
-                      .momentum = static_cast<float>(momentum)};
+  StepScalars scalars{.lr = lr_, .momentum = static_cast<float>(momentum)};
   SetCorrections(options_, step_, beta1_power_, beta2_power_, &scalars);
   optimizer_.Apply({.range = {0, parameters_.size()},
                     .parameters = parameters_.span(),

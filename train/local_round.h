@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "models/network.h"
 #include "optim/optimizer.h"
+#include "optim/schedule.h"
 #include "plan/job_plan.h"
 
 namespace pando {
@@ -38,9 +39,11 @@ class LocalRound {
   Network& network_;
   const JobPlan& plan_;
   const OptimizerOptions options_;
+  const Schedule schedule_;
   const Optimizer optimizer_;
   FloatBuffer parameters_;
   FloatBuffer state_;
+  float lr_ = 0;              // of the current round
   uint32_t step_ = 0;         // of the current round
   double beta1_power_ = 1.0;  // beta1 to the power step_
   double beta2_power_ = 1.0;

@@ -86,6 +86,21 @@ TEST_CASE(
   CHECK(Train(TestJob(job, {28, 28, 1}), 1) != one);
 }
 
+TEST_CASE("the inner rate rises and falls linearly with the steps of the run") {
+  if (TestDevice().kind != DeviceKind::kCpu) return;
+  Job job = TestJob::SmallMlp();
+  job.local_steps = 2;
+  job.optimizer = {.lr = 1.0};
+  const auto train = [&](uint64_t steps, const char* inner) {
+    job.steps = steps;
+    job.inner = inner;
+    return Train(TestJob(job), 1);
+  };
+  CHECK(train(1, "type=sgd lr=0.125 warmup_steps=2") == train(1, "type=sgd lr=0.0625"));
+  CHECK(train(1, "type=sgd lr=0.125 end_factor=0.5") == train(1, "type=sgd lr=0.125"));
+  CHECK(train(2, "type=sgd lr=0.125 end_factor=0.5") != train(2, "type=sgd lr=0.125"));
+}
+
 TEST_CASE("steps and evaluations are reported in order, with means over samples") {
   Job job = TestJob::SmallMlp();
   job.steps = 0;
