@@ -192,11 +192,12 @@ std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuff
       const float a = stored[s]->data()[k];
       const float b = again[s].data()[k];
       if (std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b)) continue;
-      if (k / range.size() == OptimizerStateCount(plan.job.optimizer)) {
+      const size_t of_parameters = OptimizerStateCount(plan.job.optimizer) * range.size();
+      if (k >= of_parameters) {
         return fmt::format(
-            "value {} behind the optimizer state of shard {} (counts, partial values) is {:.9g} "
-            "there, and {:.9g} when computed again",
-            k % range.size(), s, a, b);
+            "value {} behind the optimizer state of shard {} (counts, partial values, parameters "
+            "of the version before) is {:.9g} there, and {:.9g} when computed again",
+            k - of_parameters, s, a, b);
       }
       const size_t at = range.first + k % range.size();
       size_t tensor = 0;
@@ -243,16 +244,14 @@ Result<SerialResult> Replay(const OpenedJob& job, const RunFolder& folder,
 Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folder,
                             const OpenedJob& job) {
   const JobPlan& plan = job.plan;
-  const Optimizer optimizer(plan.job.optimizer, plan.layout);
   PANDO_ASSIGN_OR_RETURN(SnapshotManifest wanted, ChooseSnapshot(folder, options.step));
   PANDO_ASSIGN_OR_RETURN(std::optional<SnapshotManifest> before,
                          SnapshotBefore(folder, wanted.snapshot.version));
-  PANDO_ASSIGN_OR_RETURN(SnapshotImage stored,
-                         ReadSnapshot(folder.SnapshotsPath(), wanted, plan, optimizer));
+  PANDO_ASSIGN_OR_RETURN(SnapshotImage stored, ReadSnapshot(folder.SnapshotsPath(), wanted, plan));
   std::optional<SnapshotImage> from;
   if (before) {
     PANDO_ASSIGN_OR_RETURN(SnapshotImage image,
-                           ReadSnapshot(folder.SnapshotsPath(), *before, plan, optimizer));
+                           ReadSnapshot(folder.SnapshotsPath(), *before, plan));
     from = std::move(image);
   }
   const Version first = before ? before->snapshot.version : Version(0);

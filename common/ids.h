@@ -16,10 +16,10 @@ using TreeNode = StrongId<struct TreeNodeTag, uint32_t>;      // plan/micro_batc
 using Step = StrongId<struct StepTag, uint64_t>;
 using Version = StrongId<struct VersionTag, uint64_t>;
 
-// Step t reads version t and makes version t + 1.
-constexpr Version VersionReadBy(Step step) { return Version(step.value()); }
+// Step t updates version t, which makes version t + 1. StepPlan says which version it reads.
+constexpr Version VersionUpdatedBy(Step step) { return Version(step.value()); }
 constexpr Version VersionMadeBy(Step step) { return Version(step.value() + 1); }
-constexpr Step StepReading(Version version) { return Step(version.value()); }
+constexpr Step StepUpdating(Version version) { return Step(version.value()); }
 constexpr Step NextStep(Step step) { return Step(step.value() + 1); }
 
 }  // namespace pando

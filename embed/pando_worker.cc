@@ -351,7 +351,7 @@ pando_result pando_peek_work(pando_worker* worker, uint32_t ahead, pando_work* w
              .micro_batch = guess->micro_batch.value(),
              .step = guess->step.value(),
              .epoch = program.plan().steps.Epoch(guess->step),
-             .version = pando::VersionReadBy(guess->step).value(),
+             .version = program.plan().steps.VersionReadBy(guess->step).value(),
              .sample_count = worker->peeked.size(),
              .samples = worker->peeked.data()};
     return PANDO_OK;

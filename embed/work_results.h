@@ -49,7 +49,7 @@ struct CurrentWork {
   }
   Step step() const { return micro_batch.call->step; }
   Version version() const {
-    return is_training() ? VersionReadBy(step()) : evaluation->request.version;
+    return is_training() ? micro_batch.call->version : evaluation->request.version;
   }
 
   // Whether it does not count any more.

@@ -281,6 +281,13 @@ std::vector<JobDraft::Rule> JobDraft::TrainRules() const {
                                 job_.parameter_residency != ParameterResidency::kAll),
        "{train.local_steps} goes with Pando's own models, {train.precision} = \"fp32\" and "
        "worker.parameter_residency = \"all\"; a program makes rounds with pando.join(outer=)"},
+      {job_.staleness > 0 && job_.precision == Precision::kFp16,
+       "{train.staleness} does not go with {train.precision}: gradients would be scaled by the "
+       "loss "
+       "scale of another version than the one that they update; give bf16 or fp32"},
+      {job_.staleness > 0 && HasFeedback(job_.push_codec),
+       "{train.staleness} does not go with {train.codec}: an error of one step is part of the next "
+       "step's gradients; give int8, bf16, fp16 or fp32"},
       {job_.early_stop_patience > 0 && job_.eval_every_epochs == 0 && job_.eval_every_steps == 0,
        "{eval.early_stop_patience} needs evaluations during the run; give eval.every_epochs or "
        "eval.every_steps"}};
@@ -392,6 +399,9 @@ std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
           {job_.verify_every > 0,
            "{verify.every} compares what servers are sent, and {run.strategy} has none; leave one "
            "of them out"},
+          {job_.staleness > 0,
+           "{train.staleness} hides the exchange with servers, and {run.strategy} has none; leave "
+           "one of them out"},
           {job_.parameter_residency == ParameterResidency::kLayer,
            "{worker.parameter_residency} pulls parameters from servers, and with {run.strategy} "
            "every worker holds all of them; leave one of them out"},

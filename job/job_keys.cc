@@ -27,6 +27,7 @@ constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
 constexpr ValueRange kThreads{.min = 1, .max = 1024};
 constexpr ValueRange kLanes{.min = 0, .max = 256};
 constexpr ValueRange kSide{.min = 0, .max = 4096};
+constexpr ValueRange kStaleness{.min = 0, .max = kStalenessMax};
 constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 constexpr ValueRange kUnit{.min = 0, .max = 1};
 constexpr ValueRange kOpenUnit{
@@ -208,7 +209,13 @@ const std::vector<JobKey> kKeys = {
      "to which [optimizer] is applied (DiLoCo)",
      kAtLeastOne},
     {At<&Job::inner>(), "train.inner", "", "",
-     "the optimizer of local steps, which starts each round afresh, as \"type=adamw lr=0.001\""},
+     "the optimizer of local steps, which starts each round afresh, as \"type=adamw lr=0.001\"; "
+     "with warmup_steps=N its rate rises linearly in the first steps of the run, and with "
+     "end_factor=X it falls linearly to X times lr"},
+    {At<&Job::staleness>(), "train.staleness", "--staleness", "versions",
+     "1: a step reads the version before the newest, so that its exchange runs while the next step "
+     "is computed",
+     kStaleness},
     {At<&Job::last_batch>(), "train.last_batch", "", "",
      "the last batch of an epoch, if the data do not fill it"},
     {At<&Job::seed>(), "train.seed", "--seed", "",

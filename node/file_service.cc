@@ -14,7 +14,7 @@
 #include "net/address.h"
 #include "net/event_loop.h"
 #include "node/log.h"
-#include "optim/optimizer.h"
+#include "optim/version_maker.h"
 
 namespace pando {
 namespace {
@@ -35,12 +35,11 @@ uint64_t StoredBytesMax(const JobPlan& plan) {
   constexpr uint64_t kSnapshotsBesideKept = 8;
   constexpr uint64_t kHeadBytesPerShard = 1024;
   constexpr uint64_t kTimelineBytes = uint64_t{512} << 20;
-  const Optimizer optimizer(plan.job.optimizer, plan.layout);
+  const VersionMaker maker(plan);
   uint64_t record_bytes = 0;
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
-    const ShardRange& range = plan.shards.range(ShardId(s));
-    record_bytes +=
-        sizeof(float) * (range.size() + optimizer.state_floats(range)) + kHeadBytesPerShard;
+    const size_t floats = plan.shards.range(ShardId(s)).size() + maker.state_floats(ShardId(s));
+    record_bytes += sizeof(float) * floats + kHeadBytesPerShard;
   }
   return record_bytes * (plan.job.snapshot_keep + kSnapshotsBesideKept) + kTimelineBytes;
 }

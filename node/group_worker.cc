@@ -144,7 +144,7 @@ void GroupServer::RunLane() {
          .scheduler = lane_->scheduler(),
          .generation = lane_->view().generation,
          .view = lane_->view().id,
-         .content = {.activity = Activity::kServing, .step = StepReading(lane_->committed())}});
+         .content = {.activity = Activity::kServing, .step = StepUpdating(lane_->committed())}});
   };
   RunLoop(*lane_, transport_,
           {.stop = &stop_,
@@ -388,7 +388,7 @@ void GroupWorker::Begin(const View& view) {
   first_ = view.restore.version;
   group_name_ = HexText(view.shards.front().primary.incarnation.value());
   // Any thread may ask while this one is about to end, so the share follows from the view alone.
-  exchange_.Begin(StepReading(first_), [this, view](Step step) {
+  exchange_.Begin(StepUpdating(first_), [this, view](Step step) {
     const MicroBatchTree tree = plan_.steps.Tree(step);
     return tree.Cover(AssignedTo(view, parts_.membership.self.node, step, tree)).size();
   });

@@ -228,9 +228,8 @@ void SchedulerProcess::KeepBestWeights() {
 Status SchedulerProcess::OnFinalWeights(Micros /*now*/, Version version,
                                         const SnapshotManifest* stored, const FloatBuffer& flat) {
   if (stored != nullptr) {
-    const Optimizer optimizer(plan_.job.optimizer, plan_.layout);
     const Result<std::string> difference =
-        FindDifference(snapshots_.path(), *stored, plan_, optimizer, flat.span());
+        FindDifference(snapshots_.path(), *stored, plan_, flat.span());
     if (!difference.ok())
       LogWarning("the final weights are not compared: " + difference.status().message());
     if (difference.ok() && !difference->empty()) return Corrupt(*difference);

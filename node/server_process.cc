@@ -63,7 +63,7 @@ HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& trans
           .generation = lane.view().generation,
           .view = lane.view().id,
           .content = {.activity = Activity::kServing,
-                      .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0),
+                      .step = lane.is_primary_of_any() ? StepUpdating(lane.committed()) : Step(0),
                       .waiting_for = owed ? owed->backup : PeerId()},
           .waiting_since = owed ? std::optional(owed->since) : std::nullopt,
           .lines = transport.CountLines()};

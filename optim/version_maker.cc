@@ -17,7 +17,7 @@ Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
           .is_first_step = optimizer_.turns().StepsBefore(inputs.step) == 0,
           .is_first_of_run = inputs.step == Step(0),
           .group = optimizer_.turns().GroupAt(inputs.step),
-          .state = inputs.state};
+          .state = OfOptimizer(inputs.shard, inputs.state)};
 }
 
 std::vector<float> VersionMaker::MakePartials(const Inputs& inputs) const {
@@ -33,9 +33,11 @@ void VersionMaker::Make(const Inputs& inputs, const Norms& norms, const Outputs&
   update.factors = norms.factors;
   if (plan_.job.optimizer.is_weighted) update.weight_scale = norms.factors.back();
   update.parameters_out = outputs.parameters;
-  update.state_out = outputs.state;
+  update.state_out = OfOptimizer(inputs.shard, outputs.state);
   optimizer_.Apply(update);
-  std::ranges::copy(norms.partials, outputs.state.last(norms.partials.size()).begin());
+  std::ranges::copy(norms.partials, update.state_out.last(norms.partials.size()).begin());
+  if (earlier_floats(inputs.shard) > 0)
+    std::ranges::copy(inputs.parameters, outputs.state.last(inputs.parameters.size()).begin());
 }
 
 }  // namespace pando

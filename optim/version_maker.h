@@ -28,7 +28,7 @@ class VersionMaker {
     Step step;
     StepScalars scalars;
     std::span<const float> parameters = {};  // version t
-    std::span<const float> state = {};       // the optimizer's, of version t
+    std::span<const float> state = {};       // of version t
     std::span<const float> gradient = {};    // the tree's root: the unscaled sum over samples
     // The root's right half if the halves are not added yet; not for updates with partial values.
     std::span<const float> gradient_right = {};
@@ -45,14 +45,24 @@ class VersionMaker {
 
   // Returns whether updates need values over several shards.
   bool has_partials() const { return optimizer_.has_partials(); }
-  size_t state_floats(ShardId shard) const { return optimizer_.state_floats(range(shard)); }
+  // A version's state is the optimizer's, with the partial values of the step that made the version
+  // as its tail (P16); then, with train.staleness, the parameters of the version before, which a
+  // run that continues from a snapshot still reads (P29).
+  size_t state_floats(ShardId shard) const {
+    return optimizer_.state_floats(range(shard)) + earlier_floats(shard);
+  }
   size_t partial_count(ShardId shard) const { return optimizer_.partial_count(range(shard)); }
   size_t factor_count(ShardId shard) const { return optimizer_.factor_count(range(shard)); }
   // REQUIRES: has_partials(), as do the functions of the plan.
   const PartialPlan& partial_plan() const { return partial_plan_; }
   // Returns the partial values of the step that made the version with this state.
   std::span<const float> StoredPartials(ShardId shard, std::span<const float> state) const {
-    return state.last(partial_count(shard));
+    return OfOptimizer(shard, state).last(partial_count(shard));
+  }
+  // Returns the parameters of the version before the one with this state. Empty without staleness;
+  // zeros for version 0.
+  std::span<const float> EarlierParameters(ShardId shard, std::span<const float> state) const {
+    return state.last(earlier_floats(shard));
   }
 
   // Returns the shard's partial values.  REQUIRES: has_partials(); the whole root is in `gradient`.
@@ -62,6 +72,13 @@ class VersionMaker {
 
  private:
   const ShardRange& range(ShardId shard) const { return plan_.shards.range(shard); }
+  size_t earlier_floats(ShardId shard) const {
+    return plan_.steps.staleness() * range(shard).size();
+  }
+  template <class T>
+  std::span<T> OfOptimizer(ShardId shard, std::span<T> state) const {
+    return state.first(state.size() - earlier_floats(shard));
+  }
   Optimizer::Update ToUpdate(const Inputs& inputs) const;
 
   const JobPlan& plan_;

@@ -134,6 +134,11 @@ template <>
 inline constexpr auto kEnumNames<PayloadCodec> = std::to_array({"fp32", "fp16", "bf16", "int8",
                                                                 "1-bit", "top-k"});
 
+// Whether an error of the encoding is added to a later gradient (train/error_feedback.h).
+constexpr bool HasFeedback(PayloadCodec codec) {
+  return codec == PayloadCodec::kOneBit || codec == PayloadCodec::kTopK;
+}
+
 // The parameters of a version that a worker holds.
 enum class ParameterResidency : uint8_t {
   kAll,    // all of it
@@ -220,6 +225,7 @@ struct Job {
   uint32_t micro_batches = 8;
   uint32_t local_steps = 1;  // of each micro-batch; above 1 it is a round (train/local_round.h)
   std::string inner = "type=adamw lr=0.001";  // the optimizer that makes local steps
+  uint32_t staleness = 0;  // step t reads version max(0, t − staleness); at most kStalenessMax
   LastBatch last_batch = LastBatch::kShort;
   uint64_t seed = 1;
   double label_smoothing = 0.0;  // as PyTorch's CrossEntropyLoss; only in the training loss

@@ -57,7 +57,8 @@ struct JobPlan {
                .micro_batch_count = job_in.micro_batches,
                .last_batch = job_in.last_batch,
                .step_count = job_in.steps,
-               .epoch_count = job_in.epochs}) {}
+               .epoch_count = job_in.epochs,
+               .staleness = job_in.staleness}) {}
 
   // Returns the steps between evaluations; 0: only at the end.
   uint64_t EvaluationInterval() const {

@@ -14,9 +14,7 @@ PayloadPlan::PayloadPlan(const PayloadOptions& options, const TensorLayout& layo
   }
 }
 
-bool PayloadPlan::has_feedback() const {
-  return codec_ == PayloadCodec::kTopK || codec_ == PayloadCodec::kOneBit;
-}
+bool PayloadPlan::has_feedback() const { return HasFeedback(codec_); }
 
 size_t PayloadPlan::PayloadBytes(ShardId shard) const {
   return (offsets_[shard.value() + 1] - offsets_[shard.value()]) * sizeof(float);

@@ -10,6 +10,7 @@ namespace pando {
 StepPlan::StepPlan(Options options) : options_(options) {
   PANDO_CHECK(options.sample_count >= 1 && options.micro_batch_count >= 1);
   PANDO_CHECK(options.micro_batch_count <= options.global_batch);
+  PANDO_CHECK(options.staleness <= kStalenessMax);
   uint64_t whole = options.sample_count / options.global_batch;
   bool has_short = options.sample_count % options.global_batch != 0;
   bool keep_short = has_short && (options.last_batch == LastBatch::kShort || whole == 0);

@@ -2,6 +2,7 @@
 // of the job. Server, worker, scheduler and the serial trainer use it, so they agree.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/ids.h"
@@ -20,6 +21,8 @@ struct SampleRange {  // [first, last), positions within the epoch's permutation
   uint64_t count() const { return last - first; }
 };
 
+inline constexpr uint32_t kStalenessMax = 1;
+
 class StepPlan {
  public:
   struct Options {
@@ -29,6 +32,7 @@ class StepPlan {
     LastBatch last_batch = LastBatch::kShort;
     uint64_t step_count = 0;   // length of the job in steps, or 0 to use:
     double epoch_count = 0.0;  // length in epochs, rounded up to a whole step
+    uint32_t staleness = 0;    // ≤ kStalenessMax
   };
   explicit StepPlan(Options options);
 
@@ -39,6 +43,21 @@ class StepPlan {
   uint64_t SampleCount(Step step) const;  // B of this step, ≥ 1
   MicroBatchTree Tree(Step step) const;
   SampleRange Samples(Step step, MicroBatch m) const;
+
+  uint32_t staleness() const { return options_.staleness; }
+  // P1. Returns the version with which the step's gradients are computed.
+  Version VersionReadBy(Step step) const {
+    return Version(step.value() - std::min<uint64_t>(step.value(), options_.staleness));
+  }
+  // Returns the last step that reads this version.
+  Step LastStepReading(Version version) const { return Step(version.value() + options_.staleness); }
+  // P4. Returns the last step of which something may be sent once this version is committed
+  // everywhere. Steps up to the one after it are computed.
+  Step LastStepToSend(Version everywhere) const { return LastStepReading(everywhere); }
+  // How many versions a replica keeps, and how many compute may need at a time (P4).
+  uint32_t versions_kept_by_servers() const { return 2 * options_.staleness + 2; }
+  uint32_t versions_kept_by_workers() const { return options_.staleness + 2; }
+
   // Returns the samples of the largest micro-batch of any step.
   uint64_t micro_batch_samples_max() const;
 

@@ -524,7 +524,10 @@ struct AnswerItem {
   version @1 :UInt64 $type("Version");  # committed
   nodes @2 :List(UInt32) $type("TreeNode") $min(1)
       $limit(what = "tree nodes of a shard", max = "kMicroBatchesMax");
-    # The nodes that are held for the step that reads this version.
+    # The nodes that are held for the step that updates this version.
+  laterNodes @3 :List(UInt32) $type("TreeNode") $min(1)
+      $limit(what = "tree nodes of a shard", max = "kMicroBatchesMax");
+    # The nodes that are held for the step after it. Only with train.staleness.
 }
 
 struct Answer $message(handlers = [worker], sender = nodes, generation = one, about = primary,

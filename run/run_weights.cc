@@ -114,8 +114,7 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
                                        std::optional<uint64_t> step, bool is_averaged) {
   PANDO_ASSIGN_OR_RETURN(SnapshotManifest manifest, ChooseSnapshot(folder, step));
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
-  PANDO_ASSIGN_OR_RETURN(SnapshotImage image,
-                         ReadSnapshot(folder.SnapshotsPath(), manifest, plan, optimizer));
+  PANDO_ASSIGN_OR_RETURN(SnapshotImage image, ReadSnapshot(folder.SnapshotsPath(), manifest, plan));
   const std::string name = "snapshot " + SnapshotName(manifest.snapshot);
   const Version version = manifest.snapshot.version;
   if (!is_averaged) return RunWeights{name, version, std::move(image.parameters)};

@@ -63,6 +63,8 @@ class SerialServers {
   std::optional<Blob> Sum(const GradientReady& leaf);
   void CountMade(Step step, const FloatBuffer& next);
   void Show(ShardId shard, Version version, const SharedBuffer& values);
+  template <class ValuesOf>
+  void ShowAll(Version version, const ValuesOf& values_of);
 
   const JobPlan& plan_;
   ParameterStore& parameters_;
@@ -79,8 +81,9 @@ class SerialServers {
 
 std::optional<ParameterStore> MakeStore(const JobPlan& plan, HeldBytes& held_bytes) {
   if (plan.pulls.is_exact()) return std::nullopt;
-  return std::optional<ParameterStore>(std::in_place, plan.shards,
-                                       ParameterStore::Options{kTrainingVersionsKept}, held_bytes);
+  return std::optional<ParameterStore>(
+      std::in_place, plan.shards, ParameterStore::Options{plan.steps.versions_kept_by_workers()},
+      held_bytes);
 }
 
 SerialServers::SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news,
@@ -108,12 +111,29 @@ void SerialServers::StartAtZero() {
 
 void SerialServers::StartFrom(Version version, const FloatBuffer& parameters,
                               std::span<const SharedBuffer> states) {
-  const SharedBuffer values = versions().Writable(version);
-  std::ranges::copy(parameters.span(), values->data());
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     FloatBuffer& state = update_.states()[s];
     PANDO_CHECK(states[s]->size() == state.size());
     std::ranges::copy(states[s]->span(), state.data());
+  }
+  const Version earlier = plan_.steps.VersionReadBy(StepUpdating(version));
+  if (earlier < version) {
+    ShowAll(earlier, [&](ShardId shard) {
+      return update_.maker().EarlierParameters(shard, states[shard.value()]->span());
+    });
+  }
+  ShowAll(version, [&](ShardId shard) {
+    const ShardRange& range = plan_.shards.range(shard);
+    return parameters.span().subspan(range.first, range.size());
+  });
+}
+
+template <class ValuesOf>
+void SerialServers::ShowAll(Version version, const ValuesOf& values_of) {
+  const SharedBuffer values = versions().Writable(version);
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    const std::span<const float> shard = values_of(ShardId(s));
+    std::ranges::copy(shard, values->data() + plan_.shards.range(ShardId(s)).first);
     Show(ShardId(s), version, values);
   }
 }
@@ -180,9 +200,9 @@ class SerialTrainer {
 
  private:
   // The most steps in work beyond the last whole version: threads that have finished a step's
-  // micro-batches begin the next step, layer by layer.
-  static constexpr uint64_t kStepsInHandMax = 2;
-
+  // micro-batches begin the next step, layer by layer. A step that reads an older version would not
+  // wait for the one before, and updates are made in order.
+  uint64_t StepsInHandMax() const { return plan_.steps.staleness() > 0 ? 1 : 2; }
   bool IsEvaluated(Version version) const {
     return stretch_.is_evaluated && plan_.IsEvaluationDue(version);
   }
@@ -263,7 +283,7 @@ Status SerialTrainer::MakeAllVersions() {
     if (!result_.was_interrupted) HandOutSteps();
     if (result_.version.value() == handed_out_count_) break;
     PANDO_ASSIGN_OR_RETURN(StepMetrics metrics, Await<StepMetrics>());
-    PANDO_CHECK(metrics.step == StepReading(result_.version));
+    PANDO_CHECK(metrics.step == StepUpdating(result_.version));
     FinishStep(metrics, std::chrono::duration<double>(Clock::now() - start).count());
     if (!IsEvaluated(result_.version) || result_.was_interrupted) continue;
     PANDO_RETURN_IF_ERROR(Evaluate(result_.version));
@@ -275,7 +295,7 @@ Status SerialTrainer::MakeAllVersions() {
 // separate.
 void SerialTrainer::HandOutSteps() {
   const uint64_t done = result_.version.value();
-  while (handed_out_count_ < std::min(done + kStepsInHandMax, last_.value())) {
+  while (handed_out_count_ < std::min(done + StepsInHandMax(), last_.value())) {
     if (handed_out_count_ > done && IsEvaluated(Version(handed_out_count_))) return;
     const Step step(handed_out_count_++);
     trainer_.Compute(step, plan_.steps.Tree(step).PresentLeaves());

@@ -11,6 +11,7 @@
 #include "common/atomic_file.h"
 #include "common/hash.h"
 #include "job/job_file.h"
+#include "optim/version_maker.h"
 #include "run/snapshot_file.h"
 
 namespace pando {
@@ -184,7 +185,8 @@ using CheckFile = std::function<Status(const SafetensorsFile& file)>;
 
 // Reads shard after shard, up to the first one that is missing or differs from the manifest.
 Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, const JobPlan& plan,
-                   const Optimizer& optimizer, const CheckFile& check, const OnRecord& on_record) {
+                   const CheckFile& check, const OnRecord& on_record) {
+  const VersionMaker maker(plan);
   if (manifest.shards.size() != plan.shards.shard_count()) {
     return InvalidArgument(fmt::format("{}/{} has {} shards, and this job has {}", folder,
                                        ManifestName(manifest.snapshot), manifest.shards.size(),
@@ -193,7 +195,6 @@ Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, 
   std::map<std::string, Result<SafetensorsFile>> files;
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const auto& [hash, name] = manifest.shards[s];
-    const ShardRange& range = plan.shards.range(ShardId(s));
     auto file = files.find(name);
     if (file == files.end()) {
       file = files.emplace(name, SafetensorsFile::Open(folder + "/" + name)).first;
@@ -207,8 +208,8 @@ Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, 
         StoredRecord record,
         ReadRecord(*file->second, {.snapshot = manifest.snapshot,
                                    .shard = ShardId(s),
-                                   .parameter_floats = range.size(),
-                                   .state_floats = optimizer.state_floats(range)}));
+                                   .parameter_floats = plan.shards.range(ShardId(s)).size(),
+                                   .state_floats = maker.state_floats(ShardId(s))}));
     if (record.hash != hash) {
       return Corrupt(fmt::format("{}/{}: shard {} has hash {}, and the manifest says {}", folder,
                                  name, s, HexText(record.hash), HexText(hash)));
@@ -221,10 +222,10 @@ Status ReadRecords(const std::string& folder, const SnapshotManifest& manifest, 
 }  // namespace
 
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer) {
+                                   const JobPlan& plan) {
   SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
   PANDO_RETURN_IF_ERROR(ReadRecords(
-      folder, manifest, plan, optimizer, [](const SafetensorsFile&) { return Status(); },
+      folder, manifest, plan, [](const SafetensorsFile&) { return Status(); },
       [&](uint32_t shard, StoredRecord record) {
         const uint64_t first = plan.shards.range(ShardId(shard)).first;
         std::ranges::copy(record.parameters->span(), image.parameters.data() + first);
@@ -234,11 +235,10 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
 }
 
 Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer,
-                                   std::span<const float> flat) {
+                                   const JobPlan& plan, std::span<const float> flat) {
   std::string text;
   PANDO_RETURN_IF_ERROR(ReadRecords(
-      folder, manifest, plan, optimizer, [](const SafetensorsFile&) { return Status(); },
+      folder, manifest, plan, [](const SafetensorsFile&) { return Status(); },
       [&](uint32_t shard, const StoredRecord& record) {
         const std::span<const float> stored = record.parameters->span();
         const float* sent = flat.data() + plan.shards.range(ShardId(shard)).first;
@@ -277,7 +277,7 @@ SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& m
     return IsOfJob(file, job) ? Status() : Corrupt(file.path() + ": it is of another run");
   };
   check.status =
-      ReadRecords(folder, manifest, plan, Optimizer(plan.job.optimizer, plan.layout), is_of_job,
+      ReadRecords(folder, manifest, plan, is_of_job,
                   [&](uint32_t shard, const StoredRecord&) { check.shard = ShardId(shard + 1); });
   return check;
 }

@@ -17,7 +17,6 @@
 
 #include "common/float_buffer.h"
 #include "common/result.h"
-#include "optim/optimizer.h"
 #include "plan/job_plan.h"
 #include "scheduler/journaled_outbox.h"
 
@@ -63,17 +62,15 @@ Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder);
 // The content of a snapshot's files, each checked against the manifest.
 struct SnapshotImage {
   FloatBuffer parameters;  // the flat vector
-  // By shard; empty if the optimizer has no state.
+  // By shard, as VersionMaker makes it.
   std::vector<SharedBuffer> states;
 };
-// `optimizer` says how much state a shard has.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer);
+                                   const JobPlan& plan);
 // Returns which shard of the flat vector differs from the snapshot in a bit, as a text; empty if
 // none does. An error means that a file cannot be read. Holds one record at a time.
 Result<std::string> FindDifference(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, const Optimizer& optimizer,
-                                   std::span<const float> flat);
+                                   const JobPlan& plan, std::span<const float> flat);
 
 // Checks that a restore would find these records in the files that the servers reported.
 SnapshotCheck CheckSnapshot(const std::string& folder, const SnapshotManifest& manifest, JobId job,

@@ -40,7 +40,7 @@ void TrainingSpeed::OnStep(const TrainingReach& reach, double data_seconds, doub
 
 void TrainingSpeed::CountSamples(Version made) {
   for (; counted_ < made; counted_ = Version(counted_.value() + 1))
-    sample_count_ += steps_.SampleCount(StepReading(counted_));
+    sample_count_ += steps_.SampleCount(StepUpdating(counted_));
 }
 
 // Moves the window to `now`. It is longer than the interval of heartbeats, which report the waits.

@@ -101,8 +101,8 @@ void VerifyLedger::Count(Step step) {
 }
 
 void VerifyLedger::Advance(Micros now, Version committed, const WorkerCounts& workers) {
-  if (has_resumed_ && committed > VersionReadBy(state_.settled_below)) {
-    counted_from_ = StepReading(committed);
+  if (has_resumed_ && committed > VersionUpdatedBy(state_.settled_below)) {
+    counted_from_ = StepUpdating(committed);
     has_resumed_ = false;
   }
   if (history_.empty() || now - history_.back().first >= kHistoryInterval)
@@ -110,14 +110,14 @@ void VerifyLedger::Advance(Micros now, Version committed, const WorkerCounts& wo
   while (history_.size() > 1 && now - history_[1].first >= kPatience) history_.pop_front();
   const bool is_old = now - history_.front().first >= kPatience;
   const Version given_up = is_old ? history_.front().second : Version(0);
-  for (; VersionReadBy(state_.settled_below) < committed;
+  for (; VersionUpdatedBy(state_.settled_below) < committed;
        state_.settled_below = NextStep(state_.settled_below)) {
-    if (VersionReadBy(state_.settled_below) >= given_up &&
+    if (VersionUpdatedBy(state_.settled_below) >= given_up &&
         !IsSettled(state_.settled_below, workers))
       break;
     Count(state_.settled_below);
   }
-  kept_from_ = std::max(kept_from_, std::min(state_.settled_below, StepReading(given_up)));
+  kept_from_ = std::max(kept_from_, std::min(state_.settled_below, StepUpdating(given_up)));
   entries_.erase(entries_.begin(), entries_.lower_bound({kept_from_, MicroBatch(0)}));
 }
 
@@ -159,7 +159,7 @@ void GradientComparison::OnGradientHashes(Micros now, const PeerId& from,
   const Member& worker = membership_.members().Sender(from);
   for (const GradientHash& report : hashes.items) {
     if (!phase_.is_running() || phase_.is_rolling_back()) return;
-    if (report.step >= StepReading(history_.final_version())) continue;
+    if (report.step >= StepUpdating(history_.final_version())) continue;
     // P46. A report that does not count is acknowledged too, so that the worker does not repeat it.
     if (!ownership_.IsComputedBy(worker.peer.node, report.step, report.micro_batch)) continue;
     if (IsJudgement(report)) {
@@ -183,7 +183,7 @@ void GradientComparison::OnDispute(Micros now, const Dispute& dispute) {
     return phase_.End(now, StopReason::kFailed, text + " again; " + RemedyText(plan_.job));
   dispute_ = dispute;
   dispute_->generation = views_.view().generation;
-  const Version last_good = VersionReadBy(dispute.step);
+  const Version last_good = VersionUpdatedBy(dispute.step);
   snapshots_.ledger().DiscardAfter(last_good);
   if (evaluations_.DropAfter(now, last_good)) phase_.PlanRollback(now, text);
 }
@@ -276,12 +276,12 @@ void GradientComparison::StartGeneration(Step first) {
 
 Version GradientComparison::RestoreBound() const {
   const Version next = history_.NextDue();
-  return dispute_ ? std::min(next, VersionReadBy(dispute_->step)) : next;
+  return dispute_ ? std::min(next, VersionUpdatedBy(dispute_->step)) : next;
 }
 
 bool GradientComparison::IsSettled() const {
   return plan_.job.verify_every == 0 ||
-         ledger_.settled_below() >= StepReading(history_.final_version());
+         ledger_.settled_below() >= StepUpdating(history_.final_version());
 }
 
 VerificationState GradientComparison::State() const {

@@ -38,14 +38,14 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
 // P46. Returns whether the rows are of committed versions and of the metric shard's primary.
 bool RunProgress::HasOwnRows(const Envelope& envelope, const Progress& progress) const {
   if (progress.rows.empty() && envelope.view != views_.view().id) return false;
-  const Step end = StepReading(progress.committed);
+  const Step end = StepUpdating(progress.committed);
   return IsPrimary(views_.view(), plan_.metric_shard(), envelope.sender) &&
          std::ranges::all_of(progress.rows, [&](const auto& row) { return row.step < end; });
 }
 
 // P25. The lane has no row below the first one: an earlier life acknowledged it, or it is lost.
 void RunProgress::TakeRows(Micros now, const Progress& progress) {
-  next_row_ = std::max(next_row_, progress.rows.empty() ? StepReading(progress.committed)
+  next_row_ = std::max(next_row_, progress.rows.empty() ? StepUpdating(progress.committed)
                                                         : progress.rows.front().step);
   made_ = progress.committed;
   for (const StepMetrics& row : progress.rows) {
@@ -103,6 +103,6 @@ void RunProgress::StartGeneration(Version restored) {
   step_at_start_ = Step(0);
 }
 
-Step RunProgress::StepReached() const { return std::max(StepReading(committed_), step_at_start_); }
+Step RunProgress::StepReached() const { return std::max(StepUpdating(committed_), step_at_start_); }
 
 }  // namespace pando

@@ -213,7 +213,7 @@ void Scheduler::MakeViews(Micros now) {
 void Scheduler::StartGeneration(Micros now) {
   View next = parts_.view_maker.MakeFirst(now);
   parts_.progress.StartGeneration(next.restore.version);
-  parts_.verification.StartGeneration(StepReading(next.restore.version));
+  parts_.verification.StartGeneration(StepUpdating(next.restore.version));
   parts_.snapshots.ledger().StartGeneration(next.generation, next.restore);
   parts_.silences.StartGeneration();
   parts_.evaluations.StartGeneration();

@@ -300,9 +300,9 @@ void Snapshots::TellFailed(Micros now, const std::string& node, Version version,
 
 void Snapshots::Tick(Micros now, Step settled_below) {
   while (const std::optional<Version> ripe = ledger_.Ripe()) {
-    const bool is_verified = plan_.job.verify_every == 0 || settled_below >= StepReading(*ripe);
+    const bool is_verified = plan_.job.verify_every == 0 || settled_below >= StepUpdating(*ripe);
     // A rollback to a snapshot without its rows would lose them.
-    const bool has_rows = progress_.next_row() >= StepReading(*ripe);
+    const bool has_rows = progress_.next_row() >= StepUpdating(*ripe);
     if (phase_.is_rolling_back() || !has_rows || !is_verified) break;
     const auto check = observer_.OnSnapshotRipe(now, ledger_.MakeManifest(*ripe));
     if (!check) break;

@@ -41,7 +41,7 @@ size_t ProgressReport::ReportableRows() const {
   if (shard == nullptr) return 0;
   // P46: the report also says that these rows' versions are committed.
   const auto first_hidden =
-      std::ranges::lower_bound(rows_, StepReading(replicas_.committed()), {}, &StepMetrics::step);
+      std::ranges::lower_bound(rows_, StepUpdating(replicas_.committed()), {}, &StepMetrics::step);
   return static_cast<size_t>(first_hidden - rows_.begin());
 }
 

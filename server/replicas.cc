@@ -90,7 +90,7 @@ Step Replicas::lowest_step() const {
       lowest = std::min(lowest, member_.view().restore.version);
     }
   }
-  return StepReading(lowest);
+  return StepUpdating(lowest);
 }
 
 // A backup learns of a commit one version later, so its newest version counts.
@@ -99,7 +99,7 @@ Step Replicas::highest_step() const {
   for (const auto& [id, replica] : replicas_) {
     if (replica.shard.has_data()) highest = std::max(highest, replica.shard.newest());
   }
-  return StepReading(highest);
+  return StepUpdating(highest);
 }
 
 }  // namespace pando

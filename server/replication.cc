@@ -212,7 +212,7 @@ bool Replication::AddSynced(std::vector<Message>* reports) const {
       if (!is_synced) continue;
       has_any = true;
       const bool lacks_rows = id == plan_.metric_shard() &&
-                              progress_.known_row() < StepReading(backup.transfer->newest());
+                              progress_.known_row() < StepUpdating(backup.transfer->newest());
       if (!lacks_rows) synced.items.push_back({id, backup.peer, *backup.pair});
     }
   }

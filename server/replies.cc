@@ -50,9 +50,16 @@ void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& q
   pando::Answer answer{question.view, {}};
   for (const auto& [id, replica] : replicas_.all()) {
     if (!replica.is_primary() || !replica.shard.has_data()) continue;
-    answer.items.push_back({id, replica.shard.committed(), replica.shard.held_nodes()});
+    answer.items.push_back(AnswerFor(replica.shard));
   }
   member_.Send(envelope.sender, std::move(answer));
+}
+
+AnswerItem Replies::AnswerFor(const Shard& shard) const {
+  const Step step = StepUpdating(shard.committed());
+  AnswerItem item{shard.id(), shard.committed(), shard.held_nodes(step), {}};
+  if (plan_.steps.staleness() > 0) item.later_nodes = shard.held_nodes(NextStep(step));
+  return item;
 }
 
 // P9, P10. Sends a committed version that is kept, or the reason why there is none. A new push gets
@@ -72,7 +79,8 @@ void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, boo
   } else if (shard.records().IsGone(wanted.version)) {
     reply(PushOutcome::kBehind, shard.committed());
   } else {
-    waiting_[shard.id()][{peer.incarnation, wanted.form}] = {peer, wanted.version};
+    const uint64_t turn = wanted.version.value() % (plan_.steps.staleness() + 1);
+    waiting_[shard.id()][{peer.incarnation, wanted.form, turn}] = {peer, wanted.version};
     if (says_pending) reply(PushOutcome::kPending, {});
   }
 }
@@ -99,7 +107,7 @@ void Replies::ReplyToWaiting(Shard& shard) {
   if (of_shard == waiting_.end()) return;
   std::erase_if(of_shard->second, [&](const auto& entry) {
     const auto& [peer, version] = entry.second;
-    const ParamsForm form = entry.first.second;
+    const ParamsForm form = entry.first.form;
     std::optional<Blob> payload = shard.records().Show(version, form);
     if (!payload) return false;
     params_out_[peer].items.push_back({shard.id(), version, *std::move(payload), form});

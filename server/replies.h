@@ -48,17 +48,26 @@ class Replies : LanePart {
     Version version;
     ParamsForm form;
   };
-  struct Waiting {  // P6: at most one reply in flight per (peer, shard, form)
+  // P6: of each peer, shard and form, as many requests are remembered as steps may be sent at a
+  // time. A newer one replaces the oldest.
+  struct WaitingKey {
+    Incarnation peer;
+    ParamsForm form;
+    uint64_t turn;  // of the version
+    auto operator<=>(const WaitingKey&) const = default;
+  };
+  struct Waiting {
     PeerId peer;
     Version version;
   };
+  AnswerItem AnswerFor(const Shard& shard) const;
   void Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending);
   bool ShowToScheduler(const PeerId& peer, const PullItem& item);
   void SendTo(PeerId peer);
 
   EarlyMessages& early_;
   size_t primary_bytes_ = 0;  // of the parameters of which the lane is primary
-  std::map<ShardId, std::map<std::pair<Incarnation, ParamsForm>, Waiting>> waiting_;
+  std::map<ShardId, std::map<WaitingKey, Waiting>> waiting_;
   // Gathered until Tick, or a little longer.
   std::map<PeerId, PushReply> replies_out_;
   std::map<PeerId, Params> params_out_;

@@ -1,5 +1,7 @@
 #include "server/shard.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/check.h"
@@ -12,7 +14,22 @@ Shard::Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
       plan_(plan),
       maker_(maker),
       records_(id, plan, maker.state_floats(id), buffers),
-      aggregator_(plan.shards.range(id).size(), plan.pushes.codec(id), buffers) {}
+      aggregators_(plan.steps, plan.shards.range(id).size(), plan.pushes.codec(id), buffers) {}
+
+void Shard::Install(std::vector<VersionRecord> records) {
+  Clear();
+  const VersionRecord& newest = records.back();
+  const bool is_snapshot = records.size() == 1 && newest.version > Version(0);
+  if (is_snapshot && plan_.steps.staleness() > 0) {
+    const std::span<const float> earlier =
+        maker_.EarlierParameters(id_, std::as_const(*newest.state).span());
+    auto parameters = std::make_shared<FloatBuffer>(earlier.size());
+    std::ranges::copy(earlier, parameters->data());
+    const Version before = plan_.steps.VersionReadBy(StepUpdating(newest.version));
+    records.insert(records.begin(), {before, std::move(parameters), nullptr, std::nullopt});
+  }
+  records_.Install(std::move(records));
+}
 
 // ---- the next version --------------------------------------------------------------------------
 
@@ -43,23 +60,24 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
   StopLeading();  // so that nothing of an earlier lead remains
-  BeginStep();
+  aggregators_.Start(newest());
 }
 
 // P4. A contribution to a step proves that the version that the step reads is committed. So a
 // promoted replica takes it, even if it does not know this yet.
 Shard::Taken Shard::Add(const PushItem& item) {
   if (item.step < step()) return Taken::kDuplicate;
-  if (item.step > step() || newest() == plan_.steps.final_version()) return Taken::kRefused;
+  if (!aggregators_.Collects(item.step, newest())) return Taken::kRefused;
   if (item.payload.size_bytes() != plan_.pushes.PayloadBytes(id_)) return Taken::kRefused;
-  if (!aggregator_.tree().IsCanonical(item.node)) return Taken::kRefused;
-  if (aggregator_.is_complete()) return Taken::kDuplicate;
-  return aggregator_.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;
+  Aggregator& contributions = aggregators_.At(item.step);
+  if (!contributions.tree().IsCanonical(item.node)) return Taken::kRefused;
+  if (contributions.is_complete()) return Taken::kDuplicate;
+  return contributions.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;
 }
 
 void Shard::MakePartials(const StepScalars& scalars) {
   PANDO_CHECK(is_ready() && maker_.has_partials());
-  partials_ = maker_.MakePartials(InputsFor(aggregator_.FinishRoot(), scalars));
+  partials_ = maker_.MakePartials(InputsFor(aggregators_.At(step()).FinishRoot(), scalars));
 }
 
 std::span<const float> Shard::FindPartials(Step step) const {
@@ -71,18 +89,20 @@ std::span<const float> Shard::FindPartials(Step step) const {
 
 const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  return sealed_.emplace(StepRoot{step(), scalars, aggregator_.FinishRoot(), std::move(factors)});
+  return sealed_.emplace(
+      StepRoot{step(), scalars, aggregators_.At(step()).FinishRoot(), std::move(factors)});
 }
 
 void Shard::MakeAlone(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  if (maker_.has_partials()) aggregator_.FinishRoot();  // partial values need the whole sum
-  const auto [gradient, right_half] = aggregator_.root_halves();
+  Aggregator& contributions = aggregators_.At(step());
+  if (maker_.has_partials()) contributions.FinishRoot();  // partial values need the whole sum
+  const auto [gradient, right_half] = contributions.root_halves();
   sealed_ = StepRoot{step(), scalars, gradient, std::move(factors)};
   Make(*sealed_, right_half);
   previous_root_ = std::exchange(newest_root_, std::nullopt);
   sealed_.reset();
-  BeginStep();
+  aggregators_.OnMade(newest());
 }
 
 std::vector<const StepRoot*> Shard::RootsAfter(Version version) const {
@@ -105,7 +125,7 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
     held_root_ = root;
     return Followed::kHeld;
   }
-  records_.Commit();  // P4: this root's contributions prove that the version is committed
+  records_.Commit();  // the primary seals a step only after it has committed the version before
   Make(root);
   records_.HashNewest();
   newest_root_ = root;

@@ -7,19 +7,20 @@
 //   ----------------+-------------------------------+---------------------------------------------
 //   no data         | from the seed, a snapshot, a  | its newest version is committed
 //                   | transferred image             |
-//   primary,        | push of step t                | summed (or dropped: held already), waiter
-//   version t made, |                               | noted
-//   t − 1 kept      | push of step t − 1 or t − 2   | answered from the record kept (P10)
+//   primary,        | push of step t to t + s       | summed (or dropped: held already), waiter
+//   version t made, |                               | noted; s is train.staleness
+//   2s + 1 before   | push of a step whose version  | answered from the record kept (P10)
+//   it kept         | is kept                       |
 //                   | push of an older step         | Behind(t)
 //                   | push of a later step, a node  | refused: a peer's mistake (P4)
 //                   | that the tree lacks           |
 //   ... t committed | tree complete, scalars known, | its partial values are made, where the job
 //                   | no pin in the way             | has any, and served from now on (P16)
 //                   | ... and the factors known     | sealed: its root goes to the backups; then
-//                   |                               | record t + 1 is made; t − 1 dropped, or
+//                   |                               | record t + 1 is made; the oldest dropped, or
 //                   |                               | pinned if an evaluation is due on it (P31)
-//                   | tree complete, t − 1 is due   | waits for the scheduler's ReleasePin
-//                   | and another version pinned    |
+//                   | tree complete, the oldest is  | waits for the scheduler's ReleasePin
+//                   | due and another one pinned    |
 //   ... t not yet   | all required backups acked it | committed: shown from now on (P9)
 //   backup,         | root of step t                | t is committed; record t + 1 is made, its
 //   version t made  |                               | root kept (P22); held while a pin is in the way
@@ -39,8 +40,8 @@
 #include "common/buffer_pool.h"
 #include "optim/version_maker.h"
 #include "plan/job_plan.h"
-#include "server/aggregator.h"
 #include "server/shard_records.h"
+#include "server/step_aggregators.h"
 
 namespace pando {
 
@@ -66,11 +67,9 @@ class Shard {
   bool has_data() const { return records_.has_data(); }
   Version newest() const { return records_.newest_version(); }
   Version committed() const { return records_.committed(); }
-  // Replaces everything that is held; see ShardRecords::Install.
-  void Install(std::vector<VersionRecord> records) {
-    Clear();
-    records_.Install(std::move(records));
-  }
+  // Replaces everything that is held; see ShardRecords::Install. The newest record of a snapshot is
+  // enough: the versions before it that steps still read are in its state.
+  void Install(std::vector<VersionRecord> records);
   void Clear() {
     records_.Clear();
     StopLeading();
@@ -84,27 +83,29 @@ class Shard {
     partials_.clear();
     held_root_.reset();
     sealed_.reset();
-    aggregator_.Begin(MicroBatchTree({}));
+    aggregators_.Stop();
   }
-  // The step whose contributions are collected.
-  Step step() const { return StepReading(newest()); }
-  // Returns the nodes that are held for the step that reads committed(). If the newest version is
-  // not committed yet, that step is complete: its root is held.
-  std::vector<TreeNode> held_nodes() const {
-    if (newest() > committed()) return {MicroBatchTree::kRoot};
-    return aggregator_.held_nodes();
+  // The step that updates the newest version. Contributions to it and to the `staleness` steps
+  // after it are collected (P4).
+  Step step() const { return StepUpdating(newest()); }
+  // Returns the nodes that are held for this step. If the newest version is made and not committed
+  // yet, the step that made it is complete: its root is held.  REQUIRES: the step updates
+  // committed(), or one of the `staleness` versions after it.
+  std::vector<TreeNode> held_nodes(Step step) const {
+    if (step < this->step()) return {MicroBatchTree::kRoot};
+    return aggregators_.At(step).held_nodes();
   }
 
   enum class Taken : uint8_t {
     kNew,        // held from now on
     kDuplicate,  // held already, or its step is past
-    kRefused,    // an unknown node, a wrong size or a future step: the peer's mistake
+    kRefused,    // an unknown node, a wrong size or a later step: the peer's mistake
   };
   Taken Add(const PushItem& item);
   // Returns whether the next version lacks only its scalars and factors.
   bool is_ready() const {
-    return has_data() && !is_sealed() && committed() == newest() && aggregator_.is_complete() &&
-           !records_.PinIsInTheWay();
+    return has_data() && !is_sealed() && committed() == newest() &&
+           aggregators_.At(step()).is_complete() && !records_.PinIsInTheWay();
   }
   bool is_sealed() const { return sealed_.has_value(); }
   // Makes the partial values of step().  REQUIRES: is_ready().
@@ -121,7 +122,7 @@ class Shard {
     Make(*sealed_);
     records_.HashNewest();
     previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
-    BeginStep();
+    aggregators_.OnMade(newest());
   }
   // Seals and makes the record at once: without backups the root and the hash are not needed later.
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
@@ -150,17 +151,13 @@ class Shard {
  private:
   VersionMaker::Inputs InputsFor(const Blob& gradient, const StepScalars& scalars) const;
   void Make(const StepRoot& root, const Blob& right_half = {});
-  void BeginStep() {
-    const bool is_last = newest() == plan_.steps.final_version();
-    aggregator_.Begin(is_last ? MicroBatchTree({}) : plan_.steps.Tree(step()));
-  }
 
   const ShardId id_;
   const JobPlan& plan_;
   const VersionMaker& maker_;
   ShardRecords records_;
   // Used by a primary.
-  Aggregator aggregator_;
+  StepAggregators aggregators_;
   std::vector<float> partials_;     // of step(); empty until they are made
   std::optional<StepRoot> sealed_;  // of step()
   // The roots of the newest and the previous record, while a backup may need them.

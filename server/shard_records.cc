@@ -36,8 +36,13 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
   HashNewest();
   Commit();
   for (VersionRecord& record : records) {
-    const bool is_previous = VersionMadeBy(StepReading(record.version)) == newest_.version;
-    (is_previous ? previous_ : pinned_) = std::move(record);
+    const uint64_t kept = plan_.steps.versions_kept_by_servers();
+    const bool is_pinned = record.version.value() + kept <= newest_.version.value();
+    if (is_pinned) {
+      pinned_ = std::move(record);
+    } else {
+      earlier_.push_back(std::move(record));
+    }
   }
   ReleasePin(released_);
 }
@@ -45,7 +50,7 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
 void ShardRecords::Clear() {
   newest_ = {};
   is_state_shared_ = false;
-  previous_.reset();
+  earlier_.clear();
   pinned_.reset();
   committed_ = Version(0);
 }
@@ -55,7 +60,7 @@ std::vector<VersionRecord> ShardRecords::ShareKept() {
   is_state_shared_ = true;
   std::vector<VersionRecord> records;
   if (pinned_) records.push_back(*pinned_);
-  if (previous_) records.push_back(*previous_);
+  records.insert(records.end(), earlier_.begin(), earlier_.end());
   records.push_back(newest_);
   return records;
 }
@@ -67,7 +72,8 @@ uint64_t ShardRecords::NewestHash() const {
 const VersionRecord* ShardRecords::Find(Version version) const {
   if (version > committed_) return nullptr;  // P9
   if (has_data() && version == newest_.version) return &newest_;
-  if (previous_ && version == previous_->version) return &*previous_;
+  const auto earlier = std::ranges::find(earlier_, version, &VersionRecord::version);
+  if (earlier != earlier_.end()) return &*earlier;
   if (pinned_ && version == pinned_->version) return &*pinned_;
   return nullptr;
 }
@@ -84,19 +90,20 @@ std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
   return ToBlob(record->encoded);
 }
 
-// P4. The contributions to step t prove that version t is committed everywhere, so no worker asks
-// for t − 1 again. It is dropped first, so that the next version gets its memory.
-void ShardRecords::DropPrevious() {
-  const bool is_due = previous_ && plan_.IsEvaluationDue(previous_->version);
-  if (is_due && previous_->version > released_) pinned_ = std::move(previous_);
-  previous_.reset();
+// P4. The contributions to step t prove that version t − s is committed everywhere, with s =
+// train.staleness. So no step below t − s is computed again, and no worker asks for a version below
+// t − 2s. The record is dropped first, so that the next version gets its memory.
+void ShardRecords::DropOldest() {
+  if (!DropsOldest()) return;
+  if (IsPinDue(earlier_.front())) pinned_ = std::move(earlier_.front());
+  earlier_.pop_front();
 }
 
 // Only the newest record needs optimizer state: the next one takes it, unless a reader holds it.
 VersionRecord ShardRecords::StartNext() {
   PANDO_CHECK(!PinIsInTheWay());
-  DropPrevious();
-  return {VersionMadeBy(StepReading(newest_.version)), parameter_pool_.Take(),
+  DropOldest();
+  return {VersionMadeBy(StepUpdating(newest_.version)), parameter_pool_.Take(),
           is_state_shared_ ? state_pool_.Take() : newest_.state, std::nullopt};
 }
 

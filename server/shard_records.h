@@ -3,6 +3,8 @@
 // and committed. Threads: none. Owns: the records and their buffers. Invariant I4.
 #pragma once
 
+#include <algorithm>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -15,9 +17,8 @@ namespace pando {
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;            // the optimizer's state, then the partial values of the step that
-                                 // made the version (P16); null if it is not the newest
-  std::optional<uint64_t> hash;  // set if there are replicas to compare with
+  SharedBuffer state;                      // as VersionMaker makes it; null if it is not the newest
+  std::optional<uint64_t> hash;            // set if there are replicas to compare with
   mutable SharedBuffer encoded = nullptr;  // the form for workers (P34), after the first request
 };
 
@@ -32,8 +33,8 @@ class ShardRecords {
   // ---- data ------------------------------------------------------------------------------------
   bool has_data() const { return newest_.parameters != nullptr; }
   void StartAtZero();  // version 0
-  // Takes records of committed versions, ascending: a pinned one, the previous one, and the newest
-  // with its state. REQUIRES: sizes as above; there is no data.
+  // Takes records of committed versions, ascending: a pinned one, the earlier ones that are kept,
+  // and the newest with its state. REQUIRES: sizes as above; there is no data.
   void Install(std::vector<VersionRecord> records);
   void Clear();
 
@@ -57,8 +58,8 @@ class ShardRecords {
   // Returns the hash of a kept record, if it is known.
   std::optional<uint64_t> KnownHash(Version version) const {
     if (version == newest_.version) return newest_.hash;
-    if (previous_ && version == previous_->version) return previous_->hash;
-    return std::nullopt;
+    const auto record = std::ranges::find(earlier_, version, &VersionRecord::version);
+    return record == earlier_.end() ? std::nullopt : record->hash;
   }
   // Returns the record of exactly this version (I4), if it is kept and committed.
   const VersionRecord* Find(Version version) const;
@@ -73,25 +74,30 @@ class ShardRecords {
     released_ = std::max(released_, version);
     if (pinned_ && pinned_->version <= released_) pinned_.reset();
   }
-  // Returns whether the next record must wait for a ReleasePin: it would drop the previous version,
-  // on which an evaluation is due, and another version has the one pin (docs/protocol.md, section
-  // 12).
-  bool PinIsInTheWay() const {
-    return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
-           previous_->version > released_;
-  }
+  // Returns whether the next record must wait for a ReleasePin: it would drop a version on which an
+  // evaluation is due, and another version has the one pin (docs/protocol.md, section 12).
+  bool PinIsInTheWay() const { return pinned_ && DropsOldest() && IsPinDue(earlier_.front()); }
   // Returns a record for the next version, whose floats the caller writes. Its state may be the
-  // newest record's, to be updated in place. Drops or pins the previous version.
+  // newest record's, to be updated in place. Drops or pins the oldest version.
   VersionRecord StartNext();
   // Makes `next` the newest record.
   void FinishNext(VersionRecord next) {
     newest_.state.reset();
     is_state_shared_ = false;
-    previous_ = std::exchange(newest_, std::move(next));
+    earlier_.push_back(std::exchange(newest_, std::move(next)));
   }
 
  private:
-  void DropPrevious();
+  // Whether the oldest record is not needed any more once the next one is made.
+  bool DropsOldest() const {
+    const uint64_t kept = plan_.steps.versions_kept_by_servers();
+    return !earlier_.empty() &&
+           earlier_.front().version.value() + kept <= newest_.version.value() + 1;
+  }
+  bool IsPinDue(const VersionRecord& record) const {
+    return plan_.IsEvaluationDue(record.version) && record.version > released_;
+  }
+  void DropOldest();
 
   const ShardId id_;
   const JobPlan& plan_;
@@ -101,8 +107,8 @@ class ShardRecords {
   BufferPool state_pool_;
   BufferPool encoded_pool_;
   VersionRecord newest_;
-  bool is_state_shared_ = false;  // another reader may read the newest record's state
-  std::optional<VersionRecord> previous_;
+  bool is_state_shared_ = false;       // another reader may read the newest record's state
+  std::deque<VersionRecord> earlier_;  // ascending, without a gap up to the newest
   std::optional<VersionRecord> pinned_;
   Version committed_;
   Version released_;  // versions up to here need no pin

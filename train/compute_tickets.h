@@ -7,16 +7,18 @@
 #include <variant>
 
 #include "train/compute_port.h"
-#include "train/parameter_store.h"
 
 namespace pando {
 
 class ComputeTickets {
  public:
+  // `versions_kept`: of the training parameters.
+  explicit ComputeTickets(uint64_t versions_kept) : versions_kept_(versions_kept) {}
+
   // Returns the ticket of a Compute call. Older calls become stale once their parameters are gone.
   ComputeTicket ForCall(Step step) {
     std::erase_if(calls_, [&](const auto& call) {
-      return call.second.value() + kTrainingVersionsKept <= step.value();
+      return call.second.value() + versions_kept_ <= step.value();
     });
     calls_[Next()] = step;
     return last_;
@@ -43,6 +45,7 @@ class ComputeTickets {
   }
 
  private:
+  const uint64_t versions_kept_;
   ComputeTicket last_;
   std::atomic<ComputeTicket> lasting_;
   std::map<ComputeTicket, Step> calls_;  // current ones

@@ -36,7 +36,7 @@ VersionMaker::Inputs LocalUpdate::InputsFor(const Root& root, const FloatBuffer&
 
 std::vector<float> LocalUpdate::MakePartials(const Root& root) const {
   const TimelineTrack::Span span = StartSpan(partials_name_, root);
-  const auto values = *store_.Open(VersionReadBy(root.step));
+  const auto values = *store_.Open(VersionUpdatedBy(root.step));
   return maker_.MakePartials(InputsFor(root, *values));
 }
 
@@ -77,7 +77,7 @@ void LocalUpdate::Make(const Ready& ready, const OnMade& on_made) {
   SharedBuffer next;
   {
     const TimelineTrack::Span span = StartSpan(update_name_, root);
-    const auto values = *store_.Open(VersionReadBy(root.step));
+    const auto values = *store_.Open(VersionUpdatedBy(root.step));
     next = store_.Writable(VersionMadeBy(root.step));
     maker_.Make(
         InputsFor(root, *values), {ready.partials, ready.factors},

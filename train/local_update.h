@@ -32,6 +32,7 @@ class LocalUpdate {
   // root.
   std::vector<FloatBuffer>& states() { return states_; }
   const Schedule& schedule() const { return schedule_; }
+  const VersionMaker& maker() const { return maker_; }
 
   struct Root {
     Step step;

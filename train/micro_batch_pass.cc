@@ -84,7 +84,7 @@ MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& c
 
 Status MicroBatchPass::Run(const Work& work) {
   const auto start = Clock::now();
-  auto hold = context_.parameters.HoldVersion(VersionReadBy(work.step),
+  auto hold = context_.parameters.HoldVersion(context_.plan.steps.VersionReadBy(work.step),
                                               [&] { return work.control.IsAbandoned(false); });
   if (!hold.ok()) return hold.status();
   PANDO_ASSIGN_OR_RETURN(auto batch, context_.batches.Take(work.step, work.micro_batch));

@@ -31,9 +31,6 @@
 
 namespace pando {
 
-// P4: a step may be computed again while the next version arrives. No step needs more.
-inline constexpr uint64_t kTrainingVersionsKept = 2;
-
 class ParameterStore {
  public:
   static constexpr std::chrono::milliseconds kAskInterval{50};

@@ -12,14 +12,16 @@ QueuedComputer::QueuedComputer(const Options& options)
                                         : TimelineNameId()),
       parameters_(options.plan.shards, options.training, held_bytes_),
       evaluation_parameters_(options.plan.shards, options.evaluation, held_bytes_),
-      queue_(parameters_) {}
+      queue_(parameters_),
+      tickets_(options.plan.steps.versions_kept_by_workers()) {}
 
 // ---- micro-batches ------------------------------------------------------------------------------
 
 void QueuedComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   PANDO_CHECK(!micro_batches.empty());
   const JobPlan& plan = options_.plan;
-  auto call = std::make_shared<ComputeCall>(tickets_.ForCall(step), tickets_.lasting(), step);
+  auto call = std::make_shared<ComputeCall>(tickets_.ForCall(step), tickets_.lasting(), step,
+                                            plan.steps.VersionReadBy(step));
   call->sum.emplace(plan.steps.Tree(step), plan.NodesToPush(step, micro_batches), plan.shards,
                     options_.device);
   queue_.Push(call, micro_batches);
@@ -27,7 +29,8 @@ void QueuedComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
 }
 
 void QueuedComputer::Verify(Step step, MicroBatch micro_batch) {
-  queue_.Push(std::make_shared<ComputeCall>(tickets_.Next(), tickets_.lasting(), step),
+  queue_.Push(std::make_shared<ComputeCall>(tickets_.Next(), tickets_.lasting(), step,
+                                            options_.plan.steps.VersionReadBy(step)),
               {micro_batch});
   options_.on_queued();
 }
@@ -69,7 +72,7 @@ void QueuedComputer::EvaluationParametersArrived(ShardId shard, Version version,
 }
 
 TimelineTrack::Span QueuedComputer::PullSpan(ShardId shard, Version version) const {
-  const Step step = StepReading(version);
+  const Step step = StepUpdating(version);
   const bool is_wanted = options_.protocol != nullptr && options_.timeline->Wants(step);
   return {is_wanted ? options_.protocol : nullptr, pull_, step, shard.value()};
 }

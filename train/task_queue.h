@@ -32,6 +32,7 @@ struct ComputeCall {
   const ComputeTicket ticket;
   const ComputeTicket lasting_ticket;  // for events that outlive Abandon
   const Step step;
+  const Version version;                     // that the step reads
   std::optional<TreeSum> sum = {};           // none: a verification (P41)
   std::atomic<bool> is_abandoned = false;    // its sum is not needed any more
   std::atomic<bool> is_forgotten = false;    // it belongs to an earlier generation

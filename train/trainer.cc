@@ -64,8 +64,8 @@ BufferSource HostGradientsFor(const TrainerParts& parts) {
 // Parameters of this host's servers are uploaded from the servers' shared memory.
 ParameterStore::Options TrainingParameters(const TrainerParts& parts,
                                            ParameterResidency residency) {
-  ParameterStore::Options options{kTrainingVersionsKept, residency, PinnedFor(parts.device),
-                                  &parts.plan.pulls};
+  ParameterStore::Options options{parts.plan.steps.versions_kept_by_workers(), residency,
+                                  PinnedFor(parts.device), &parts.plan.pulls};
   if (parts.device.kind == DeviceKind::kCuda && residency == ParameterResidency::kAll) {
     options.is_read_in_place = [device = parts.device](const Blob& payload) {
       return IsPinned(device, payload.bytes());
@@ -100,8 +100,7 @@ class CallControl : public PassControl {
     return queue_.is_stopping() || call_.IsDropped(is_partly_out, is_hashed_);
   }
   void FetchParameters(const std::vector<ShardId>& shards) override {
-    sink_(call_.lasting_ticket,
-          ParametersWanted{ParameterUse::kTraining, VersionReadBy(call_.step), shards});
+    sink_(call_.lasting_ticket, ParametersWanted{ParameterUse::kTraining, call_.version, shards});
   }
 
  private:
@@ -249,8 +248,7 @@ void ComputeThread::Finish(MicroBatchTask& task, Status status) {
 // If the version is superseded, the sum is not needed any more. A verification reports a hash of 0.
 void ComputeThread::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
-  if (!trainer_.computer.parameters().IsSuperseded(VersionReadBy(call.step)))
-    return queue_.GiveBack(task);
+  if (!trainer_.computer.parameters().IsSuperseded(call.version)) return queue_.GiveBack(task);
   if (!call.sum) sink_(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
 }
 
@@ -259,7 +257,7 @@ void ComputeThread::GiveBack(const MicroBatchTask& task) {
 void ComputeThread::RunTask(ChunkTask& task) {
   SliceEvaluation& evaluation = *task.evaluation;
   if (evaluation.is_abandoned) return;
-  timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
+  timeline_.Begin(StepUpdating(evaluation.request.version), static_cast<uint32_t>(task.chunk));
   timeline_.Did(What::kAwaitWork);
   const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
   auto batch = trainer_.batches.TakeTest(first, last);

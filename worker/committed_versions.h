@@ -35,7 +35,7 @@ class CommittedVersions {
   Version known(ShardId shard) const { return known_[shard.value()]; }
   // The version that every shard has.
   Version everywhere() const { return everywhere_; }
-  Step lowest_incomplete() const { return StepReading(everywhere()); }
+  Step lowest_incomplete() const { return StepUpdating(everywhere()); }
   // The first of the shards that are furthest behind.
   ShardId lowest_shard() const {
     return ShardId(static_cast<uint32_t>(std::ranges::min_element(known_) - known_.begin()));

@@ -12,11 +12,12 @@ bool Helping::IsIdle() const {
   return versions_.everywhere().value() < plan_.steps.step_count();
 }
 
-// Whether our part of the lowest incomplete step is done, so that only others' parts are missing.
+// Whether our part of the lowest incomplete step, and of all that waits for no version, is done, so
+// that only others' parts are missing.
 bool Helping::IsWaiting() const {
   if (IsIdle()) return true;
   const auto& works = steps_.works();
-  if (!steps_.has_started() || works.empty() || works.front().open_calls > 0) return false;
+  if (!steps_.has_started() || works.empty() || steps_.IsComputing()) return false;
   return works.front().step == versions_.lowest_incomplete();
 }
 
@@ -53,11 +54,10 @@ void Helping::OnAnswered(Micros now) {
 }
 
 std::vector<MicroBatch> Helping::Missing(Step step) const {
-  const MicroBatchTree tree = plan_.steps.Tree(step);
-  std::vector<MicroBatch> missing = tree.PresentLeaves();
+  std::vector<MicroBatch> missing = plan_.steps.Tree(step).PresentLeaves();
   std::erase_if(missing, [&](MicroBatch m) {
-    return !questions_.answers().IsMissing(m, VersionReadBy(step), tree) ||
-           steps_.IsIssued(step, m) || IsForItsVerifier(step, m);
+    return !questions_.answers().IsMissing(m, step, plan_.steps) || steps_.IsIssued(step, m) ||
+           IsForItsVerifier(step, m);
   });
   return missing;
 }

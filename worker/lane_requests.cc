@@ -15,7 +15,7 @@ constexpr Version kNoVersion(UINT64_MAX);
 // version is no reason to wait.
 void LaneRequests::OnStepBegun(Step step) {
   if (parameters_.is_layered()) return;
-  const Version version = VersionReadBy(step);
+  const Version version = plan_.steps.VersionReadBy(step);
   for (uint32_t s = 0; s < asks_.size(); ++s) {
     const ShardId shard(s);
     if (versions_.known(shard) >= version && !parameters_.HasVersion(shard, version))

@@ -5,15 +5,14 @@
 namespace pando {
 namespace {
 
-constexpr std::array<Version, 2> kNothing{Version(UINT64_MAX), Version(UINT64_MAX)};
+constexpr Version kNothing(UINT64_MAX);
 
 }  // namespace
 
 Parameters::Parameters(const SessionPart& part, const Steps& steps)
-    : SessionPart(part),
-      steps_(steps),
-      held_(versions_.shard_count(), kNothing),
-      wanted_(versions_) {}
+    : SessionPart(part), steps_(steps), held_(versions_.shard_count()), wanted_(versions_) {
+  Forget();
+}
 
 bool Parameters::IsSound(const ParamsItem& item) const {
   if (!versions_.HasShard(item.shard)) return false;
@@ -25,8 +24,8 @@ bool Parameters::IsSound(const ParamsItem& item) const {
 
 void Parameters::HandOverNeeded(const ParamsItem& item) {
   if (item.form != plan_.training_form()) return;
-  Version& held = held_[item.shard.value()][item.version.value() % 2];
-  if (held == item.version || steps_.Find(StepReading(item.version)) == nullptr) return;
+  Version& held = held_[item.shard.value()][Place(item.version)];
+  if (held == item.version || !steps_.Reads(item.version)) return;
   held = item.version;
   compute_.ParametersArrived(item.shard, item.version, item.payload);
 }
@@ -41,7 +40,7 @@ void Parameters::HandOverWanted(const ParamsItem& item) {
 }
 
 void Parameters::Forget() {
-  std::ranges::fill(held_, kNothing);
+  for (Held& held : held_) held.fill(kNothing);
   wanted_.Clear();
 }
 
@@ -49,11 +48,12 @@ std::optional<Version> Parameters::VersionToPull(ShardId shard) const {
   if (!steps_.has_started()) return std::nullopt;
   const auto& works = steps_.works();
   for (const Steps::Work& work : works) {
-    const Version version = VersionReadBy(work.step);
+    const Version version = plan_.steps.VersionReadBy(work.step);
     if (HasVersion(shard, version)) continue;
     const bool is_first = &work == &works.front();
-    const bool is_unasked = works.front().open_calls == 0 && !gradients_.AsksFor(shard, version);
-    if (is_first || version <= versions_.known(shard) || is_unasked) return version;
+    if (is_first || version <= versions_.known(shard)) return version;
+    const Step made_by(version.value() - 1);
+    if (steps_.IsComputed(made_by) && !gradients_.AsksFor(shard, version)) return version;
   }
   return std::nullopt;
 }

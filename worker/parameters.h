@@ -43,7 +43,7 @@ class Parameters : SessionPart {
   // Returns whether compute has this version of the shard or, with layer residency, can request it.
   bool HasVersion(ShardId shard, Version version) const {
     if (is_layered()) return version <= versions_.known(shard);
-    return held_[shard.value()][version.value() % 2] == version;
+    return held_[shard.value()][Place(version)] == version;
   }
   bool HasWhole(Version version) const {
     for (uint32_t s = 0; s < held_.size(); ++s) {
@@ -67,9 +67,14 @@ class Parameters : SessionPart {
   void HandOverNeeded(const ParamsItem& item);
   void HandOverWanted(const ParamsItem& item);
 
+  size_t Place(Version version) const {
+    return version.value() % plan_.steps.versions_kept_by_workers();
+  }
+
   const Steps& steps_;
-  // The versions that compute has, by shard and by the version's parity.
-  std::vector<std::array<Version, 2>> held_;
+  // The versions that compute has, by shard and by the version's place.
+  using Held = std::array<Version, kStalenessMax + 2>;
+  std::vector<Held> held_;
   WantedShards wanted_;
   uint64_t pulled_bytes_ = 0;
 };

@@ -28,7 +28,7 @@ PushSender::PushSender(const SessionPart& part, const Parts& parts,
 
 void PushSender::Tick(Micros now) {
   look_again_at_ = kNever;
-  FollowStep();
+  FollowSteps();
   if (!groups_.has_ready()) return window_.Rest();
   std::map<size_t, Parcel> parcels;  // by receiver
   for (const size_t index : ChooseGroups(now)) {
@@ -63,22 +63,42 @@ void PushSender::CutGroups() {
   window_.SetRoundBytes(groups_.RoundBytes());
 }
 
-// P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
-// So only gradients of the lowest incomplete step are ready. Older ones exist no longer.
-void PushSender::FollowStep() {
-  const bool has_work = parts_.steps.Find(step()) != nullptr;
-  const bool was_computed =
-      has_work && known_.step == step() && known_.has_work && known_.is_computed;
-  const Known known{step(), has_work, was_computed || parts_.steps.IsComputed(step())};
+// P4: steps from the lowest incomplete one to LastStepToSend may be sent. Their gradients leave in
+// this order: a later step's when compute has made its part of the step before, and all of that is
+// sent. If more of an earlier step comes, for another worker or after a loss, it leaves first.
+void PushSender::FollowSteps() {
+  const Step lowest = versions_.lowest_incomplete();
+  const Step last = plan_.steps.LastStepToSend(versions_.everywhere());
   const bool is_cut = has_cut_ && parts_.giver.changes() == giver_changes_;
   const std::vector<ShardId> unsent = gradients_.TakeUnsentShards();
-  const auto note = [&](ShardId shard) {
-    if (gradients_.HasUnsent(shard, step())) groups_.NoteReady(shard);
-  };
-  if (is_cut && known == known_) {
-    std::ranges::for_each(unsent, note);
-    return;
+  const bool has_earlier = std::ranges::any_of(
+      unsent, [&](ShardId shard) { return HasUnsent(shard, lowest, known_.step); });
+  if (!is_cut || has_earlier || known_.step < lowest || known_.step > last) {
+    StartStep(lowest, is_cut);
+  } else {
+    StartStep(step(), is_cut);
+    for (ShardId shard : unsent) {
+      if (gradients_.HasUnsent(shard, step())) groups_.NoteReady(shard);
+    }
   }
+  while (step() < last && known_.is_computed && !groups_.has_ready())
+    StartStep(NextStep(step()), /*is_cut=*/true);
+}
+
+// Whether the shard has unsent gradients of steps in [from, end).
+bool PushSender::HasUnsent(ShardId shard, Step from, Step end) const {
+  return std::ranges::any_of(gradients_.shard(shard), [&](const UnrepliedGradient& gradient) {
+    return gradient.is_unsent() && gradient.step >= from && gradient.step < end;
+  });
+}
+
+// Makes this step the one whose gradients are sent, or continues it.
+void PushSender::StartStep(Step step, bool is_cut) {
+  const bool has_work = parts_.steps.Find(step) != nullptr;
+  const bool was_computed =
+      has_work && known_.step == step && known_.has_work && known_.is_computed;
+  const Known known{step, has_work, was_computed || parts_.steps.IsComputed(step)};
+  if (is_cut && known == known_) return;
   if (!is_cut) CutGroups();
   if (!is_cut || known.step != known_.step) {
     front_ = ShardId(0);
@@ -88,7 +108,9 @@ void PushSender::FollowStep() {
   giver_changes_ = parts_.giver.changes();
   known_ = known;
   groups_.StartOver(/*takes_parts=*/known.is_computed);
-  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) note(ShardId(s));
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    if (gradients_.HasUnsent(ShardId(s), step)) groups_.NoteReady(ShardId(s));
+  }
 }
 
 // ---- what may be sent --------------------------------------------------------------------------
@@ -109,7 +131,7 @@ PushWindow::Look PushSender::LookAtStep(Micros now) {
   while (front_ < back_ && versions_.known(front_) >= lacking) front_ = ShardId(front_.value() + 1);
   while (front_ < back_ && versions_.known(back_) >= lacking) back_ = ShardId(back_.value() - 1);
   ShardId back = back_;
-  while (front_ < back && gradients_.shard(back).empty()) back = ShardId(back.value() - 1);
+  while (front_ < back && !gradients_.AsksFor(back, lacking)) back = ShardId(back.value() - 1);
   const bool is_computed = parts_.steps.IsComputed(step());
   const ShardId begin = is_computed ? front_ : back;
   return {.now = now,

@@ -56,9 +56,11 @@ class PushSender : SessionPart {
     std::vector<std::pair<ShardId, size_t>> gradients;  // in UnrepliedGradients: their indices
   };
 
-  Step step() const { return versions_.lowest_incomplete(); }
+  Step step() const { return known_.step; }
   void CutGroups();
-  void FollowStep();
+  void FollowSteps();
+  bool HasUnsent(ShardId shard, Step from, Step end) const;
+  void StartStep(Step step, bool is_cut);
   PushWindow::Look LookAtStep(Micros now);
   bool IsAllHere(ShardId shard) const;
   std::vector<size_t> ChooseGroups(Micros now);
@@ -73,7 +75,7 @@ class PushSender : SessionPart {
   bool has_cut_ = false;
   uint64_t giver_changes_ = 0;
   struct Known {
-    Step step;                 // whose gradients are ready
+    Step step;                 // whose gradients are sent now
     bool has_work = false;     // of this worker
     bool is_computed = false;  // the work has been computed once, so that no group waits for more
     bool operator==(const Known&) const = default;

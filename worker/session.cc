@@ -190,16 +190,18 @@ void Session::OnPushReply(Micros now, const ViewId& lanes_view, const PushReply&
   Advance(now);
 }
 
-// The shard has a newer version than it was asked for. With layer residency the version's step is
-// then complete everywhere (P4). Compute cannot finish it, and its result is not needed.
+// The shard has a newer version than it was asked for. With layer residency all steps that read the
+// version are then complete everywhere (P4). Compute cannot finish them, and their results are not
+// needed.
 void Session::OnBehind(Micros now, const PushReplyItem& item) {
   versions_.Learn(item.shard, item.current);
   const bool is_evaluation = evaluation_.IsAbout(item.version);
   bool is_over = false;
   if (parameters_.is_layered()) {
     // Shards that abandoned work asked for are still wanted (WantedShards).
-    is_over = item.version < versions_.everywhere();
-    versions_.LearnAll(VersionMadeBy(StepReading(item.version)));
+    const Version made = VersionMadeBy(plan_.steps.LastStepReading(item.version));
+    is_over = made <= versions_.everywhere();
+    versions_.LearnAll(made);
     parameters_.OnGone(ParameterUse::kTraining, item.version);
     evaluation_.OnGone(item.version);
   }
@@ -237,7 +239,7 @@ Heartbeat Session::CurrentActivity(Micros now) const {
   if (!works.empty()) heartbeat.step = works.front().step;
   const bool is_computing =
       std::ranges::any_of(works, [](const Steps::Work& work) { return work.open_calls > 0; });
-  const bool is_waiting = !works.empty() && works.front().open_calls == 0;
+  const bool is_waiting = !works.empty() && !steps_.IsComputing();
   if (finished() || lifecycle_.is_leaving()) {
     heartbeat.activity = Activity::kLeaving;
   } else if (!lifecycle_.is_member()) {

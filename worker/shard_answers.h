@@ -5,17 +5,26 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <vector>
 
 #include "common/ids.h"
-#include "plan/micro_batch_tree.h"
+#include "plan/step_plan.h"
 #include "proto/messages.h"
 
 namespace pando {
 
-// Returns whether the shard has all of these micro-batches of the step that reads the version in
-// its answer.
-inline bool IsHeld(const AnswerItem& item, MicroBatchRange wanted, const MicroBatchTree& tree) {
-  return std::ranges::any_of(item.nodes, [&](TreeNode node) {
+// Returns the nodes that the answer names for this step; null if it names no nodes of the step.
+inline const std::vector<TreeNode>* NodesNamed(const AnswerItem& item, Step step,
+                                               const StepPlan& steps) {
+  const Step first = StepUpdating(item.version);
+  if (step == first) return &item.nodes;
+  return steps.staleness() > 0 && step == NextStep(first) ? &item.later_nodes : nullptr;
+}
+
+// Returns whether these nodes have all of these micro-batches.
+inline bool AreHeld(const std::vector<TreeNode>& nodes, MicroBatchRange wanted,
+                    const MicroBatchTree& tree) {
+  return std::ranges::any_of(nodes, [&](TreeNode node) {
     if (node.value() < 1 || node.value() >= tree.node_bound()) return false;
     const MicroBatchRange held = tree.Range(node);
     return held.first <= wanted.first && wanted.last <= held.last;
@@ -29,17 +38,19 @@ class ShardAnswers {
   size_t size() const { return items_.size(); }
   const std::map<ShardId, AnswerItem>& items() const { return items_; }
 
-  // Some shard has this version and lacks the micro-batch's part of the next one.
-  bool IsMissing(MicroBatch m, Version version, const MicroBatchTree& tree) const {
+  // Some shard's answer names nodes of this step, and the micro-batch is not in them.
+  bool IsMissing(MicroBatch m, Step step, const StepPlan& steps) const {
+    const MicroBatchTree tree = steps.Tree(step);
     return std::ranges::any_of(items_, [&](const auto& answer) {
-      return answer.second.version == version &&
-             !IsHeld(answer.second, {m.value(), m.value() + 1}, tree);
+      const std::vector<TreeNode>* nodes = NodesNamed(answer.second, step, steps);
+      return nodes != nullptr && !AreHeld(*nodes, {m.value(), m.value() + 1}, tree);
     });
   }
-  // Some shard answered with an older version.
-  bool IsBehind(Version version) const {
-    return std::ranges::any_of(items_,
-                               [&](const auto& answer) { return answer.second.version < version; });
+  // Some shard's answer names nodes of earlier steps alone, so that it lacks all of this one.
+  bool IsBehind(Step step, const StepPlan& steps) const {
+    return std::ranges::any_of(items_, [&](const auto& answer) {
+      return steps.LastStepToSend(answer.second.version) < step;
+    });
   }
 
  private:

@@ -15,8 +15,9 @@ Steps::Work* Steps::Find(Step step) { return const_cast<Work*>(std::as_const(*th
 void Steps::Advance() {
   if (!has_started_) return;
   DropCommitted();
-  while (next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
-    if (next_ > NextStep(versions_.lowest_incomplete()) || !IsAssignedFrom(next_)) break;
+  const Step last = NextStep(plan_.steps.LastStepToSend(versions_.everywhere()));
+  while (next_.value() < plan_.steps.step_count() && works_.size() < works_max()) {
+    if (next_ > last || !IsAssignedFrom(next_)) break;
     Issue(next_, Assigned(next_));
     next_ = NextStep(next_);
   }
@@ -72,42 +73,40 @@ void Steps::OnAnswered(const ShardAnswers& answers) {
   } else if (Find(lowest) != nullptr) {
     std::vector<MicroBatch> missing = Missing(lowest, answers);
     if (!missing.empty()) ComputeMissing(lowest, std::move(missing));
-    ExtendLaterWork(lowest);
+    ExtendLaterWork(lowest, answers);
   }
 }
 
 // Our micro-batches of this step that some shard lacks and that compute does not have.
 std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) const {
-  const MicroBatchTree tree = plan_.steps.Tree(step);
-  const Version version = VersionReadBy(step);
-  const bool is_behind = answers.IsBehind(version);
+  const bool is_behind = answers.IsBehind(step, plan_.steps);
   std::vector<MicroBatch> missing = Assigned(step);
   std::erase_if(missing, [&](MicroBatch m) {
-    return (!is_behind && !answers.IsMissing(m, version, tree)) || IsIssued(step, m);
+    return (!is_behind && !answers.IsMissing(m, step, plan_.steps)) || IsIssued(step, m);
   });
   return missing;
 }
 
-// P12: the forward of the next step is interrupted. It waits for a version that this makes.
+// P12. Computes these micro-batches of the lowest incomplete step. The forward that waits for the
+// version that they make is interrupted; steps that wait for no version go on.
 void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
-  if (!works_.empty() && works_.back().step > step) {
-    const Step next = NextStep(step);
-    compute_.Abandon(next);
-    works_.pop_back();
+  const Step waiting = NextStep(plan_.steps.LastStepToSend(VersionUpdatedBy(step)));
+  if (!works_.empty() && works_.back().step >= waiting) {
+    compute_.Abandon(waiting);
+    std::erase_if(works_, [&](const Work& work) { return work.step >= waiting; });
     ++change_count_;
-    next_ = next;
-    listener_.OnStepsAbandoned(next);
+    next_ = waiting;
+    listener_.OnStepsAbandoned(waiting);
   }
   Issue(step, std::move(missing));
 }
 
 // Computes micro-batches that this view adds to steps which were handed to compute under an older
-// one.
-void Steps::ExtendLaterWork(Step lowest) {
+// one, except those that every shard has.
+void Steps::ExtendLaterWork(Step lowest, const ShardAnswers& answers) {
   for (const Work& work : works_) {
     if (work.step <= lowest) continue;
-    std::vector<MicroBatch> added = Assigned(work.step);
-    std::erase_if(added, [&](MicroBatch m) { return work.issued.contains(m); });
+    std::vector<MicroBatch> added = Missing(work.step, answers);
     if (!added.empty()) Issue(work.step, std::move(added));
   }
 }

@@ -1,9 +1,10 @@
-// Steps decides which steps are handed to compute, and with which of their micro-batches. At most
-// two are in the works: the lowest incomplete step t, and t + 1, whose forward waits layer by layer
-// for version t + 1. If a part of step t is missing, it is computed even after t + 1 has begun
-// (P12, P17). Used by the session. Threads: none.
+// Steps decides which steps are handed to compute, and with which of their micro-batches. In the
+// works are the lowest incomplete step t, the steps after it that may be sent (P4), and one more,
+// whose forward waits layer by layer for version t + 1. If a part of step t is missing, it is
+// computed even after later steps have begun (P12, P17). Used by the session. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <set>
 #include <vector>
@@ -15,8 +16,6 @@ namespace pando {
 
 class Steps : SessionPart {
  public:
-  static constexpr size_t kWorksMax = 2;
-
   struct Work {  // a step handed to compute
     Step step;
     std::set<MicroBatch> issued;  // those whose gradients are to be pushed
@@ -55,6 +54,17 @@ class Steps : SessionPart {
   // Counts the changes of the two above, so that a part can do something after each of them alone.
   uint64_t change_count() const { return change_count_; }
   const Work* Find(Step step) const;  // null: it is not in the works
+  // Returns whether compute needs this version for a step in the works.
+  bool Reads(Version version) const {
+    return std::ranges::any_of(
+        works_, [&](const Work& work) { return plan_.steps.VersionReadBy(work.step) == version; });
+  }
+  // Returns whether compute is busy with a step that waits for no version.
+  bool IsComputing() const {
+    const Step last = plan_.steps.LastStepToSend(versions_.everywhere());
+    return std::ranges::any_of(
+        works_, [&](const Work& work) { return work.open_calls > 0 && work.step <= last; });
+  }
   // Returns whether compute has finished its part of this step.
   bool IsComputed(Step step) const {
     const Work* work = Find(step);
@@ -73,14 +83,15 @@ class Steps : SessionPart {
   std::vector<MicroBatch> Assigned(Step step) const {
     return AssignedTo(member_.view(), member_.self().node, step, plan_.steps.Tree(step));
   }
+  size_t works_max() const { return plan_.steps.staleness() + 2; }
   std::vector<MicroBatch> Missing(Step step, const ShardAnswers& answers) const;
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
-  void ExtendLaterWork(Step lowest);
+  void ExtendLaterWork(Step lowest, const ShardAnswers& answers);
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   Work* Find(Step step);
 
   SessionListener& listener_;
-  std::deque<Work> works_;  // ascending steps, at most kWorksMax
+  std::deque<Work> works_;  // ascending steps, at most works_max()
   Step next_;               // the next step to hand to compute
   bool has_started_ = false;
   Micros waiting_since_{0};

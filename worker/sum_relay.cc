@@ -1,6 +1,7 @@
 #include "worker/sum_relay.h"
 
 #include <set>
+#include <utility>
 
 #include "common/cpu/float_arrays.h"
 
@@ -25,7 +26,7 @@ bool SumRelay::OnPush(const PeerId& from, const Push& push) {
   if (!plan_.may_sum_near()) return false;
   for (const PushItem& item : push.items) {
     if (!IsSound(item) || VersionMadeBy(item.step) <= versions_.known(item.shard)) continue;
-    versions_.LearnAll(VersionReadBy(item.step));
+    versions_.LearnAll(plan_.steps.VersionReadBy(item.step));
     if (!Keep(item.shard, {from, item.step, item.node, item.payload})) continue;
     Add(item.shard, {.step = item.step, .node = item.node, .payload = item.payload});
   }
@@ -62,10 +63,13 @@ void SumRelay::OnQuestion(const PeerId& from, const Question& question) {
   Answer answer{.view = question.view, .items = {}};
   for (uint32_t s = 0; s < shards_.size(); ++s) {
     if (!Sums(ShardId(s))) continue;
-    AnswerItem item{ShardId(s), versions_.known(ShardId(s)), {}};
+    AnswerItem item{ShardId(s), versions_.known(ShardId(s)), {}, {}};
+    const Step step = StepUpdating(item.version);
     for (const Gift& gift : shards_[s].gifts) {
-      const bool is_theirs = gift.giver == from && gift.step == StepReading(item.version);
-      if (is_theirs) item.nodes.push_back(gift.node);
+      if (gift.giver != from) continue;
+      if (gift.step == step) item.nodes.push_back(gift.node);
+      if (gift.step == NextStep(step) && plan_.steps.staleness() > 0)
+        item.later_nodes.push_back(gift.node);
     }
     answer.items.push_back(std::move(item));
   }
@@ -123,9 +127,10 @@ Blob SumRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
 Micros SumRelay::LeavesAt(Micros now, ShardId shard, const UnrepliedGradient& sum,
                           Micros patience) {
   if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return now;
-  Micros& leaves_at = shards_[shard.value()].leaves_at;
-  if (leaves_at == kNever) leaves_at = now + patience;
-  return leaves_at;
+  ShardState& state = shards_[shard.value()];
+  const bool is_new_step = std::exchange(state.waiting_step, sum.step) != sum.step;
+  if (is_new_step || state.leaves_at == kNever) state.leaves_at = now + patience;
+  return state.leaves_at;
 }
 
 // Whether the node is only a part of a sum that the givers and we can make.

@@ -17,8 +17,9 @@ namespace pando {
 
 class SumRelay : SessionPart {
  public:
-  // Gifts of one giver for one shard. All nodes of two steps' trees are fewer per micro-batch.
-  static constexpr size_t kGiftsPerMicroBatchMax = 4;
+  // Gifts of one giver for one shard. All nodes of the trees of as many steps as it may have here
+  // are fewer per micro-batch.
+  static constexpr size_t kGiftsPerMicroBatchMax = 2 * (kStalenessMax + 2);
   using Replies = std::map<PeerId, Params>;
 
   // `buffers` make the sums, which are sent on. The references outlive it.
@@ -62,7 +63,9 @@ class SumRelay : SessionPart {
   };
   struct ShardState {
     std::vector<Gift> gifts;
-    Micros leaves_at = kNever;       // even without the others' part; kNever: nothing has waited
+    // When the waiting sum of this step leaves, even without the others' part; kNever: none waits.
+    Step waiting_step;
+    Micros leaves_at = kNever;
     std::optional<BufferPool> pool;  // of sums
   };
   bool IsSound(const PushItem& item) const;

@@ -1,6 +1,7 @@
 // UnrepliedGradients holds this worker's gradients, sent or not, until the versions that they help
 // to make are committed (P11). On a relay it also holds the sums with the gradients of its host's
-// or rack's other workers (P6a). Owns: one step's gradients (I6). Threads: none.
+// or rack's other workers (P6a). Owns: the gradients of as many steps as may
+// be sent at a time (I6). Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -111,11 +112,11 @@ class UnrepliedGradients {
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
       if (!gradient.is_pushed()) continue;
       // A lane that was promoted may hold it, and not know that the version it reads is committed.
-      const bool is_judged = VersionReadBy(gradient.step) <= item.version;
+      const bool is_judged = gradient.step <= steps_.LastStepToSend(item.version);
       if (gradient.is_held && !is_judged) continue;
       const MicroBatchTree tree = steps_.Tree(gradient.step);
-      gradient.is_held = StepReading(item.version) == gradient.step &&
-                         IsHeld(item, tree.Range(gradient.node), tree);
+      const std::vector<TreeNode>* nodes = NodesNamed(item, gradient.step, steps_);
+      gradient.is_held = nodes != nullptr && AreHeld(*nodes, tree.Range(gradient.node), tree);
       if (!gradient.is_held) MakeUnsent(item.shard, gradient);
       is_any_held |= gradient.is_held;
     }
@@ -124,8 +125,9 @@ class UnrepliedGradients {
   // Does the same for the relay: marks given gradients that it does not hold as unsent.
   void JudgeGiven(const AnswerItem& item) {
     for (UnrepliedGradient& gradient : shards_[item.shard.value()]) {
-      const bool is_held = StepReading(item.version) == gradient.step &&
-                           std::ranges::find(item.nodes, gradient.node) != item.nodes.end();
+      const std::vector<TreeNode>* nodes = NodesNamed(item, gradient.step, steps_);
+      const bool is_held =
+          nodes != nullptr && std::ranges::find(*nodes, gradient.node) != nodes->end();
       if (gradient.is_given() && !is_held) MakeUnsent(item.shard, gradient);
     }
   }

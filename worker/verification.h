@@ -37,7 +37,7 @@ class Verification : SessionPart {
     next_ = lowest;
     // Without its parameters there might be no answer: others may go on without us.
     const Steps::Work* work = steps_.Find(lowest);
-    if (work == nullptr || !parameters_.HasWhole(VersionReadBy(lowest))) return;
+    if (work == nullptr || !parameters_.HasWhole(plan_.steps.VersionReadBy(lowest))) return;
     next_ = NextStep(lowest);
     has_new_assignment_ = false;
     HandOut(*work);

@@ -22,7 +22,7 @@ void TimelineSendProbe::BeginSend(const Message& message) {
   if (const auto* push = std::get_if<Push>(&message)) {
     for (const PushItem& item : push->items) take(push_, item, item.step);
   } else if (const auto* params = std::get_if<Params>(&message)) {
-    for (const ParamsItem& item : params->items) take(reply_, item, StepReading(item.version));
+    for (const ParamsItem& item : params->items) take(reply_, item, StepUpdating(item.version));
   } else if (const auto* root = std::get_if<Root>(&message)) {
     for (const RootItem& item : root->items) take(replicate_, item, item.step);
   }

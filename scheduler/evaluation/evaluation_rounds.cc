@@ -109,7 +109,7 @@ void EvaluationRounds::TellDecision(Micros now) {
   if (!plan_.job.may_stop_early()) return;
   const Version last = history_.final_version();
   if (last != plan_.steps.final_version()) return TellStop(now, last);
-  const Step next = StepReading(history_.evaluated());
+  const Step next = StepUpdating(history_.evaluated());
   const Step first(next.value() - next.value() % kScalarsPerBlock);
   for (const Member* server : members_.TakingPart(Role::kServer)) {
     for (const PeerId& lane : server->Peers()) progress_.SendScalars(lane, first);

@@ -224,7 +224,7 @@ std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
   const Step ahead(committed.value() + 1 + progress_.StepsWithin(kHandOverTime));
   return HandOverTo(
       workers, before,
-      {.is_living = is_living, .lowest = StepReading(committed), .first_step = ahead});
+      {.is_living = is_living, .lowest = StepUpdating(committed), .first_step = ahead});
 }
 
 std::vector<MicroBatchOwner> OwnerPlan::FirstOwners(Micros now) {

@@ -55,7 +55,7 @@ bool LeadsShards(const View& view, NodeId server) {
 
 bool HasWorkFor(const View& view, NodeId worker, Version committed) {
   return std::ranges::any_of(view.owners, [&](const MicroBatchOwner& owner) {
-    const bool has_handed_over = committed >= VersionReadBy(owner.first_step);
+    const bool has_handed_over = committed >= VersionUpdatedBy(owner.first_step);
     return owner.worker == worker || (owner.previous == worker && !has_handed_over);
   });
 }

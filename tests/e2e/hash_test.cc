@@ -132,6 +132,24 @@ TEST_CASE("rounds of local steps make the serial run's weights for any workers a
   }
 }
 
+TEST_CASE("fixed staleness makes the serial run's weights for any workers and servers") {
+  const Args stale{"--staleness", "1"};
+  const std::vector<Args> all_options{{"--momentum", "0.9"},
+                                      {"--clip-norm", "0.5"},
+                                      {"--optimizer", "lamb", "--lr", "0.01"},
+                                      {"--codec", "int8", "--local-steps", "4", "--lr", "0.7"}};
+  for (const Args& options : all_options) {
+    CAPTURE(options);
+    const Run serial = Train(Args{"--serial"} + stale + options);
+    CheckCompleted(serial, 8, 1);
+    CHECK(serial.summary.weights_hash != Train(Args{"--serial"} + options).summary.weights_hash);
+    for (const Form& form : {Form{1, 1, 1, "tcp"}, Form{2, 2, 1, "shm"}, Form{3, 2, 2, "tcp"}})
+      CheckSameResult(Train(HashArgs(form) + stale + options), serial);
+  }
+  CheckSameResult(Train(HashArgs({3, 2, 1, "tcp"}) + stale + all_options[0] + kLayerResidency),
+                  Train(Args{"--serial"} + stale + all_options[0]));
+}
+
 TEST_CASE("the number of servers for which shards are small enough changes no bit (P5)") {
   const std::vector<Args> all_options{{"--momentum", "0.9", "--clip-norm", "0.5"},
                                       {"--optimizer", "lamb", "--lr", "0.01"},

@@ -129,8 +129,12 @@ TEST_CASE("local steps that a job cannot make are refused") {
   CHECK(ParseJobText(train + "local_steps = 16\n", "job.toml").ok());
   CHECK(Contains(ErrorFor(train + "local_steps = 17\n"), "train.local_steps"));
   CHECK(Contains(ErrorFor(train + "local_steps = 0\n"), "local_steps"));
+  CHECK(Contains(ErrorFor(train + "staleness = 2\n"), "staleness"));
+  CHECK(Contains(ErrorFor(train + "staleness = 1\nprecision = \"fp16\"\n"), "train.precision"));
+  CHECK(Contains(ErrorFor(train + "staleness = 1\ncodec = \"top-k\"\n"), "train.codec"));
   CHECK(Contains(ErrorFor(train + "local_steps = 2\nprecision = \"bf16\"\n"), "train.precision"));
   CHECK(Contains(ErrorFor(train + "inner = \"type=lars\"\n"), "train.inner is 'type=lars'"));
+  CHECK(Contains(ErrorFor(train + "inner = \"end_factor=2\"\n"), "from 0 to 1"));
 }
 
 TEST_CASE("every key survives writing and reading") {

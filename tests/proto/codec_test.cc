@@ -275,8 +275,9 @@ TEST_CASE("bounds of replication, snapshots and commands are refused by name") {
   CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "syncing replica count"));
   view = {.restore = {0, Version(kStepMax + 1)}};
   CHECK(Contains(DecodeError({.message = ViewUpdate{view}}), "version"));
-  const std::vector<Version> four = {Version(1), Version(2), Version(3), Version(4)};
-  CHECK(Contains(DecodeError({.message = Chunk{.versions = four}}), "versions of an image is 4"));
+  std::vector<Version> six;
+  for (uint64_t version = 1; version <= kImageVersionsMax + 1; ++version) six.emplace_back(version);
+  CHECK(Contains(DecodeError({.message = Chunk{.versions = six}}), "versions of an image is 6"));
   CHECK(Contains(DecodeError({.message = Chunk{.versions = {Version(2), Version(2)}}}), "ascend"));
   CHECK(Contains(DecodeError({.message = Chunk{.image_floats = kImageFloatsMax + 1}}), "an image"));
   CHECK(Contains(DecodeError({.message = Chunk{.image_floats = 8, .offset = 9}}), "offset"));

@@ -155,8 +155,9 @@ TEST_CASE("a manifest that is none is named") {
 
 // ---- snapshots put together --------------------------------------------------------------------
 
-JobPlan SmallPlan() {
+JobPlan SmallPlan(OptimizerKind optimizer = OptimizerKind::kSgd) {
   Job job;
+  job.optimizer.kind = optimizer;
   job.steps = 10;
   return JobPlan(
       job, {.train_samples = 1000},
@@ -187,11 +188,10 @@ SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t st
 
 TEST_CASE("a snapshot is put together from its shards' files") {
   TempFolder temp;
-  const JobPlan plan = SmallPlan();
+  const JobPlan plan = SmallPlan(OptimizerKind::kAdam);
   REQUIRE(plan.shards.shard_count() > 1);
   const SnapshotManifest manifest = Stored(temp, plan, 2);
-  Result<SnapshotImage> image = ReadSnapshot(
-      temp.path(), manifest, plan, Optimizer({.kind = OptimizerKind::kAdam}, plan.layout));
+  Result<SnapshotImage> image = ReadSnapshot(temp.path(), manifest, plan);
   REQUIRE_MESSAGE(image.ok(), image.status().message());
   for (size_t i = 0; i < plan.layout.float_count(); ++i) {
     CHECK(image->parameters.data()[i] == static_cast<float>(i));
@@ -203,12 +203,9 @@ TEST_CASE("one other bit in the final weights names its shard and the file") {
   TempFolder temp;
   const JobPlan plan = SmallPlan();
   const SnapshotManifest manifest = Stored(temp, plan, 0);
-  const Optimizer optimizer({}, plan.layout);
   FloatBuffer flat(plan.layout.float_count());
   for (size_t i = 0; i < flat.size(); ++i) flat.data()[i] = static_cast<float>(i);
-  const auto difference = [&] {
-    return FindDifference(temp.path(), manifest, plan, optimizer, flat.span());
-  };
+  const auto difference = [&] { return FindDifference(temp.path(), manifest, plan, flat.span()); };
   CHECK(difference()->empty());
   flat.data()[0] = -flat.data()[0];  // 0 and -0 compare as equal
   CHECK(difference()->find("shard 0 of version 7") != std::string::npos);
@@ -280,8 +277,7 @@ TEST_CASE("a snapshot that lacks a file, a shard or the right bytes says which")
   const auto error = [&](auto change) {
     SnapshotManifest manifest = good;
     change(manifest);
-    Result<SnapshotImage> image =
-        ReadSnapshot(temp.path(), manifest, plan, Optimizer({}, plan.layout));
+    Result<SnapshotImage> image = ReadSnapshot(temp.path(), manifest, plan);
     REQUIRE_FALSE(image.ok());
     CHECK(image.status().message().find(temp.path()) != std::string::npos);
     return image.status().message();

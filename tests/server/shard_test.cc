@@ -19,6 +19,12 @@ JobPlan MakePlan(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
       TensorLayout({{.name = "w", .shape = {20}, .init = InitKind::kOne}, MetricTensorSpec()}));
 }
 
+Job StaleJob() {
+  Job job;
+  job.staleness = 1;
+  return job;
+}
+
 class ShardFixture {
  public:
   explicit ShardFixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0, const Job& job = {})
@@ -110,13 +116,74 @@ TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {
   CHECK(fixture.shard().Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kDuplicate);
 }
 
+TEST_CASE("with staleness the steps that may be sent are collected side by side (P4)") {
+  ShardFixture fixture(8, 0, StaleJob());
+  Shard& shard = fixture.shard();
+  CHECK(shard.Add(fixture.MakePush(2, 2, 1)) == Shard::Taken::kRefused);
+  CHECK(shard.Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kNew);
+  CHECK(shard.Add(fixture.MakePush(1, 3, 3)) == Shard::Taken::kNew);
+  CHECK_FALSE(shard.is_ready());
+  CHECK(shard.held_nodes(Step(0)).empty());
+  CHECK(shard.held_nodes(Step(1)) == std::vector<TreeNode>{MicroBatchTree::kRoot});
+  fixture.MakeVersion(0);
+  REQUIRE(shard.is_ready());  // with step 1
+  shard.MakeAlone({.lr = 0.5f}, {});
+  shard.records().Commit();
+  CHECK(shard.committed() == Version(2));
+  CHECK(shard.records().newest().parameters->data()[0] == 0.0f);  // 1 − 2 · 0.5 · (1 + 3) / 4
+  CHECK(shard.Add(fixture.MakePush(4, 2, 1)) == Shard::Taken::kRefused);
+  CHECK(shard.Add(fixture.MakePush(3, 2, 1)) == Shard::Taken::kNew);
+}
+
+TEST_CASE("with staleness the versions that a step may still be computed again with are kept") {
+  ShardFixture fixture(8, 0, StaleJob());
+  for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
+  ShardRecords& records = fixture.shard().records();
+  for (uint64_t version : {2, 3, 4, 5}) CHECK(records.Find(Version(version)) != nullptr);
+  CHECK(records.IsGone(Version(1)));
+  std::vector<VersionRecord> image = records.ShareKept();
+  CHECK(image.size() == 4);
+  ShardFixture newcomer(8, 0, StaleJob());
+  newcomer.shard().Install(std::move(image));
+  CHECK(newcomer.shard().records().Find(Version(2)) != nullptr);
+  CHECK(newcomer.shard().committed() == Version(5));
+}
+
+TEST_CASE("with staleness the state holds the version before, for a restore") {
+  ShardFixture fixture(8, 0, StaleJob());
+  for (uint64_t step = 0; step < 3; ++step) fixture.MakeVersion(step);
+  const float before = fixture.shard().records().Find(Version(2))->parameters->data()[3];
+  ShardFixture restored(8, 0, StaleJob());
+  restored.shard().Install({fixture.shard().records().newest()});
+  const VersionRecord* earlier = restored.shard().records().Find(Version(2));
+  REQUIRE(earlier != nullptr);
+  CHECK(earlier->parameters->data()[3] == before);
+  CHECK(restored.shard().records().NewestHash() == fixture.shard().records().NewestHash());
+  restored.shard().StartLeading();
+  restored.MakeVersion(3);
+  fixture.MakeVersion(3);
+  CHECK(restored.shard().records().NewestHash() == fixture.shard().records().NewestHash());
+}
+
+TEST_CASE("with staleness a version due for evaluation is pinned when it would be dropped") {
+  ShardFixture fixture(9, 2, StaleJob());  // versions 2, 4, 6, 8
+  for (uint64_t step = 0; step < 7; ++step) fixture.MakeVersion(step);
+  ShardRecords& records = fixture.shard().records();
+  CHECK(records.newest_version() == Version(7));  // 2 is pinned, 4 to 7 are kept
+  CHECK(records.Find(Version(2)) != nullptr);
+  fixture.MakeVersion(7);
+  CHECK(records.newest_version() == Version(7));  // 4 would be dropped
+  records.ReleasePin(Version(2));
+  CHECK(fixture.shard().is_ready());
+}
+
 TEST_CASE("a node that the tree lacks and a payload of another size are refused") {
   ShardFixture fixture;
   for (uint32_t node : {0u, 4u, 7u, 4000000000u}) {
     CHECK(fixture.shard().Add(fixture.MakePush(0, node, 1)) == Shard::Taken::kRefused);
   }
   CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 1, 47)) == Shard::Taken::kRefused);
-  CHECK(fixture.shard().held_nodes().empty());
+  CHECK(fixture.shard().held_nodes(Step(0)).empty());
 }
 
 TEST_CASE("nothing is taken after the last step") {

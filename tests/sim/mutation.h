@@ -6,13 +6,15 @@ namespace pando {
 
 enum class Mutation {
   kNone,
-  kNoDeduplication,    // P3: the aggregator adds a held contribution again
-  kSumInArrivalOrder,  // P2: sums run in the order of arrival, not along the tree
-  kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
-  kNoQuestion,         // P17: a worker does not ask for the missing parts in a new view
+  kNoDeduplication,      // P3: the aggregator adds a held contribution again
+  kSumInArrivalOrder,    // P2: sums run in the order of arrival, not along the tree
+  kNoBarrier,            // P4: a worker sends a step before what it reads is committed everywhere
+  kNoQuestion,           // P17: a worker does not ask for the missing parts in a new view
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
   kGiveOnce,             // P6a: only a relay pushes the gradients that it was given
   kKeepStrayGifts,       // P6a: a relay keeps gifts of shards that it does not sum
+  kGiftProvesItsUpdate,  // P4: a relay takes the version that a gift updates for committed
+  kNoWayBack,            // P6: what comes late for an earlier step is not sent
   kAnyRole,              // P44: lanes, workers and the scheduler accept any message of any member
   kStrangers,            // P44: lanes and workers accept messages of processes that are no members
   kAnyView,              // P44: lanes and workers enter views without a good signature
@@ -43,6 +45,9 @@ enum class Mutation {
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements
   kOneVersionTransfer,  // P20: only the newest version is transferred
+  kTooFewVersions,      // P4: a replica keeps one version less
+  kLaterNodesAsNodes,   // P17: an answer names the next step's nodes as those of the step
+  kRestoreNewestAlone,  // P29: a restored shard lacks the version before
   kNoRootResend,        // P22: a promoted replica does not resend its newest root
   kReportBeforeAck,     // P24: newcomers are reported in sync before acknowledgements are required
   kDropOptimizerState,  // P20: a transfer omits the optimizer's state

@@ -111,7 +111,7 @@ Reference::Reference(const JobPlan& plan) : plan_(plan) {
   versions_.emplace_back(size);
   InitRange(plan.layout, plan.job.seed, {0, size}, versions_[0].span());
   for (const ShardRange& range : plan.shards.ranges())
-    states_.emplace_back(optimizer.state_floats(range));
+    states_.emplace_back(optimizer.state_floats(range) + plan.steps.staleness() * range.size());
   NoteStates();
   for (Step step(0); step.value() < plan.steps.step_count(); step = NextStep(step)) {
     versions_.push_back(Next(optimizer, partial_plan, schedule, step));
@@ -141,7 +141,7 @@ void Reference::FindFinalVersion() {
 
 FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& partial_plan,
                             const Schedule& schedule, Step step) {
-  const uint64_t digest = TrainingDigestAt(VersionReadBy(step));
+  const uint64_t digest = TrainingDigestAt(plan_.steps.VersionReadBy(step));
   const auto leaf = [&](MicroBatch m) {
     std::vector<float> gradient = LeafGradient(plan_, digest, step, m);
     for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
@@ -158,15 +158,16 @@ FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& parti
   std::vector<std::vector<float>> partials;
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
+    const std::span<float> state = states_[s].span().first(optimizer.state_floats(range));
     updates.push_back({.range = range,
-                       .parameters = ShardAt(ShardId(s), VersionReadBy(step)),
+                       .parameters = ShardAt(ShardId(s), VersionUpdatedBy(step)),
                        .gradient = std::span(root).subspan(range.first, range.size()),
                        .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step)),
                        .scalars = schedule.At(step),
                        .is_first_step = step == Step(0),
-                       .state = std::as_const(states_[s]).span(),
+                       .state = state,
                        .parameters_out = next.span().subspan(range.first, range.size()),
-                       .state_out = states_[s].span()});
+                       .state_out = state});
     std::vector<float>& values = partials.emplace_back(optimizer.partial_count(range));
     if (!partial_plan.is_empty()) optimizer.MakePartials(updates.back(), values);
   }
@@ -181,7 +182,10 @@ FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& parti
       });
     updates[s].factors = factors;
     optimizer.Apply(updates[s]);
-    std::ranges::copy(partials[s], states_[s].span().last(partials[s].size()).begin());
+    std::ranges::copy(partials[s], updates[s].state_out.last(partials[s].size()).begin());
+    // With staleness, the parameters of the version before are the state's tail.
+    const std::span<float> tail = states_[s].span().subspan(updates[s].state_out.size());
+    if (!tail.empty()) std::ranges::copy(updates[s].parameters, tail.begin());
   }
   return next;
 }

@@ -22,9 +22,11 @@ constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocu
     "none",       "calm",     "workers",    "servers",    "transfers", "rollbacks", "scheduler",
     "divergence", "flip",     "pauses",     "evaluation", "moves",     "echoes",    "handovers",
     "silences",   "partials", "decisions",  "shared",     "hosts",     "racks",     "stops",
-    "hostile",    "files",    "lost-views", "declared"};
+    "hostile",    "files",    "lost-views", "stale",      "rounds",    "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
+
+bool IsStale(Focus focus) { return focus == Focus::kStale || focus == Focus::kRounds; }
 
 double Share(Chance& chance, double maximum) {
   return chance.OneIn(0.3) ? 0.0 : maximum * static_cast<double>(chance.Below(1000)) / 1000.0;
@@ -183,6 +185,19 @@ void DrawCodecs(Chance chance, Focus focus, Job* job) {
   job->pull_codec = static_cast<PayloadCodec>(chance.Below(4));
 }
 
+// Codecs with residuals and loss scales do not go with staleness. A round is a long micro-batch,
+// and often its difference travels as int8.
+void DrawStaleness(Chance chance, Focus focus, Job* job) {
+  job->staleness = 1;
+  if (job->push_codec > PayloadCodec::kInt8) job->push_codec = PayloadCodec::kInt8;
+  if (focus != Focus::kRounds) return;
+  job->staleness = chance.OneIn(0.7) ? 1 : 0;
+  job->micro_batches =
+      static_cast<uint32_t>(chance.Between(1, std::min<uint64_t>(3, job->global_batch)));
+  job->steps = chance.Between(8, 16);
+  if (chance.OneIn(0.5)) job->push_codec = PayloadCodec::kInt8;
+}
+
 SumUse DrawSumUse(Chance chance, Focus focus) {
   if (focus == Focus::kHosts) return SumUse::kAlways;
   if (focus == Focus::kSilences || chance.OneIn(0.5)) return SumUse::kOff;
@@ -218,7 +233,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   const bool loses_views = focus == Focus::kLostViews || (focus == Focus::kNone && keys.OneIn(0.1));
   swarm.lost_view_share = loses_views ? 0.8 : 0;
   Chance racks(Chance(chance).Next() + 15);  // nor this
-  if (focus == Focus::kNone && racks.OneIn(0.2))
+  if ((focus == Focus::kNone || IsStale(focus)) && racks.OneIn(0.2))
     swarm.rack_count = static_cast<uint32_t>(racks.Between(1, 2));
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
@@ -253,7 +268,9 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.kinds[static_cast<size_t>(FaultKind::kStop)] = stops.OneIn(0.1);
   Chance norms(Chance(stops).Next() + 1);
   if (norms.OneIn(0.7)) swarm.norm_peers_max = norms.Between(1, 4);
-  if (focus != Focus::kNone && focus != Focus::kHostile) AllowFocus(swarm, chance, focus);
+  const bool has_general_faults =
+      focus == Focus::kNone || focus == Focus::kHostile || IsStale(focus);
+  if (!has_general_faults) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The death of the replica with the right bits must not make the wrong ones valid.
     using enum FaultKind;
@@ -322,12 +339,13 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   data.test_samples = chance.Below(3) * 1300;
   job.eval_every_epochs = chance.Below(focus == Focus::kEvaluation ? 2 : 3);
   DrawCodecs(codecs, focus, &job);
+  if (IsStale(focus)) DrawStaleness(Chance(Chance(chance).Next() + 8), focus, &job);
   JobPlan plan(job, data, TensorLayout(DrawTensors(chance, job.optimizer.kind)));
   DrawDecisions(decisions, focus, &plan);
   if (plan.pushes.has_feedback()) plan.job.early_stop_patience = 0;  // no run has another's results
   DrawReport(reports, focus, &plan);
   plan.job.parameter_residency = DrawResidency(residency, focus);
-  plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
+  if (!IsStale(focus)) plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   plan.job.host_sum = DrawSumUse(hosts, focus);
   plan.job.rack_sum = swarm.rack_count > 0 ? SumUse::kAlways : SumUse::kOff;
   return plan;

@@ -69,6 +69,8 @@ enum class Focus : uint8_t {
   kHostile,     // any faults, and a hostile peer (tests/sim/hostile)
   kFiles,       // snapshots travel to the scheduler, with any deaths
   kLostViews,   // the scheduler's journal loses its newest view, while others die
+  kStale,       // general faults, with train.staleness = 1
+  kRounds,      // the same with few long micro-batches, as rounds of local steps are
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };

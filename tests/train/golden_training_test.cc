@@ -92,7 +92,7 @@ TEST_CASE("three steps of ResNet-18 end with PyTorch's parameters and running st
   const Result<SerialResult> result = TrainSerially(
       training.job, training.data, *training.model,
       {.on_step = [&](const SerialStep& step) { losses.push_back(step.metrics.loss); }},
-      {.first = VersionReadBy(kFirstStep),
+      {.first = VersionUpdatedBy(kFirstStep),
        .parameters = &training.first,
        .states = states,
        .is_evaluated = false});

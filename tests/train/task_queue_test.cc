@@ -12,7 +12,8 @@ namespace {
 struct QueueFixture {
   std::shared_ptr<ComputeCall> Push(uint64_t ticket, uint64_t step,
                                     std::initializer_list<uint32_t> micro_batches) {
-    auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step));
+    auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step),
+                                              Version(step));
     queue.Push(call, MicroBatches(micro_batches));
     return call;
   }
@@ -25,7 +26,8 @@ struct QueueFixture {
   }
   // A call whose share is guessed for the next steps.
   void PushStep(uint64_t ticket, uint64_t step, std::initializer_list<uint32_t> micro_batches) {
-    auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step));
+    auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step),
+                                              Version(step));
     call->sum.emplace(test.plan.steps.Tree(Step(step)),
                       test.plan.NodesToPush(Step(step), MicroBatches(micro_batches)),
                       test.plan.shards);

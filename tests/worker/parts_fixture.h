@@ -30,6 +30,11 @@ class PartsFixture : private Outbox, private SessionListener {
     job.micro_batches = 8;
     return job;
   }
+  static Job StaleJob() {
+    Job job = SmallJob();
+    job.staleness = 1;
+    return job;
+  }
   explicit PartsFixture(const Job& job = SmallJob())
       : plan(job, {.train_samples = 800, .test_samples = 100},
              TensorLayout({{.name = "w", .shape = {1600}}, MetricTensorSpec()})),

@@ -8,8 +8,9 @@ namespace {
 
 // Steps 0 and 1 are in the works.
 struct Sender : PartsFixture {
-  explicit Sender(std::optional<size_t> window_bytes = {})
-      : giver(shared, requests, clock),
+  explicit Sender(std::optional<size_t> window_bytes = {}, const Job& job = SmallJob())
+      : PartsFixture(job),
+        giver(shared, requests, clock),
         relay(shared, {}),
         sender(shared,
                {.steps = steps,
@@ -52,6 +53,35 @@ TEST_CASE("nothing of step t + 1 is pushed before version t + 1 is committed eve
   f.versions.Learn(ShardId(1), Version(1));
   f.sender.Tick(2 * kMs);
   CHECK(f.Take<Push>().size() == 2);
+}
+
+std::vector<Step> PushedSteps(const std::vector<std::pair<PeerId, Push>>& pushes) {
+  std::vector<Step> steps;
+  for (const auto& [lane, push] : pushes) {
+    for (const PushItem& item : push.items) steps.push_back(item.step);
+  }
+  return steps;
+}
+
+TEST_CASE("with staleness the next step leaves when the one before is computed and sent (P4, P6)") {
+  Sender f({}, Sender::StaleJob());
+  f.AddGradients(0);
+  f.AddGradients(1);
+  f.sender.Tick(kMs);
+  CHECK(PushedSteps(f.Take<Push>()) == std::vector<Step>(2, Step(0)));
+  f.steps.OnStepComputed(kMs, {Step(0)});
+  f.AddGradients(2);
+  f.sender.Tick(2 * kMs);
+  CHECK(PushedSteps(f.Take<Push>()) == std::vector<Step>(2, Step(1)));
+  f.steps.OnStepComputed(kMs, {Step(1)});
+  f.sender.Tick(3 * kMs);
+  CHECK(f.Take<Push>().empty());  // step 2 reads version 1, which is not committed
+  f.gradients.Add(ShardId(0), f.Gradient(0, 0, TreeNode(12)));  // help for step 0
+  f.sender.Tick(4 * kMs);
+  CHECK(PushedSteps(f.Take<Push>()) == std::vector<Step>(1, Step(0)));
+  f.Commit(1);
+  f.sender.Tick(5 * kMs);
+  CHECK(PushedSteps(f.Take<Push>()) == std::vector<Step>(2, Step(2)));
 }
 
 TEST_CASE("bytes that leave while backward goes on are counted apart") {

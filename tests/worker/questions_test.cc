@@ -35,8 +35,9 @@ TEST_CASE("the last answer ends the questions, and all answers can be read") {
   CHECK(f.Answer(kLaneB, 1, 2));
   CHECK_FALSE(f.questions.is_open());
   CHECK(f.questions.answers().size() == 2);
-  CHECK(f.questions.answers().IsBehind(Version(3)));
-  CHECK_FALSE(f.questions.answers().IsBehind(Version(2)));
+  const StepPlan steps({.step_count = 9});
+  CHECK(f.questions.answers().IsBehind(Step(3), steps));
+  CHECK_FALSE(f.questions.answers().IsBehind(Step(2), steps));
   CHECK_FALSE(f.Answer(kLaneB, 1, 2));
 }
 

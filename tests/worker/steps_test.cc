@@ -84,6 +84,31 @@ TEST_CASE("a view that only gives more of a later step extends it") {
   CHECK(f.compute.calls == Calls{{Step(1), MicroBatches({4})}});
 }
 
+TEST_CASE(
+    "with staleness one more step is in the works, and missing work interrupts only the last") {
+  PartsFixture f(PartsFixture::StaleJob());
+  f.Start();
+  CHECK(f.compute.calls ==
+        Calls{{Step(0), kOurBatches}, {Step(1), kOurBatches}, {Step(2), kOurBatches}});
+  f.steps.OnStepComputed(kMs, {Step(0)});
+  CHECK(f.steps.IsComputing());  // step 1 waits for nothing
+  f.compute.calls.clear();
+  View view = PartsFixture::MakeView(2);
+  for (uint32_t m : {4, 5}) view.owners[m].worker = kWorkers[0];
+  f.Enter(view);
+  // All hold ours and 4 of step 0, and 5 of step 1.
+  ShardAnswers answers;
+  for (uint32_t s : {0, 1})
+    answers.Add({ShardId(s), Version(0), {kOurs, TreeNode(12)}, {TreeNode(13)}});
+  f.steps.OnAnswered(answers);
+  CHECK(f.abandoned == std::vector<Step>{Step(2)});
+  CHECK(f.compute.calls == Calls{{Step(0), MicroBatches({5})}, {Step(1), MicroBatches({4})}});
+  f.steps.OnStepComputed(kMs, {Step(0)});
+  f.steps.OnStepComputed(kMs, {Step(1)});
+  f.steps.OnStepComputed(kMs, {Step(1)});
+  CHECK_FALSE(f.steps.IsComputing());
+}
+
 TEST_CASE("help is not followed by the same step again") {
   PartsFixture f;
   View view = PartsFixture::MakeView();

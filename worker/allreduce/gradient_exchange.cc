@@ -49,7 +49,7 @@ void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count)
   first_ = first;
   node_count_ = std::move(node_count);
   has_ended_ = false;
-  whole_ = VersionReadBy(first);
+  whole_ = VersionUpdatedBy(first);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -131,7 +131,7 @@ Status GradientExchange::Work() {
   PANDO_RETURN_IF_ERROR(port_.Prepare(group));
   for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
     track_.Begin(step);
-    PANDO_RETURN_IF_ERROR(Compare(group, VersionReadBy(step)));
+    PANDO_RETURN_IF_ERROR(Compare(group, VersionUpdatedBy(step)));
     PANDO_RETURN_IF_ERROR(SumStep(group, step));
   }
   return Compare(group, plan_.steps.final_version());

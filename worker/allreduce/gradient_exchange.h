@@ -98,7 +98,7 @@ class GradientExchange {
     Change([&] { hashes_[version] = hash; });
   }
   bool IsCompared(Version version) const {
-    return plan_.IsEvaluationDue(version) && version > VersionReadBy(first_);
+    return plan_.IsEvaluationDue(version) && version > VersionUpdatedBy(first_);
   }
 
   // Ends the thread, also while it waits. Idempotent.

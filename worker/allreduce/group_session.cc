@@ -137,7 +137,7 @@ Micros GroupSession::NextDeadline() const {
 
 Heartbeat GroupSession::CurrentActivity(Micros now) const {
   Heartbeat heartbeat;
-  heartbeat.step = StepReading(steps_.whole());
+  heartbeat.step = StepUpdating(steps_.whole());
   if (finished() || lifecycle_.is_leaving()) {
     heartbeat.activity = Activity::kLeaving;
   } else if (!has_begun_) {
@@ -173,7 +173,7 @@ void GroupSteps::OnStepComputed(Micros now) {
 
 bool GroupSteps::OnMade(Micros now, ShardId shard, Version version) {
   Version& made = made_[shard.value()];
-  PANDO_CHECK(version == VersionMadeBy(StepReading(made)));
+  PANDO_CHECK(version == VersionMadeBy(StepUpdating(made)));
   made = version;
   if (*std::ranges::min_element(made_) != version) return false;
   whole_ = version;

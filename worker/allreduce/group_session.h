@@ -62,7 +62,7 @@ class GroupSteps {
   void Join() {
     whole_ = group_->restore.version;
     std::ranges::fill(made_, whole_);
-    next_ = StepReading(whole_);
+    next_ = StepUpdating(whole_);
   }
   // Hands out all steps that may be handed out now.
   void Advance();

@@ -16,13 +16,14 @@ VersionChecker::Shown& VersionChecker::ShownIn(uint32_t generation) {
   return it->second;
 }
 
-// P4: a contribution to step t proves that version t is committed everywhere.
+// P4: a contribution to a step proves that the version that it reads is committed everywhere.
 void VersionChecker::CheckPush(const Envelope& envelope, const Push& push) {
   const Shown& shown = ShownIn(envelope.generation);
   for (const PushItem& item : push.items) {
-    if (shown.everywhere >= VersionReadBy(item.step)) continue;
+    const Version read = plan_.steps.VersionReadBy(item.step);
+    if (shown.everywhere >= read) continue;
     verdict_.Fail("P4: step " + Text(item.step.value()) + " is pushed before version " +
-                  Text(item.step.value()) + " is committed everywhere; some shard is at " +
+                  Text(read) + " is committed everywhere; some shard is at " +
                   Text(shown.everywhere));
   }
 }
@@ -73,15 +74,19 @@ void VersionChecker::OnLaneEvent(const Lane& lane) {
     if (replica.shard.newest().value() > replica.shard.committed().value() + 1) {
       verdict_.Fail("I6: " + Text(id) + " has more than one uncommitted version");
     }
-    if (looks_at_bounds && replica.shard.held_nodes().size() > plan_.job.micro_batches / 2 + 1) {
-      verdict_.Fail("I6: pending nodes");
+    const Step step = StepUpdating(replica.shard.committed());
+    const Step last = plan_.steps.LastStepToSend(replica.shard.committed());
+    for (Step held = step; looks_at_bounds && held <= last; held = NextStep(held)) {
+      if (replica.shard.held_nodes(held).size() > plan_.job.micro_batches / 2 + 1)
+        verdict_.Fail("I6: pending nodes");
     }
   }
   if (is_news) shown.everywhere = std::ranges::min(shown.committed);
 }
 
 void VersionChecker::OnSessionEvent(const Session& session) {
-  const size_t pushes_max = plan_.shards.shard_count() * plan_.job.micro_batches * 2;
+  const size_t pushes_max =
+      plan_.shards.shard_count() * plan_.job.micro_batches * plan_.steps.versions_kept_by_workers();
   if (session.unreplied_count() > pushes_max) verdict_.Fail("I6: unreplied gradients");
 }
 

@@ -36,7 +36,7 @@ std::optional<uint64_t> LayeredTraining::GoForward(const Call& call) {
     forward_digest_ = 0;
     forward_hashes_.clear();
     forward_.emplace(parts_.tickets.MakePass(call.ticket, ParameterUse::kTraining,
-                                             VersionReadBy(call.step),
+                                             parts_.plan.steps.VersionReadBy(call.step),
                                              ListShards(parts_.plan, ShardsRead::kOfTraining)));
     forward_->Start();
   }
@@ -55,12 +55,13 @@ std::optional<uint64_t> LayeredTraining::GoForward(const Call& call) {
 void LayeredTraining::PrepareBackward(const Call& call, uint64_t digest) {
   std::vector<ShardId> order = ListShards(parts_.plan, ShardsRead::kOfTraining);
   std::ranges::reverse(order);
-  backward_.emplace(Backward{parts_.tickets.MakePass(call.ticket, ParameterUse::kTraining,
-                                                     VersionReadBy(call.step), std::move(order)),
-                             call,
-                             {},
-                             {},
-                             false});
+  backward_.emplace(Backward{
+      parts_.tickets.MakePass(call.ticket, ParameterUse::kTraining,
+                              parts_.plan.steps.VersionReadBy(call.step), std::move(order)),
+      call,
+      {},
+      {},
+      false});
   const VirtualGradients& gradients = parts_.gradients;
   if (call.kind == CallKind::kVerification) {
     backward_->hashes = {gradients.Hash(call.step, call.micro_batches.front(), digest)};

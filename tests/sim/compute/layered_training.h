@@ -30,7 +30,9 @@ class LayeredTraining {
   void Arrived(ShardId shard, Version version, const std::vector<float>& floats);
   // Versions up to this one will not come.
   void SetGone(Version version) { gone_ = std::max(gone_.value_or(version), version); }
-  bool IsGone(const Call& call) const { return gone_ && VersionReadBy(call.step) <= *gone_; }
+  bool IsGone(const Call& call) const {
+    return gone_ && parts_.plan.steps.VersionReadBy(call.step) <= *gone_;
+  }
   void Forget();
 
   // Drops the forward if it is another call's.

@@ -25,7 +25,11 @@ VirtualComputer::VirtualComputer(World& world, const JobPlan& plan, Micros micro
 
 void VirtualComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   PANDO_CHECK(!micro_batches.empty());
-  calls_.push_back({step, std::move(micro_batches), tickets_.Issue(step, CallKind::kStep)});
+  // A forward that waits for parameters stays the first.
+  const long taken = is_running_ || calls_.empty() ? 0 : 1;
+  const auto later = std::find_if(calls_.begin() + taken, calls_.end(),
+                                  [&](const Call& call) { return call.step > step; });
+  calls_.insert(later, {step, std::move(micro_batches), tickets_.Issue(step, CallKind::kStep)});
   StartNext();
 }
 
@@ -64,7 +68,8 @@ void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Bl
     return StartNext();
   }
   parameters_[version][shard] = std::move(floats);
-  while (parameters_.size() > 2) parameters_.erase(parameters_.begin());
+  while (parameters_.size() > plan_.steps.versions_kept_by_workers())
+    parameters_.erase(parameters_.begin());
   StartNext();
 }
 
@@ -120,8 +125,8 @@ std::string VirtualComputer::StateText() const {
 
 // Only a verification can come too late: a worker of a step is needed for the next one.
 bool VirtualComputer::DropIfSuperseded(const Call& call) {
-  const bool is_superseded =
-      parameters_.size() == 2 && VersionReadBy(call.step) < parameters_.begin()->first;
+  const bool is_superseded = parameters_.size() == plan_.steps.versions_kept_by_workers() &&
+                             plan_.steps.VersionReadBy(call.step) < parameters_.begin()->first;
   if (!is_superseded || call.kind != CallKind::kVerification) return false;
   ReportNone(call);
   calls_.pop_front();
@@ -139,7 +144,7 @@ void VirtualComputer::StartNext() {
   if (is_running_ || calls_.empty()) return;
   const Call call = calls_.front();
   if (DropIfSuperseded(call)) return StartNext();
-  const auto copy = parameters_.find(VersionReadBy(call.step));
+  const auto copy = parameters_.find(plan_.steps.VersionReadBy(call.step));
   if (copy == parameters_.end()) return;
   const std::optional<uint64_t> digest =
       DigestIfWhole(plan_, copy->second, ShardsRead::kOfTraining);

@@ -191,7 +191,7 @@ std::optional<Message> HostileMember::LieOfWorker(const PeerId& self) {
                             .loss_sum = 1e6,
                             .confusion = {{0, 0, static_cast<uint32_t>(count)}}};
   }
-  const Step step = StepReading(DrawVersion());
+  const Step step = StepUpdating(DrawVersion());
   const MicroBatch m(static_cast<uint32_t>(chance_.Below(plan.job.micro_batches)));
   if (m.value() >= view().owners.size() || HasComputed(self.node, step, m)) return std::nullopt;
   return GradientHashes{{{step, m, chance_.Next() | 1}}};
