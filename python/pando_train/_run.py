@@ -46,7 +46,7 @@ _is_in_run = False  # the last one has not ended
 
 # For each option: key of the job file, type, argument of join.
 OPTIONS = (("train.global_batch", int, "global_batch"), ("train.micro_batches", int, "micro_batches"),
-           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"),
+           ("train.seed", int, "seed"), ("train.weighted", bool, "weighted"), ("train.staleness", int, "staleness"),
            ("optimizer.clip_norm", float, "clip_norm"), ("optimizer.clip_value", float, "clip_value"),
            ("optimizer.ema_decay", float, "ema_decay"),
            ("optimizer.weight_decay_exclude_bias_and_norm", bool, "exclude_bias_and_norm"),
@@ -64,7 +64,8 @@ def join(model: nn.Module, train_set: Any,
          micro_batches: int = 8, params: Iterable[Any] = (), clip_norm: float = 0.0,
          clip_value: float = 0.0, weight_clip: Union[float, Dict[str, float]] = 0.0, log: Sequence[str] = (),
          ema_decay: float = 0.0, exclude_bias_and_norm: bool = False,
-         drop_last: bool = False, weighted: bool = False, evaluate_every_epochs: Optional[int] = None,
+         drop_last: bool = False, weighted: bool = False, staleness: int = 0,
+         evaluate_every_epochs: Optional[int] = None,
          evaluate_every_steps: Optional[int] = None, early_stop_patience: int = 0,
          early_stop_metric: Optional[str] = None, early_stop_mode: Optional[str] = None,
          seed: Optional[int] = None, threads: int = 1) -> "Run":
@@ -93,6 +94,7 @@ def join(model: nn.Module, train_set: Any,
       exclude_bias_and_norm: no weight decay for tensors of one dimension
       drop_last: an epoch's last batch is left out if the data do not fill it
       weighted: gradient and loss are means over the weights of run.micro_batch(weight=), not over samples
+      staleness: 1: a step reads the version before the newest, so that its exchange runs while the next is computed
       early_stop_metric: name of an evaluation's sum; default: correct, or loss_sum without it
       early_stop_mode: "max" or "min": its best value; default: max for correct, min for a name with loss in it
       seed: decides the order of samples, augmentation and dropout; default: the value given to pando.seed

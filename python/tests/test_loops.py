@@ -3,13 +3,15 @@
 With PANDO_ALL_LOOPS=1 all of them are tested, and otherwise FEW.
 """
 import contextlib
+import copy
 import io
 import os
 import unittest
 from pathlib import Path
 
-from support import ROOT, nn, torch
+from support import ROOT, F, nn, pando, torch
 from test_real import RealCase
+from torch.utils.data import TensorDataset
 
 from loops import MAKERS, build
 from loops.script import BATCH, COUNT, EPOCHS
@@ -54,6 +56,25 @@ class LoopsTest(RealCase):
                 ours = average([row["loss"] for row in run.metrics() if row["loss"] is not None])
                 distance = abs(ours - sum(plain) / len(plain))
                 self.assertLess(distance, NOISE * (max(plain) - min(plain)), f"{ours}; plain: {plain}")
+
+    def test_staleness_applies_gradients_of_the_version_before(self):
+        model, data, steps, rate = nn.Linear(6, 3), TensorDataset(torch.randn(20, 6), torch.randint(3, (20,))), 7, 0.3
+        plain = copy.deepcopy(model)
+        run = pando.join(model, data, torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9), epochs=steps,
+                         global_batch=20, micro_batches=1, staleness=1)
+        for x, y in run.loader():
+            with run.micro_batch():
+                F.cross_entropy(model(x), y).backward()
+        optimizer = torch.optim.SGD(plain.parameters(), lr=rate, momentum=0.9)
+        before, (x, y) = copy.deepcopy(plain), data.tensors
+        for _ in range(steps):
+            gradients = torch.autograd.grad(F.cross_entropy(before(x), y), list(before.parameters()))
+            before = copy.deepcopy(plain)
+            for parameter, gradient in zip(plain.parameters(), gradients):
+                parameter.grad = gradient
+            optimizer.step()
+        for ours, theirs in zip(model.parameters(), plain.parameters()):
+            self.assertLess((ours - theirs).abs().max().item(), DIFFERENCE)
 
     def test_the_weights_depend_on_no_number_of_processes_and_no_death(self):
         # With --preload a killed worker is back while the run, which lasts a second, goes on.

@@ -96,6 +96,18 @@ class BitsTest(RealCase):
                 self.assertEqual(len(saved), 1, text)
             self.assertEqual(len(set(hashes)), 1, f"{network}: {hashes}")
 
+    def test_staleness_changes_the_weights_and_processes_do_not(self):
+        hashes = set()
+        for staleness, flags in (("1", ["--workers", "1", "--servers", "1"]),
+                                 ("1", ["--workers", "2", "--servers", "2"]),
+                                 ("1", ["--workers", "3", "--servers", "2", "--snapshot-every", "5", "--chaos", KILLS]),
+                                 ("0", ["--workers", "1", "--servers", "1"])):
+            with mock.patch.dict(os.environ, TEST_STALENESS=staleness):
+                summary, _ = self.run_program(f"stale-{len(flags)}-{staleness}-{flags[1]}", flags, ["norm", STEPS, 0])
+            hashes.add((staleness, summary["weights_hash"]))
+        self.assertEqual(len(hashes), 2, hashes)
+        self.assertEqual(len({bits for _, bits in hashes}), 2, hashes)
+
     def test_everything_is_killed_and_resumed_with_other_numbers(self):
         expected, _ = self.run_program("whole", ["--workers", "1", "--servers", "1"], ["vit", STEPS, 0])
         command = [PROGRAM, "run", "--run-dir", str(self.folder / "cut"), "--workers", "2", "--servers", "2",

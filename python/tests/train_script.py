@@ -2,8 +2,9 @@
 
 train_script.py NETWORK STEPS LOADER_WORKERS [FAIL_AT [thread]]
 
-The network with a batch norm weighs its classes.
+The network with a batch norm weighs its classes. TEST_STALENESS: join's staleness.
 """
+import os
 import sys
 import threading
 
@@ -18,7 +19,8 @@ if sys.argv[5:] == ["thread"]:
 pando.seed(1)
 model = MAKERS[name]()
 run = pando.join(model, Pictures(), pando.AdamW(lr=3e-3), schedule=pando.OneCycle(), steps=steps, global_batch=16,
-                 micro_batches=4, clip_norm=5.0, weighted=name == "norm")
+                 micro_batches=4, clip_norm=5.0, weighted=name == "norm",
+                 staleness=int(os.environ.get("TEST_STALENESS", "0")))
 class_weights = CLASS_WEIGHTS if name == "norm" else None
 run.evaluate_with(Pictures(40, 0.0), lambda x, y: dict(
     correct=(model(x).argmax(1) == y).sum(), loss_sum=F.cross_entropy(model(x), y, reduction="sum")), batch_size=16)
