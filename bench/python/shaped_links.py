@@ -119,7 +119,7 @@ class Network:
         return ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "100ms"]
 
     def _add(self, i, name, rate, switch):
-        space, outside = f"pando-{name}", f"pv{i}"
+        space, outside = f"pando-{name}", self.link(name)
         run("ip", "netns", "add", space)
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
         run("ip", "link", "set", outside, "master", switch, "up")
@@ -132,6 +132,10 @@ class Network:
 
     def address(self, name):
         return f"{SUBNET}.{self.names.index(name) + 1}"
+
+    def link(self, name):
+        """Returns the name of the namespace's link outside of it."""
+        return f"pv{self.names.index(name)}"
 
     @staticmethod
     def close():
@@ -163,16 +167,19 @@ class Job:
     def endpoint(self):
         return f"tcp://{self.network.address('scheduler')}:7070"
 
-    def train(self, flags, workers, servers, workers_per_host=1, program=(), rack_size=None):
+    def run_dir(self):
+        return f"{self.folder}/run"
+
+    def train(self, flags, workers, servers, workers_per_host=1, program=(), rack_size=None, evaluation=NO_EVALUATION):
         """Returns the milliseconds of each step after the first ones. `program`: a worker's command line, in place of
-        `pando worker`. `rack_size`: hosts per rack; a server is then on its worker's host."""
+        `pando worker`. `rack_size`: hosts per rack; a server is then on its worker's host. `evaluation`: its flags."""
         endpoint = self.endpoint()
         worker = program or [self.args.pando, "worker", "--join", endpoint, "--threads", "1", "--device", "cpu"]
-        run_dir = f"{self.folder}/run"
+        run_dir = self.run_dir()
         leads = self.start(
             "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
             "--workers", str(workers), *(["--servers", str(servers)] if servers else []), "--set", "run.log_every=1",
-            *NO_EVALUATION, "--snapshot-every", "0", "--set", "run.lease_ms=20000")
+            *evaluation, "--snapshot-every", "0", "--set", "run.lease_ms=20000")
         for i in range(servers):
             host = f"worker{i}" if rack_size else f"server{i}"
             label = ["--label", f"rack={i // rack_size}"] if rack_size else []
@@ -210,34 +217,47 @@ def hosts_of(workers, servers, workers_per_host):
             [f"server{i}" for i in range(servers)])
 
 
-def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1, program=()):
-    servers = servers if strategy == "ps" else 0
-    network = Network(hosts_of(workers, servers, workers_per_host), rate)
+@contextlib.contextmanager
+def shaped_job(args, names, rate, uplink=None):
+    """Makes a job over a network with these namespaces, and removes both at the block's end."""
+    network = Network(names, rate, uplink)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
-            return Job(args, network, folder).train(flags + extra, workers, servers, workers_per_host, program)
+            yield Job(args, network, folder)
     finally:
         network.close()
+
+
+def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1, program=()):
+    servers = servers if strategy == "ps" else 0
+    extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
+    with shaped_job(args, hosts_of(workers, servers, workers_per_host), rate) as job:
+        return job.train(flags + extra, workers, servers, workers_per_host, program)
+
+
+def train_alone(args, flags, at_once, folder, has_timeline=False):
+    """Makes `at_once` trainings side by side without any exchange, in the folders 0, 1, ... of `folder`."""
+    runs = []
+    for i in range(at_once):
+        timeline = ["--timeline", f"{folder}/{i}.json"] if has_timeline else []
+        runs.append(subprocess.Popen(
+            [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", *timeline, "--set",
+             "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads", "1"], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL))
+    try:
+        for process in runs:
+            if process.wait(timeout=PATIENCE_SECONDS) != 0:
+                raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
+    finally:
+        for process in runs:
+            process.kill()
 
 
 def alone(args, flags, at_once):
     """Returns the median milliseconds of a step, and of only its update, for `at_once` trainings side by side, with one
     micro-batch a step and without any exchange."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = []
-        for i in range(at_once):
-            runs.append(subprocess.Popen(
-                [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--timeline",
-                 f"{folder}/{i}.json", "--set", "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads",
-                 "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        try:
-            for process in runs:
-                if process.wait(timeout=PATIENCE_SECONDS) != 0:
-                    raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
-        finally:
-            for process in runs:
-                process.kill()
+        train_alone(args, flags, at_once, folder, has_timeline=True)
         return (statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}")),
                 statistics.median(ms for i in range(at_once) for ms in update_times(f"{folder}/{i}.json")))
 
@@ -397,18 +417,12 @@ def measure_racks(args, kind, model):
     hosts_count = 2 * RACK_SIZE
     names = ["scheduler"] + [f"worker{i}" for i in range(hosts_count)]
     number, unit = split_rate(args.rate)
-    network = Network(names, args.rate, uplink=f"{number * RACK_SIZE // OVERSUBSCRIPTION}{unit}")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            job = Job(args, network, folder)
-            if compute_ms is None:
-                flags = ["--strategy", "allreduce", *ring_flags(args, model, hosts_count)]
-                return job.train(flags, hosts_count, 0)
-            flags = ["--model", "external", "--dataset", "external", "--replicas", "1", "--rack-sum", rack_sum]
-            return job.train(flags, hosts_count, hosts_count, rack_size=RACK_SIZE,
-                             program=timed_worker(args, compute_ms, hosts_count))
-    finally:
-        network.close()
+    with shaped_job(args, names, args.rate, uplink=f"{number * RACK_SIZE // OVERSUBSCRIPTION}{unit}") as job:
+        if compute_ms is None:
+            return job.train(["--strategy", "allreduce", *ring_flags(args, model, hosts_count)], hosts_count, 0)
+        flags = ["--model", "external", "--dataset", "external", "--replicas", "1", "--rack-sum", rack_sum]
+        return job.train(flags, hosts_count, hosts_count, rack_size=RACK_SIZE,
+                         program=timed_worker(args, compute_ms, hosts_count))
 
 
 def racks(args):
