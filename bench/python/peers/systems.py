@@ -74,7 +74,7 @@ class System:
 
     def log(self, run: Run):
         if self.is_pando():
-            return PandoLog(run.folder / "run", run.samples(1))
+            return PandoLog(run.folder / "run", run.samples(int(self.more.get("local_steps", 1))))
         return PeerLogs(run.folder)
 
     def worker_pids(self, run: Run) -> Dict[int, int]:
@@ -131,7 +131,7 @@ def write_peer_job(system: System, run: Run, place: Place) -> Path:
     path = run.folder / "job.json"
     write_job(run.workload, path, folder=str(run.folder), data=str(run.workload.data_folder(place.data)),
               workers=run.workers, layout=run.layout, elastic=run.is_elastic, restarts_max=RESTARTS_MAX,
-              **{"compiled": False, "plain": False, "device": "cpu", "zero_stage": 0, **system.more})
+              **{"compiled": False, "plain": False, "device": "cpu", "zero_stage": 0, "local_steps": 1, **system.more})
     return path
 
 
@@ -193,7 +193,8 @@ def torchft(run: Run, place: Place, job: Path) -> List[Command]:
 def torchft_group(run: Run, place: Place, job: Path, group: int) -> Command:
     environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "REPLICA_GROUP_ID": str(group),
                    "TORCHFT_LIGHTHOUSE": (run.folder / "lighthouse").read_text()}
-    return Command(torchrun(run, place, "torchft_ddp.py", job, 1), environment)
+    has_rounds = json.loads(job.read_text())["local_steps"] > 1
+    return Command(torchrun(run, place, "torchft_diloco.py" if has_rounds else "torchft_ddp.py", job, 1), environment)
 
 
 def horovod(run: Run, place: Place, job: Path) -> List[Command]:
