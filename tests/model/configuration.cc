@@ -1,5 +1,6 @@
 #include "tests/model/configuration.h"
 
+#include <algorithm>
 #include <array>
 
 namespace pando::model {
@@ -12,8 +13,8 @@ constexpr Budget kServersAndWorker{.server_kills = 2, .worker_kills = 1};
 constexpr Budget kWorker{.worker_kills = 1};
 constexpr Budget kJoin{.worker_kills = 1, .worker_joins = 1};
 
-// The rules as they are: no loss and no hang. States are in bench/RESULTS.md.
-constexpr std::array kConfigurations{
+// The rules as they are: no loss and no hang. States are in bench/RESULTS.md. First P1 to P24.
+constexpr std::array kSynchronous{
     Configuration{.name = "quiet", .shards = 2, .servers = 2, .budget = kNoFaults},
     Configuration{.name = "kills", .shards = 2, .servers = 2, .budget = kServerAndWorker},
     Configuration{
@@ -33,7 +34,10 @@ constexpr std::array kConfigurations{
                   .budget = kServersAndWorker,
                   .delivers_chunks_singly = true},
     Configuration{.name = "join", .steps = 3, .servers = 2, .budget = kJoin},
-    // ---- beyond P1 to P24: rollback, snapshots, the scheduler's restart, planned moves
+};
+
+// Rollback, snapshots, the scheduler's restart, planned moves.
+constexpr std::array kBeyondViews{
     Configuration{.name = "rollback",
                   .shards = 2,
                   .servers = 2,
@@ -74,7 +78,10 @@ constexpr std::array kConfigurations{
                   .servers = 2,
                   .replicas = 1,
                   .budget = {.moves = 3}},
-    // ---- by hand: minutes, gigabytes
+};
+
+// Run by hand: minutes, gigabytes.
+constexpr std::array kLarge{
     Configuration{.name = "moves-2-shards",
                   .shards = 2,
                   .servers = 2,
@@ -121,7 +128,103 @@ constexpr std::array kConfigurations{
                   .starts_split = true},
 };
 
-constexpr std::array kMutationCases{
+// Fixed staleness: step t reads version t - 1.
+constexpr std::array kStale{
+    Configuration{.name = "stale", .shards = 2, .steps = 4, .servers = 2, .staleness = 1},
+    Configuration{.name = "stale-kills",
+                  .steps = 4,
+                  .servers = 2,
+                  .staleness = 1,
+                  .budget = kServerAndWorker},
+    Configuration{.name = "stale-1-worker",
+                  .shards = 2,
+                  .steps = 4,
+                  .servers = 2,
+                  .workers = 1,
+                  .staleness = 1,
+                  .budget = {.server_kills = 1}},
+    Configuration{.name = "stale-partials",
+                  .shards = 2,
+                  .steps = 3,
+                  .servers = 2,
+                  .workers = 1,
+                  .staleness = 1,
+                  .budget = {.server_kills = 1},
+                  .has_partials = true},
+    Configuration{.name = "stale-join",
+                  .steps = 4,
+                  .servers = 1,
+                  .replicas = 1,
+                  .workers = 1,
+                  .staleness = 1,
+                  .budget = kJoin},
+    Configuration{
+        .name = "stale-transfer", .steps = 3, .staleness = 1, .budget = {.server_kills = 1}},
+    Configuration{.name = "stale-moves",
+                  .steps = 4,
+                  .servers = 2,
+                  .replicas = 1,
+                  .workers = 1,
+                  .staleness = 1,
+                  .budget = {.moves = 2}},
+    Configuration{.name = "stale-rollback",
+                  .shards = 2,
+                  .servers = 2,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = {.server_kills = 1},
+                  .may_lose_replicas = true,
+                  .has_snapshots = true},
+    Configuration{.name = "stale-rollback-worker",
+                  .steps = 3,
+                  .servers = 2,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kServerAndWorker,
+                  .may_lose_replicas = true,
+                  .has_snapshots = true},
+};
+
+// The same with more states.
+constexpr std::array kStaleLarge{
+    Configuration{.name = "stale-worker",
+                  .shards = 2,
+                  .steps = 3,
+                  .servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker},
+    Configuration{.name = "stale-unread-shard",
+                  .shards = 2,
+                  .steps = 4,
+                  .servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker,
+                  .unread_shards = 0b10},
+    Configuration{.name = "stale-divergence",
+                  .steps = 3,
+                  .servers = 2,
+                  .staleness = 1,
+                  .budget = {.server_kills = 1, .worker_kills = 1, .divergences = 1},
+                  .has_snapshots = true},
+    // ---- by hand
+    Configuration{.name = "stale-join-2-workers",
+                  .steps = 2,
+                  .servers = 2,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kJoin},
+    Configuration{
+        .name = "stale-transfer-worker", .steps = 3, .staleness = 1, .budget = kServerAndWorker},
+    Configuration{.name = "stale-kills-2-shards",
+                  .shards = 2,
+                  .servers = 2,
+                  .staleness = 1,
+                  .budget = kServerAndWorker},
+};
+
+constexpr std::array kSynchronousMutationCases{
     MutationCase{"no-barrier",
                  {.shards = 2,
                   .servers = 2,
@@ -324,6 +427,87 @@ constexpr std::array kMutationCases{
                  Finding::kLoss,
                  2},
 };
+
+// The rules of fixed staleness, one broken at a time.
+constexpr std::array kStaleMutationCases{
+    MutationCase{"keep-one-less",
+                 {.shards = 2,
+                  .steps = 3,
+                  .servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker,
+                  .starts_split = true,
+                  .mutation = Mutation::kKeepOneLess},
+                 Finding::kHang,
+                 7},
+    MutationCase{"barrier-one-later",
+                 {.shards = 2,
+                  .steps = 4,
+                  .servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker,
+                  .skips_superseded_views = true,
+                  .drops_old_pushes = true,
+                  .starts_split = true,
+                  .unread_shards = 0b10,
+                  .mutation = Mutation::kBarrierOneLater},
+                 Finding::kHang,
+                 11},
+    MutationCase{"answer-names-one-step",
+                 {.servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker,
+                  .mutation = Mutation::kAnswerNamesOneStep},
+                 Finding::kHang,
+                 3},
+    MutationCase{"transfer-two-versions",
+                 {.shards = 2,
+                  .servers = 2,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = {.worker_kills = 1, .moves = 2},
+                  .skips_superseded_views = true,
+                  .drops_old_pushes = true,
+                  .starts_split = true,
+                  .moved_shards = 0b01,
+                  .mutation = Mutation::kTransferTwoVersions},
+                 Finding::kHang,
+                 8},
+    MutationCase{"snapshot-one-version",
+                 {.servers = 2,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = {.server_kills = 1},
+                  .may_lose_replicas = true,
+                  .has_snapshots = true,
+                  .mutation = Mutation::kSnapshotOneVersion},
+                 Finding::kHang,
+                 8},
+    MutationCase{"stale-uninterruptible-wait",
+                 {.shards = 2,
+                  .steps = 3,
+                  .servers = 1,
+                  .replicas = 1,
+                  .staleness = 1,
+                  .budget = kWorker,
+                  .mutation = Mutation::kUninterruptibleWait},
+                 Finding::kHang,
+                 8},
+};
+
+template <typename Entry, size_t... kCounts>
+constexpr auto Join(const std::array<Entry, kCounts>&... tables) {
+  std::array<Entry, (kCounts + ...)> joined;
+  auto end = joined.begin();
+  ((end = std::copy(tables.begin(), tables.end(), end)), ...);
+  return joined;
+}
+
+constexpr auto kConfigurations = Join(kSynchronous, kBeyondViews, kLarge, kStale, kStaleLarge);
+constexpr auto kMutationCases = Join(kSynchronousMutationCases, kStaleMutationCases);
 
 template <typename Table>
 auto Find(const Table& table, std::string_view name) -> decltype(table.data()) {

@@ -2,6 +2,7 @@
 // often, and which rule is left out. configuration.cc has the named ones.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -45,6 +46,12 @@ enum class Mutation {
   kReportOnce,               // P10, P25: "newcomer in sync" is not repeated
   kAnnounceBeforePersist,    // P25
   kPromoteBeforeSync,        // planned moves: a newcomer is promoted before it is in sync
+  // ---- fixed staleness
+  kKeepOneLess,          // P4: a replica keeps 2 * staleness + 1 versions
+  kBarrierOneLater,      // P4: a worker sends one more step ahead of the commits
+  kAnswerNamesOneStep,   // P17: an answer's second step is taken to lack nothing
+  kTransferTwoVersions,  // P20: an image has two versions, as without staleness
+  kSnapshotOneVersion,   // P29: a snapshot lacks the earlier version
 };
 
 struct Configuration {
@@ -54,6 +61,7 @@ struct Configuration {
   int servers = 3;
   int replicas = 2;
   int workers = 2;
+  int staleness = 0;  // step t reads version t - staleness
   Budget budget = {};
   bool may_lose_replicas = false;  // the last in-sync replica may die: rollback (P21)
   bool may_readd = false;          // a living server that was dropped may be added again
@@ -70,9 +78,15 @@ struct Configuration {
   Mutation mutation = Mutation::kNone;
 
   bool Mutated(Mutation m) const { return mutation == m; }
+  // The version that the step reads. It updates version `step`.
+  int VersionReadBy(int step) const { return std::max(0, step - staleness); }
+  // The oldest version that a replica keeps when `newest` is its newest one.
+  int OldestKept(int newest) const {
+    return newest - 2 * staleness - (Mutated(Mutation::kKeepOneLess) ? 0 : 1);
+  }
 };
 
-constexpr size_t kStatesMax = 40'000'000;  // about 12 GB
+constexpr size_t kStatesMax = 40'000'000;  // about 14 GB
 
 // The finding that the search must make in a mutated configuration.
 enum class Finding { kNone, kLoss, kHang };

@@ -7,6 +7,25 @@
 
 namespace pando::model {
 
+void AddVersion(const Configuration& configuration, Replica* replica) {
+  ++replica->newest;
+  const int kept = configuration.OldestKept(static_cast<int>(replica->newest));
+  if (static_cast<int>(replica->oldest) < kept)
+    replica->oldest = static_cast<uint32_t>(kept) & kVersionBits;
+}
+
+void MakeVersion(const Configuration& configuration, Replica* replica) {
+  AddVersion(configuration, replica);
+  replica->leaves = replica->leaves >> kMicroBatches & kAllMicroBatches;
+  replica->was_made_here = configuration.Mutated(Mutation::kForgetRoot) ||
+                           configuration.Mutated(Mutation::kPartialsNotInBackups);
+}
+
+bool RootIsComplete(const Replica& replica) {
+  return replica.committed == replica.newest &&
+         PartFor(static_cast<int>(replica.leaves), 0) == kAllMicroBatches;
+}
+
 int Assigned(const View& view, int step, int worker) {
   int mask = 0;
   for (int m = 0; m < kMicroBatches; ++m) {
@@ -37,27 +56,27 @@ int CountLiving(const State& state) {
   return count;
 }
 
-int UnrepliedFor(const Worker& worker, int shard, int step) {
-  return worker.unreplied[shard] >> (kMicroBatches * step) & kAllMicroBatches;
+int KnownEverywhere(const Configuration& configuration, const Worker& worker) {
+  return *std::min_element(worker.known.begin(), worker.known.begin() + configuration.shards);
 }
 
 void Release(Worker* worker, int shard, int version) {
   for (int step = 0; step < std::min(version, kStepsMax); ++step)
-    worker->unreplied[shard] =
-        Without(worker->unreplied[shard], kAllMicroBatches << (kMicroBatches * step));
+    worker->unreplied[shard] = Without(worker->unreplied[shard], PlaceFor(kAllMicroBatches, step));
 }
 
 void AskAll(const Configuration& configuration, Worker* worker) {
   worker->unasked = static_cast<uint8_t>((1 << configuration.shards) - 1);
   worker->answered_version = {};
   worker->answered_leaves = {};
-  worker->missing_step = worker->missing = 0;
+  worker->missing = 0;
 }
 
 Model::Model(const Configuration& configuration) : configuration_(configuration), views_(1) {
   PANDO_CHECK(configuration.shards <= kShardsMax && configuration.steps <= kStepsMax);
   PANDO_CHECK(configuration.servers <= kServerLivesMax && configuration.workers <= kWorkersMax);
   PANDO_CHECK(configuration.views_max <= kViewsMax);
+  PANDO_CHECK(configuration.staleness <= kStalenessMax);
 }
 
 State Model::Initial() {
@@ -93,27 +112,32 @@ State Model::Initial() {
   return state;
 }
 
-// A reachable state that shortens the search: step 0 is complete in shard 0 alone, and worker 0
-// knows.
+// A reachable state that shortens the search: the workers have computed the steps up to the first
+// one that does not read version 0. Its update is complete in shard 0 alone, and worker 0 knows.
 void Model::StartSplit(State* state) {
+  const Configuration& c = configuration_;
   const View& view = Latest(*state);
-  for (int p = 0; p < configuration_.servers; ++p) {
-    Replica& replica = state->servers[p].replicas[0];
-    if (replica.data != kComplete) continue;
-    replica.newest = 1;
-    if (p == view.shards[0].primary) replica.committed = 1;
-  }
-  state->seen[0] = 1;
-  for (int w = 0; w < configuration_.workers; ++w) {
-    Worker& worker = state->workers[w];
-    worker.next_step = 1;
-    worker.unreplied[1] = static_cast<uint8_t>(Assigned(view, 0, w));
-    if (w == 0) {
-      worker.current[0] = worker.known[0] = 1;
-    } else {
-      worker.unreplied[0] = static_cast<uint8_t>(Assigned(view, 0, w));
+  const int step = c.staleness;
+  for (int shard = 0; shard < c.shards; ++shard) {
+    const int version = shard == 0 ? step + 1 : step;
+    state->seen[shard] = static_cast<uint8_t>(version);
+    for (int p = 0; p < c.servers; ++p) {
+      Replica& replica = state->servers[p].replicas[shard];
+      if (replica.data != kComplete) continue;
+      replica.newest = static_cast<uint32_t>(version) & kVersionBits;
+      if (p == view.shards[shard].primary) replica.committed = replica.newest;
     }
   }
+  for (int w = 0; w < c.workers; ++w) {
+    Worker& worker = state->workers[w];
+    worker.next_step = static_cast<uint8_t>(step + 1);
+    worker.known.fill(static_cast<uint8_t>(step));
+    worker.unreplied.fill(static_cast<uint8_t>(PlaceFor(Assigned(view, step, w), step)));
+  }
+  Worker& knowing = state->workers[0];
+  knowing.current[0] = static_cast<uint8_t>(c.VersionReadBy(step + 1));
+  knowing.known[0] = static_cast<uint8_t>(step + 1);
+  knowing.unreplied[0] = 0;
 }
 
 void Model::Successors(const State& state, Steps* steps) {
@@ -149,6 +173,37 @@ std::optional<std::string> Model::Violation(const State& state) const {
           worker.known[shard] > state.seen[shard])
         return "I3: worker " + std::to_string(w) + " knows version " +
                std::to_string(worker.known[shard]) + of_shard + ", which this generation has not";
+    }
+  }
+  // A mutation must lead to a loss or a hang, so it may break the bounds that prevent them.
+  return configuration_.mutation == Mutation::kNone ? BrokenBound(state) : std::nullopt;
+}
+
+// The bounds of P4 on an in-sync replica, where `lowest` is the lowest incomplete step.
+std::optional<std::string> Model::BrokenBound(const State& state) const {
+  const View& latest = Latest(state);
+  const int lowest =
+      *std::min_element(state.seen.begin(), state.seen.begin() + configuration_.shards);
+  for (int p = 0; p < kServerLivesMax; ++p) {
+    const Server& server = state.servers[p];
+    if (!server.is_alive || ViewFor(state, server).generation != latest.generation) continue;
+    for (int shard = 0; shard < configuration_.shards; ++shard) {
+      const Replica& replica = server.replicas[shard];
+      if (replica.data != kComplete || !Has(latest.shards[shard].in_sync, p)) continue;
+      const std::string name =
+          "replica " + std::to_string(p) + " of shard " + std::to_string(shard);
+      const auto newest = static_cast<int>(replica.newest);
+      if (newest > lowest + configuration_.staleness + 1)
+        return "P4: " + name + " is at version " + std::to_string(newest) + ", and step " +
+               std::to_string(lowest) + " is incomplete";
+      if (static_cast<int>(replica.oldest) > configuration_.VersionReadBy(lowest))
+        return "P4: " + name + " lacks the version that step " + std::to_string(lowest) + " reads";
+      for (int step = newest; step <= newest + configuration_.staleness; ++step) {
+        if (PartFor(static_cast<int>(replica.leaves), step - newest) != 0 &&
+            configuration_.VersionReadBy(step) > lowest)
+          return "P4: " + name + " has a gradient of step " + std::to_string(step) + ", and step " +
+                 std::to_string(lowest) + " is incomplete";
+      }
     }
   }
   return std::nullopt;
@@ -211,21 +266,28 @@ bool Model::SamePair(const ShardPlace& one, const ShardPlace& other) const {
          (one.pair == other.pair || configuration_.Mutated(Mutation::kNoPairStamp));
 }
 
+// P20: an image has all versions that the replica keeps.
+uint32_t OldestOfImage(const Configuration& configuration, const Replica& replica) {
+  if (configuration.Mutated(Mutation::kTransferOneVersion)) return replica.committed;
+  if (configuration.Mutated(Mutation::kTransferTwoVersions) && replica.oldest < replica.committed)
+    return replica.committed - 1u;
+  return replica.oldest;
+}
+
 // Two states with equal futures become the same bytes.
 void Model::Canonicalize(State* state) const {
   for (int p = 0; p < kServerLivesMax; ++p) {
     for (int shard = 0; shard < configuration_.shards; ++shard) {
       Replica& replica = state->servers[p].replicas[shard];
       for (int version = 1; version <= state->manifest; ++version)
-        replica.to_store &= ~(1u << (version - 1)) & 7u;
+        replica.to_store &= ~(1u << (version - 1)) & 15u;
       if (!Serves(*state, p, shard) || replica.is_frozen) continue;
       // P20: the primary freezes its committed records as soon as it learns of the pair. (A commit
       // in between would only make the frozen copy newer.)
       if (ViewFor(*state, state->servers[p]).shards[shard].syncing == kNobody) continue;
-      const bool has_two = !configuration_.Mutated(Mutation::kTransferOneVersion);
       replica.is_frozen = 1;
       replica.frozen_newest = replica.committed;
-      replica.frozen_oldest = has_two ? replica.oldest : replica.committed;
+      replica.frozen_oldest = OldestOfImage(configuration_, replica) & kVersionBits;
     }
   }
   ForgetDead(state);

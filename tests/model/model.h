@@ -82,6 +82,7 @@ class Model {
   bool SamePair(const ShardPlace& one, const ShardPlace& other) const;
 
  private:
+  std::optional<std::string> BrokenBound(const State& state) const;
   uint16_t Intern(const View& view);
   void StartSplit(State* state);
   void Canonicalize(State* state) const;
@@ -93,13 +94,26 @@ class Model {
   std::map<View, uint16_t> view_ids_;
 };
 
+// P7: the replica makes its next version, and drops those that it does not keep.
+void AddVersion(const Configuration& configuration, Replica* replica);
+// The same at a primary: the pending sums belong to the steps after it.
+void MakeVersion(const Configuration& configuration, Replica* replica);
+// The primary has all gradients of the step that updates its newest version, which is committed.
+bool RootIsComplete(const Replica& replica);
 // Micro-batches of `step` that `view` gives to `worker`, as a mask (P17, P18).
 int Assigned(const View& view, int step, int worker);
 // Whether every shard of the server has another in-sync replica that lives.
 bool CanBeSpared(const Model& model, const State& state, int server);
 inline int Count(int mask) { return __builtin_popcount(static_cast<unsigned>(mask)); }
+// A mask with kMicroBatches bits per step: the part of one step, and a part's place in the mask.
+inline int PartFor(int mask, int step) { return mask >> (kMicroBatches * step) & kAllMicroBatches; }
+inline int PlaceFor(int micro_batches, int step) { return micro_batches << (kMicroBatches * step); }
 // Gradients of `step` that the worker keeps for the shard (P11), as a mask of micro-batches.
-int UnrepliedFor(const Worker& worker, int shard, int step);
+inline int UnrepliedFor(const Worker& worker, int shard, int step) {
+  return PartFor(worker.unreplied[shard], step);
+}
+// The version that is committed in each shard, as far as the worker knows.
+int KnownEverywhere(const Configuration& configuration, const Worker& worker);
 // The shard is known to be at `version`: gradients of earlier steps are let go.
 void Release(Worker* worker, int shard, int version);
 // The worker asks every primary for (version, nodes held), and drops what it knew to be missing

@@ -54,8 +54,7 @@ void AddRoots(const Primary& p, Steps& steps) {
     if (!is_backup && (!p.IsTransferFor(other) || place_there.syncing != named)) continue;
     State next = p.state;
     Replica& changed = next.servers[to].replicas[p.shard];
-    changed.oldest = changed.newest;
-    ++changed.newest;
+    AddVersion(p.model.configuration(), &changed);
     steps.Add(next, Edge::kRepeated, [&] {
       return fmt::format("Root of shard {} for version {}: server {} to {}", p.shard,
                          static_cast<int>(changed.newest), p.server, to);
@@ -73,8 +72,8 @@ bool PartialsAreThere(const Primary& p) {
     if (!p.model.Serves(p.state, peer, shard)) return false;
     const Replica& other = p.state.servers[peer].replicas[shard];
     const int newest = static_cast<int>(other.newest);
-    const bool root_is_complete = other.leaves == kAllMicroBatches && newest == step &&
-                                  !p.Mutated(Mutation::kPartialsFromRecordsOnly);
+    const bool root_is_complete =
+        RootIsComplete(other) && newest == step && !p.Mutated(Mutation::kPartialsFromRecordsOnly);
     const bool record_has_it = newest >= step + 1 && static_cast<int>(other.oldest) <= step + 1 &&
                                (other.was_made_here || !p.Mutated(Mutation::kPartialsNotInBackups));
     if (!root_is_complete && !record_has_it) return false;
@@ -84,15 +83,10 @@ bool PartialsAreThere(const Primary& p) {
 
 void AddCombine(const Primary& p, Steps& steps) {
   const Replica& own = p.replica();
-  if (!p.model.configuration().has_partials || own.leaves != kAllMicroBatches ||
-      own.committed != own.newest || !PartialsAreThere(p))
-    return;
+  if (!p.model.configuration().has_partials || !RootIsComplete(own) || !PartialsAreThere(p)) return;
   State next = p.state;
   Replica& changed = next.servers[p.server].replicas[p.shard];
-  changed.oldest = changed.newest;
-  ++changed.newest;
-  changed.leaves = 0;
-  changed.was_made_here = p.Mutated(Mutation::kPartialsNotInBackups);
+  MakeVersion(p.model.configuration(), &changed);
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("partial values are there: server {} makes version {} of shard {}", p.server,
                        static_cast<int>(changed.newest), p.shard);
@@ -141,8 +135,10 @@ void AddCommit(const Primary& p, Steps& steps) {
   Replica& changed = next.servers[p.server].replicas[p.shard];
   changed.committed = changed.newest;
   const int version = static_cast<int>(changed.committed);
-  if (p.model.configuration().has_snapshots) changed.to_store |= (1u << (version - 1)) & 7u;
+  const Configuration& c = p.model.configuration();
+  if (c.has_snapshots) changed.to_store |= (1u << (version - 1)) & 15u;
   p.model.MarkSeen(&next, p.shard, version, p.view().generation);
+  if (!c.has_partials && RootIsComplete(changed)) MakeVersion(c, &changed);
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("server {} commits version {} of shard {}", p.server, version, p.shard);
   });
@@ -167,7 +163,7 @@ void AddChunks(const Primary& p, int to, Steps& steps) {
       changed.source_oldest = own.frozen_oldest;
     }
     const bool singly = p.model.configuration().delivers_chunks_singly;
-    changed.chunks |= static_cast<uint32_t>(singly ? 1 << chunk : all_chunks) & 3u;
+    changed.chunks |= static_cast<uint32_t>(singly ? 1 << chunk : all_chunks) & 15u;
     if (static_cast<int>(changed.chunks) == all_chunks) {
       changed.data = kComplete;
       changed.newest = own.frozen_newest;
@@ -235,7 +231,7 @@ void AddStore(const Primary& p, Steps& steps) {
     State next = p.state;
     next.stored[p.shard] = With(next.stored[p.shard], 1 << bit);
     if (p.Mutated(Mutation::kAckStoreBeforeManifest))
-      next.servers[p.server].replicas[p.shard].to_store &= ~(1u << bit) & 7u;
+      next.servers[p.server].replicas[p.shard].to_store &= ~(1u << bit) & 15u;
     if (next.stored[p.shard] == p.state.stored[p.shard]) continue;
     steps.Add(next, Edge::kRepeated, [&] {
       return fmt::format("server {} stores version {} of shard {} and reports it", p.server,
@@ -253,7 +249,12 @@ void AddRestore(const Model& model, const State& state, int server, int shard, S
   State next = state;
   Replica& changed = next.servers[server].replicas[shard];
   changed.data = kComplete;
-  changed.newest = changed.oldest = view.base & 3u;
+  // P29: the record has the parameters of the earlier versions, too, which the next step reads.
+  const Configuration& c = model.configuration();
+  const int oldest =
+      c.Mutated(Mutation::kSnapshotOneVersion) ? view.base : c.VersionReadBy(view.base);
+  changed.newest = view.base & kVersionBits;
+  changed.oldest = static_cast<uint32_t>(oldest) & kVersionBits;
   if (view.shards[shard].primary == server) changed.committed = changed.newest;
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("server {} restores shard {} at version {}", server, shard,
@@ -261,15 +262,17 @@ void AddRestore(const Model& model, const State& state, int server, int shard, S
   });
 }
 
-// P22: a promoted replica treats its newest version as made and not yet committed.
-Replica Promoted(const Model& model, const State& state, const Replica& replica) {
+// P22: a promoted replica treats its newest version as made and not yet committed, unless the
+// generation began with it.
+Replica Promoted(const Model& model, const State& state, const Replica& replica, int base) {
   Replica promoted{.data = replica.data, .newest = replica.newest, .oldest = replica.oldest};
-  const bool has_previous = replica.oldest < replica.newest;
-  promoted.committed = has_previous ? (replica.newest - 1) & 3u : replica.newest;
+  const bool is_known =
+      replica.oldest == replica.newest || static_cast<int>(replica.newest) == base;
+  promoted.committed = is_known ? replica.newest : (replica.newest - 1) & kVersionBits;
   // P29: a due version that it knows to be committed is stored again, as the dead primary may not
   // have come to it.
   if (model.configuration().has_snapshots && promoted.committed > state.manifest)
-    promoted.to_store = (1u << (promoted.committed - 1)) & 7u;
+    promoted.to_store = (1u << (promoted.committed - 1)) & 15u;
   return promoted;
 }
 
@@ -286,7 +289,7 @@ void EnterView(const Model& model, State* state, int server, int number, int sha
     replica = Replica{.data = is_named ? kRestoring : kNoData};
   } else if (place.primary == server) {
     if (old_place.primary != server) {
-      replica = Promoted(model, *state, replica);
+      replica = Promoted(model, *state, replica, now.base);
       const bool is_alone = place.in_sync == 1 << server && replica.data == kComplete;
       if (is_alone && model.configuration().Mutated(Mutation::kPromotedCommitsAlone)) {
         replica.committed = replica.newest;

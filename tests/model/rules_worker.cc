@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "tests/model/model.h"
 
@@ -23,8 +24,18 @@ bool PushReaches(const Model& model, const State& state, const Worker& worker, i
   return model.Reached(state, model.ViewFor(state, worker).shards[shard].primary) == server;
 }
 
-// The aggregator takes a micro-batch of the step that reads its newest version, once that version
-// is committed (P3, P4); with all of them it makes the next version (P7).
+// Whether the primary takes gradients of the step (P3, P4): it has a pending sum for the step that
+// updates its newest version, and for the `staleness` steps after it.
+bool CollectsStep(const Configuration& c, const Replica& replica, int step) {
+  const auto newest = static_cast<int>(replica.newest);
+  if (step < newest || step > newest + c.staleness) return false;
+  // Without staleness only a promoted primary gets gradients before it has committed its newest
+  // version (P22). They are folded into those that arrive later.
+  return replica.committed == replica.newest || c.staleness > 0;
+}
+
+// The aggregator takes a micro-batch. With all of a step it makes the next version, once the one
+// before is committed (P7).
 void AddPush(const Model& model, const State& state, int w, int shard, int step, int micro_batch,
              Steps& steps) {
   const Configuration& c = model.configuration();
@@ -32,21 +43,16 @@ void AddPush(const Model& model, const State& state, int w, int shard, int step,
   for (int server = 0; server < kServerLivesMax; ++server) {
     if (!PushReaches(model, state, worker, shard, server)) continue;
     const Replica& replica = state.servers[server].replicas[shard];
-    if (static_cast<int>(replica.committed) != step || replica.newest != replica.committed ||
-        Has(static_cast<int>(replica.leaves), micro_batch))
-      continue;
+    if (!CollectsStep(c, replica, step)) continue;
+    const int place = PlaceFor(1 << micro_batch, step - static_cast<int>(replica.newest));
+    if ((static_cast<int>(replica.leaves) & place) != 0) continue;
     State next = state;
     Replica& changed = next.servers[server].replicas[shard];
-    changed.leaves |= (1u << micro_batch) & 3u;
-    if (changed.leaves == kAllMicroBatches && !c.has_partials) {
-      changed.oldest = changed.newest;
-      ++changed.newest;
-      changed.leaves = 0;
-      changed.was_made_here = c.Mutated(Mutation::kForgetRoot);
-    }
+    changed.leaves |= static_cast<uint32_t>(place) & 15u;
+    if (!c.has_partials && RootIsComplete(changed)) MakeVersion(c, &changed);
     if (c.Mutated(Mutation::kForgetPushed) && IsAlive(worker))
       next.workers[w].unreplied[shard] =
-          Without(worker.unreplied[shard], 1 << micro_batch << (kMicroBatches * step));
+          Without(worker.unreplied[shard], PlaceFor(1 << micro_batch, step));
     steps.Add(next, IsAlive(worker) ? Edge::kRepeated : Edge::kOnce, [&] {
       return fmt::format("Push of shard {}, step {}, micro-batch {}: worker {}{} to server {}",
                          shard, step, micro_batch, w, IsAlive(worker) ? "" : " (dead)", server);
@@ -72,16 +78,44 @@ int FirstAssigned(const Model& model, const View& view, int step, int w) {
   return step;
 }
 
+// Micro-batches of the step that the shard's answer does not name. An answer of version v names
+// those of step v and, with staleness, of step v + 1.
+int Lacking(const Configuration& c, const Worker& worker, int shard, int step) {
+  const int version = worker.answered_version[shard];
+  if (version > step) return 0;
+  if (version + c.staleness < step) return kAllMicroBatches;
+  return kAllMicroBatches & ~PartFor(worker.answered_leaves[shard], step - version);
+}
+
+// The worker's micro-batches, as a mask of steps, that a shard lacks of the steps from `lowest` on
+// which the worker has passed.
+int Missing(const Configuration& c, const View& view, int w, const Worker& worker, int lowest) {
+  int missing = 0;
+  for (int step = lowest; step < std::min<int>(worker.next_step, c.steps); ++step) {
+    for (int shard = 0; shard < c.shards; ++shard) {
+      const int lacking = Lacking(c, worker, shard, step) & ~UnrepliedFor(worker, shard, step);
+      missing |= PlaceFor(Assigned(view, step, w) & lacking, step);
+    }
+  }
+  return missing;
+}
+
+// The lowest incomplete step, as the answers say. With staleness the worker's own knowledge counts,
+// too: it goes on although a promoted primary answers with an older version (P22).
+int LowestIncomplete(const Configuration& c, const Worker& worker) {
+  const auto answers = worker.answered_version.begin();
+  const int lowest = *std::min_element(answers, answers + c.shards);
+  return c.staleness == 0 ? lowest : std::max(lowest, KnownEverywhere(c, worker));
+}
+
 // P17: all shards have answered. The worker goes to the lowest incomplete step, or computes again
-// what a shard lacks of it.
+// what a shard lacks of it and of the steps after it.
 void Decide(const Model& model, State* state, int w) {
   const Configuration& c = model.configuration();
   Worker& worker = state->workers[w];
   const View& view = model.ViewFor(*state, worker);
-  const auto answers = worker.answered_version.begin();
-  const int lowest = *std::min_element(answers, answers + c.shards);
+  const int lowest = LowestIncomplete(c, worker);
   if (lowest < c.steps) {
-    const int assigned = Assigned(view, lowest, w);
     const int first = FirstAssigned(model, view, lowest, w);
     if (worker.phase == kJoining) {
       if (first < c.steps) {
@@ -90,53 +124,84 @@ void Decide(const Model& model, State* state, int w) {
       }
     } else if (worker.next_step <= lowest) {
       worker.next_step = static_cast<uint8_t>(lowest);
-    } else if (worker.next_step > lowest + 1) {
+    } else if (worker.next_step > lowest + 1 + c.staleness) {
       // P18: it waits for a first step that has lapsed.
       if (first < c.steps && !c.Mutated(Mutation::kJoinerKeepsWaiting))
         worker.next_step = static_cast<uint8_t>(first);
     } else {
-      int missing = 0;
-      for (int shard = 0; shard < c.shards; ++shard) {
-        if (worker.answered_version[shard] == lowest)
-          missing |=
-              assigned & ~worker.answered_leaves[shard] & ~UnrepliedFor(worker, shard, lowest);
-      }
-      worker.missing = static_cast<uint8_t>(missing);
-      worker.missing_step = static_cast<uint8_t>(missing == 0 ? 0 : lowest);
+      worker.missing = static_cast<uint8_t>(Missing(c, view, w, worker, lowest));
     }
   }
   worker.answered_version = {};
   worker.answered_leaves = {};
 }
 
+// P22: a version that is made and not committed counts as if its step lacked nothing. The pending
+// sums belong to the steps after it.
+int NamedInAnswer(const Configuration& c, const Replica& replica) {
+  const auto leaves = static_cast<int>(replica.leaves);
+  const bool is_made = replica.newest > replica.committed;
+  const int named = is_made ? kAllMicroBatches | PlaceFor(leaves, 1) : leaves;
+  const int next = c.Mutated(Mutation::kAnswerNamesOneStep) ? kAllMicroBatches : PartFor(named, 1);
+  return PartFor(named, 0) | (c.staleness == 0 ? 0 : PlaceFor(next, 1));
+}
+
 void AddAnswer(const Model& model, const State& state, int w, int shard, const Replica& replica,
                Steps& steps) {
   State next = state;
   Worker& worker = next.workers[w];
-  const bool is_made = replica.newest > replica.committed;
+  const int named = NamedInAnswer(model.configuration(), replica);
   worker.unasked = Without(worker.unasked, 1 << shard);
-  worker.answered_version[shard] = replica.committed & 3u;
-  worker.answered_leaves[shard] =
-      static_cast<uint8_t>(is_made ? kAllMicroBatches : static_cast<int>(replica.leaves));
+  worker.answered_version[shard] = replica.committed & kVersionBits;
+  worker.answered_leaves[shard] = static_cast<uint8_t>(named);
   if (worker.unasked == 0) Decide(model, &next, w);
   steps.Add(next, Edge::kRepeated, [&] {
-    return fmt::format("Question of worker {}: shard {} is at version {}, holds {}{}", w, shard,
-                       static_cast<int>(replica.committed),
-                       is_made ? "all" : fmt::format("{:#b}", static_cast<int>(replica.leaves)),
+    return fmt::format("Question of worker {}: shard {} is at version {}, holds {:#b}{}", w, shard,
+                       static_cast<int>(replica.committed), named,
                        worker.missing != 0 ? "; something is missing" : "");
   });
 }
 
 // ---- requests
 
+// The lowest step of which something is missing; 0 if nothing is.
+int MissingStep(const Worker& worker) {
+  return worker.missing == 0 ? 0 : std::countr_zero(worker.missing) / kMicroBatches;
+}
+
+void ForgetMissingBefore(Worker* worker, int step) {
+  worker->missing = Without(worker->missing, PlaceFor(1, step) - 1);
+}
+
+// P12: the next step reads a version that is committed although this step is incomplete. So its
+// forward need not be abandoned for what is missing.
+bool MayGoOn(const Configuration& c, const Worker& worker) {
+  const int next = worker.next_step;
+  return worker.missing != 0 && next < c.steps && next <= MissingStep(worker) + c.staleness;
+}
+
+int Shown(const Configuration& c, const Replica& replica) {
+  return static_cast<int>(c.Mutated(Mutation::kShowUncommitted) ? replica.newest
+                                                                : replica.committed);
+}
+
 // P12: whether a forward that has begun keeps the worker from what is missing.
 bool IsStuckInForward(const Configuration& c, const Worker& worker) {
   if (!c.Mutated(Mutation::kUninterruptibleWait)) return false;
   for (int shard = 0; shard < c.shards; ++shard) {
     const int current = worker.current[shard];
-    if (!Has(c.unread_shards, shard) && current != kNothing && current > worker.missing_step)
+    if (!Has(c.unread_shards, shard) && current != kNothing && current > MissingStep(worker))
       return true;
   }
+  return false;
+}
+
+// A forward that never waits for an uncommitted version has begun. It is not abandoned (P12).
+bool FinishesForward(const Configuration& c, const Worker& worker) {
+  const int wanted = c.VersionReadBy(worker.next_step);
+  if (!MayGoOn(c, worker) || wanted == c.VersionReadBy(MissingStep(worker))) return false;
+  for (int shard = 0; shard < c.shards; ++shard)
+    if (!Has(c.unread_shards, shard) && worker.current[shard] == wanted) return true;
   return false;
 }
 
@@ -144,14 +209,11 @@ bool IsStuckInForward(const Configuration& c, const Worker& worker) {
 void AddReplyToMissing(const Model& model, const State& state, int w, int shard, Steps& steps) {
   State next = state;
   Worker& worker = next.workers[w];
-  const int version = worker.missing_step + 1;
+  const int version = MissingStep(worker) + 1;
   worker.known[shard] = static_cast<uint8_t>(version);
   Release(&worker, shard, version);
   model.MarkSeen(&next, shard, version, worker.generation);
-  bool all_known = true;
-  for (int other = 0; other < model.configuration().shards; ++other)
-    all_known = all_known && worker.known[other] >= version;
-  if (all_known) worker.missing_step = worker.missing = 0;
+  ForgetMissingBefore(&worker, KnownEverywhere(model.configuration(), worker));
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("reply to worker {}: shard {} is at version {}", w, shard, version);
   });
@@ -192,6 +254,23 @@ void AddParams(const Model& model, const State& state, int w, int shard, int ver
   });
 }
 
+// The replies to pushes of a step may come before the worker wants the version.
+void AddReplies(const Model& model, const State& state, int w, int shard, int shown, Steps& steps) {
+  const Worker& before = state.workers[w];
+  for (int version = before.known[shard] + 1; version <= shown; ++version) {
+    if (UnrepliedFor(before, shard, version - 1) == 0) continue;
+    State next = state;
+    Worker& worker = next.workers[w];
+    worker.known[shard] = static_cast<uint8_t>(version);
+    Release(&worker, shard, version);
+    model.MarkSeen(&next, shard, version, worker.generation);
+    steps.Add(next, Edge::kRepeated, [&] {
+      return fmt::format("reply to a push of worker {}: shard {} is at version {}", w, shard,
+                         version);
+    });
+  }
+}
+
 // P4, mutated: an unread shard's version is learnt from the reply to a push alone, and not waited
 // for.
 void AddUnawaitedReply(const State& state, int w, int shard, int shown, Steps& steps) {
@@ -203,6 +282,21 @@ void AddUnawaitedReply(const State& state, int w, int shard, int shown, Steps& s
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("reply to worker {}: unread shard {} is at version {}", w, shard, shown);
   });
+}
+
+// The worker pulls a version. A primary shows committed versions only (P9).
+void AddRequest(const Model& model, const State& state, int w, int shard, const Replica& replica,
+                int wanted, Steps& steps) {
+  const Configuration& c = model.configuration();
+  const Worker& worker = state.workers[w];
+  const bool is_read = !Has(c.unread_shards, shard);
+  const bool needs = is_read ? worker.current[shard] != wanted : worker.known[shard] < wanted;
+  if (!needs) return;
+  if (wanted < static_cast<int>(replica.oldest)) {
+    AddBehind(model, state, w, shard, static_cast<int>(replica.committed), steps);
+  } else if (wanted <= Shown(c, replica)) {
+    AddParams(model, state, w, shard, wanted, steps);
+  }
 }
 
 void AddAnswersFor(const Model& model, const State& state, int w, int shard, Steps& steps) {
@@ -217,26 +311,22 @@ void AddAnswersFor(const Model& model, const State& state, int w, int shard, Ste
   if (Has(worker.unasked, shard)) AddAnswer(model, state, w, shard, replica, steps);
   if (worker.phase == kJoining) return;
 
-  // P9: committed versions only.
-  const int shown =
-      static_cast<int>(c.Mutated(Mutation::kShowUncommitted) ? replica.newest : replica.committed);
-  const bool computes_missing = worker.missing != 0 && !IsStuckInForward(c, worker);
-  if (computes_missing && shown > worker.missing_step && worker.known[shard] <= worker.missing_step)
+  const int shown = Shown(c, replica);
+  const bool has_missing = worker.missing != 0 && !IsStuckInForward(c, worker);
+  if (has_missing && shown > MissingStep(worker) && worker.known[shard] <= MissingStep(worker))
     AddReplyToMissing(model, state, w, shard, steps);
-
-  const int wanted = computes_missing ? worker.missing_step : worker.next_step;
-  const bool is_read = !Has(c.unread_shards, shard);
-  if (!is_read && c.Mutated(Mutation::kNoBarrier)) {
+  if (c.staleness > 0) AddReplies(model, state, w, shard, shown, steps);
+  if (Has(c.unread_shards, shard) && c.Mutated(Mutation::kNoBarrier)) {
     AddUnawaitedReply(state, w, shard, shown, steps);
     return;
   }
-  const bool needs = is_read ? worker.current[shard] != wanted : worker.known[shard] < wanted;
-  if (!needs) return;
-  if (wanted < static_cast<int>(replica.oldest)) {
-    AddBehind(model, state, w, shard, static_cast<int>(replica.committed), steps);
-  } else if (wanted <= shown) {
-    AddParams(model, state, w, shard, wanted, steps);
-  }
+
+  const int for_next = c.VersionReadBy(worker.next_step);
+  const int for_missing = c.VersionReadBy(MissingStep(worker));
+  if (has_missing && !FinishesForward(c, worker))
+    AddRequest(model, state, w, shard, replica, for_missing, steps);
+  if (!has_missing || (MayGoOn(c, worker) && for_next != for_missing))
+    AddRequest(model, state, w, shard, replica, for_next, steps);
 }
 
 // ---- computing
@@ -247,17 +337,10 @@ bool HoldsParametersFor(const Configuration& c, const Worker& worker, int versio
   return true;
 }
 
-bool KnowsCommitted(const Configuration& c, const Worker& worker, int version) {
-  for (int shard = 0; shard < c.shards; ++shard)
-    if (worker.known[shard] < version) return false;
-  return true;
-}
-
 void KeepGradients(const Configuration& c, Worker* worker, int step, int micro_batches) {
   for (int shard = 0; shard < c.shards; ++shard) {
     if (worker->known[shard] <= step)
-      worker->unreplied[shard] =
-          With(worker->unreplied[shard], micro_batches << (kMicroBatches * step));
+      worker->unreplied[shard] = With(worker->unreplied[shard], PlaceFor(micro_batches, step));
   }
 }
 
@@ -265,15 +348,17 @@ void AddCompute(const Model& model, const State& state, int w, Steps& steps) {
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
   const int step = worker.next_step;
-  if (step >= c.steps || !HoldsParametersFor(c, worker, step)) return;
-  if (!KnowsCommitted(c, worker, step) && !c.Mutated(Mutation::kNoBarrier)) return;
+  const int version = c.VersionReadBy(step);
+  if (step >= c.steps || !HoldsParametersFor(c, worker, version)) return;
+  const int barrier = c.Mutated(Mutation::kBarrierOneLater) ? std::max(0, version - 1) : version;
+  if (KnownEverywhere(c, worker) < barrier && !c.Mutated(Mutation::kNoBarrier)) return;
   State next = state;
   Worker& changed = next.workers[w];
   const int assigned = Assigned(model.ViewFor(state, worker), step, w);
   KeepGradients(c, &changed, step, assigned);
   changed.next_step = static_cast<uint8_t>(step + 1);
-  // P4: what it computes from is committed everywhere, so nothing of the step before is missing.
-  if (!c.Mutated(Mutation::kNoBarrier)) changed.missing_step = changed.missing = 0;
+  // P4: what it computes from is committed everywhere, so nothing of the steps before is missing.
+  if (!c.Mutated(Mutation::kNoBarrier)) ForgetMissingBefore(&changed, barrier);
   steps.Add(next, Edge::kRepeated, [&] {
     return fmt::format("worker {} computes micro-batches {:#b} of step {}", w, assigned, step);
   });
@@ -282,15 +367,16 @@ void AddCompute(const Model& model, const State& state, int w, Steps& steps) {
 void AddComputeMissing(const Model& model, const State& state, int w, Steps& steps) {
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
-  const int step = worker.missing_step;
-  if (worker.missing == 0 || !HoldsParametersFor(c, worker, step)) return;
+  const int step = MissingStep(worker);
+  if (worker.missing == 0 || !HoldsParametersFor(c, worker, c.VersionReadBy(step))) return;
   State next = state;
   Worker& changed = next.workers[w];
-  KeepGradients(c, &changed, step, worker.missing);
-  changed.missing_step = changed.missing = 0;
+  const int missing = PartFor(worker.missing, step);
+  KeepGradients(c, &changed, step, missing);
+  ForgetMissingBefore(&changed, step + 1);
   steps.Add(next, Edge::kRepeated, [&] {
-    return fmt::format("worker {} computes missing micro-batches {:#b} of step {}", w,
-                       static_cast<int>(worker.missing), step);
+    return fmt::format("worker {} computes missing micro-batches {:#b} of step {}", w, missing,
+                       step);
   });
 }
 

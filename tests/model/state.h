@@ -1,6 +1,6 @@
 // One state of the protocol's model: everything that its rules read, in a few integers.
 //
-// The model has at most two shards, two micro-batches and three steps, so that all states of a
+// The model has at most two shards, two micro-batches and four steps, so that all states of a
 // configuration can be visited. A state is plain bytes without padding: equal states are equal
 // bytes, so the search (search.h) compares bytes.
 //
@@ -22,13 +22,15 @@ namespace pando::model {
 
 constexpr int kShardsMax = 2;
 constexpr int kMicroBatches = 2;  // N
-constexpr int kStepsMax = 3;
+constexpr int kStepsMax = 4;
+constexpr int kStalenessMax = 1;
 constexpr int kServerLivesMax = 5;  // a server that starts again is another life (P19)
 constexpr int kWorkersMax = 3;
 constexpr int kViewsMax = 10;
 constexpr uint8_t kNobody = 7;   // no server, no worker
 constexpr uint8_t kNothing = 7;  // no version
 constexpr int kAllMicroBatches = (1 << kMicroBatches) - 1;
+constexpr unsigned kVersionBits = 7;  // all bits of a version's field
 
 // Sets of servers, micro-batches, shards and versions are masks: bit i stands for member i.
 inline bool Has(int mask, int member) { return (mask >> member & 1) != 0; }
@@ -68,25 +70,28 @@ enum ReplicaData : uint32_t {
 // One server's replica of one shard.
 struct Replica {
   uint32_t data : 2;
-  uint32_t newest : 2;  // versions kept: oldest..newest, one or two of them
-  uint32_t oldest : 2;
-  uint32_t committed : 2;      // of a primary: newest or newest - 1
-  uint32_t leaves : 2;         // of a primary: micro-batches held of the step that reads `newest`
+  uint32_t newest : 3;  // versions kept: oldest..newest, 2 * staleness + 2 of them at most
+  uint32_t oldest : 3;
+  uint32_t committed : 3;  // of a primary: newest or newest - 1
+  // A primary's: micro-batches held of the steps that update `newest` and the version after it, in
+  // kMicroBatches bits each.
+  uint32_t leaves : 4;
   uint32_t was_made_here : 1;  // `newest` was made from pushes, not from a primary's root
   // A primary's: the transfer to the syncing backup (P20, P24).
   uint32_t is_frozen : 1;
-  uint32_t frozen_newest : 2;
-  uint32_t frozen_oldest : 2;
+  uint32_t frozen_newest : 3;
+  uint32_t frozen_oldest : 3;
   uint32_t needs_newcomer : 1;  // its acks are required from now on
   // A syncing backup's: the transfer that it receives.
   uint32_t source : 3;
-  uint32_t source_newest : 2;
-  uint32_t source_oldest : 2;
-  uint32_t chunks : 2;  // received, one per version
+  uint32_t unused : 5;
+  uint32_t source_newest : 3;
+  uint32_t source_oldest : 3;
+  uint32_t chunks : 4;  // received, one per version
   // A primary's: committed versions due for a snapshot, bit v - 1 for version v, until the
   // manifest.
-  uint32_t to_store : 3;
-  uint32_t unused : 3;
+  uint32_t to_store : 4;
+  uint32_t more_unused : 18;
 };
 
 struct Server {  // one life of a server process
@@ -107,12 +112,12 @@ struct Worker {
   uint8_t next_step;   // to compute
   uint8_t unasked;     // shards whose answer to the question of P17 is missing
   std::array<uint8_t, kShardsMax> answered_version;
-  std::array<uint8_t, kShardsMax> answered_leaves;
-  std::array<uint8_t, kShardsMax> current;  // version held, kNothing for none
-  std::array<uint8_t, kShardsMax> known;    // newest version known to be committed
-  uint8_t missing_step;                     // of P12: `missing` of it are to be computed again
+  std::array<uint8_t, kShardsMax> answered_leaves;  // of two steps, as Replica's
+  std::array<uint8_t, kShardsMax> current;          // version held, kNothing for none
+  std::array<uint8_t, kShardsMax> known;            // newest version known to be committed
+  // Micro-batches to compute again (P12) and gradients kept (P11), kMicroBatches bits per step.
   uint8_t missing;
-  std::array<uint8_t, kShardsMax> unreplied;  // gradients kept (P11), kMicroBatches bits per step
+  std::array<uint8_t, kShardsMax> unreplied;
 };
 inline bool IsAlive(const Worker& worker) {
   return worker.phase == kJoining || worker.phase == kWorking;
@@ -144,11 +149,12 @@ struct State {
   std::array<uint8_t, kShardsMax> stored;
   uint8_t manifest;
   std::array<Worker, kWorkersMax> workers;
-  std::array<uint8_t, 4> unused;
+  std::array<uint8_t, 3> unused;
   std::array<Server, kServerLivesMax> servers;
 };
 
-static_assert(sizeof(Replica) == 4 && sizeof(Report) == 1);
+static_assert(sizeof(Replica) == 8 && sizeof(Report) == 1);
+static_assert(kMicroBatches * kStepsMax <= 8 && kMicroBatches * (kStalenessMax + 1) <= 4);
 static_assert(std::is_trivially_copyable_v<State>);
 static_assert(std::has_unique_object_representations_v<State>, "padding would make copies differ");
 
