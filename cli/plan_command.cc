@@ -317,6 +317,9 @@ void AddMemoryFlags(CLI::App& command, PlanOptions* options) {
   AddOption(command, "--optimizer-states N", &options->memory.optimizer_states,
             "floats beside each parameter: SGD 0, momentum 1, Adam 2 [2]", InRange(0, 4))
       .Group("Memory");
+  AddOption(command, "--staleness N", &options->memory.staleness, "train.staleness of the job [0]",
+            InRange(0, int{kStalenessMax}))
+      .Group("Memory");
 }
 
 }  // namespace

@@ -195,8 +195,8 @@ std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuff
       const size_t of_parameters = OptimizerStateCount(plan.job.optimizer) * range.size();
       if (k >= of_parameters) {
         return fmt::format(
-            "value {} behind the optimizer state of shard {} (counts, partial values, parameters "
-            "of the version before) is {:.9g} there, and {:.9g} when computed again",
+            "value {} behind the optimizer state of shard {} (counts, partial values; with "
+            "train.staleness the version before) is {:.9g} there, and {:.9g} when computed again",
             k - of_parameters, s, a, b);
       }
       const size_t at = range.first + k % range.size();

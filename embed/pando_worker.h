@@ -133,9 +133,9 @@ typedef enum pando_work_kind {
 typedef struct pando_work {
   uint32_t kind;         /* pando_work_kind */
   uint32_t micro_batch;  /* PANDO_TRAIN: index within the step; otherwise 0 */
-  uint64_t step;         /* PANDO_TRAIN: it reads version `step` of the parameters */
+  uint64_t step;         /* PANDO_TRAIN: it updates version `step` of the parameters */
   uint64_t epoch;        /* PANDO_TRAIN */
-  uint64_t version;      /* of the parameters */
+  uint64_t version;      /* of the parameters that are read; train.staleness below `step` */
   uint64_t sample_count; /* ≥ 1; PANDO_REPORT: 0 */
   /* Indices into the training or the test samples. Valid until pando_next_work is called again, or
    * for pando_peek_work until it is. */

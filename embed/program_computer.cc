@@ -56,7 +56,7 @@ std::vector<uint64_t> TrainingSamples(const JobPlan& plan, Step step, MicroBatch
 ProgramComputer::ProgramComputer(const JobPlan& plan, BufferSource buffers, ComputeSink sink)
     : QueuedComputer({.plan = plan,
                       .sink = std::move(sink),
-                      .training = KeptInPlace(plan.steps.versions_kept_by_workers(), &plan.pulls),
+                      .training = KeptInPlace(plan.steps.versions_kept(), &plan.pulls),
                       .evaluation = KeptInPlace(1, nullptr),
                       .chunk_samples_max = std::max<uint64_t>(1, plan.data.test_samples)}),
       plan_(plan),

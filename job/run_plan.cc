@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "common/text.h"
@@ -68,6 +69,24 @@ std::string ChooseData(JobDraft* draft) {
       name, name, name, name);
 }
 
+namespace {
+
+// Returns whether the outer optimizer moves away from a point that all rounds reach, if each
+// round's difference is applied one version late (train.staleness).
+bool LateRoundsDiverge(const OptimizerOptions& o) {
+  if (o.kind != OptimizerKind::kSgd) return false;
+  constexpr int kSteps = 1000;
+  double read = 1.0, updated = 1.0, buffer = 0.0;  // distances from the point
+  for (int step = 0; step < kSteps; ++step) {
+    buffer = o.momentum * buffer + read;
+    const double moved = o.nesterov ? read + o.momentum * buffer : buffer;
+    read = std::exchange(updated, updated - o.lr * moved);
+  }
+  return !(std::abs(updated) < 1.0);
+}
+
+}  // namespace
+
 Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
   if (IsExternal(job)) {
     return InvalidArgument(
@@ -78,6 +97,12 @@ Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
   PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, (data)->shape(), (data)->class_count()));
   JobPlan plan(job, (data)->facts(), model.layout());
   std::vector<std::string> notices = data->notices();
+  if (job.staleness > 0 && job.local_steps > 1 && LateRoundsDiverge(job.optimizer)) {
+    notices.push_back(fmt::format(
+        "with train.staleness rounds of many local steps diverge at optimizer.lr {} and momentum "
+        "{}: lr 0.5 and momentum 0.3 do not (docs/modes.md)",
+        job.optimizer.lr, job.optimizer.momentum));
+  }
   return OpenedJob{std::move(data), std::move(model), std::move(plan), std::move(notices)};
 }
 

@@ -42,6 +42,7 @@ class Optimizer {
   struct Update {
     ShardRange range;                        // of the flat vector; all spans below cover it
     std::span<const float> parameters = {};  // version t
+    std::span<const float> read = {};        // the version that the step read; empty: version t
     std::span<const float> gradient = {};    // the tree's root: the unscaled sum over samples
     // For Apply, if the root is not added up yet: its right half. `gradient` is then its left half.
     std::span<const float> gradient_right = {};
@@ -61,9 +62,10 @@ class Optimizer {
   // Computes this step's partial_count(range) partial values. It reads what Apply reads, except
   // factors, so it must run first if the state is updated in place. It writes only `partials`.
   void MakePartials(const Update& update, std::span<float> partials) const;
-  // Makes the version. Statistics move by their momentum, metrics become the mean, padding stays
-  // zero. Parameters of other groups stay as they are. The caller writes the partial values into
-  // the state's tail. A skipped step changes only the metric tensor, which has the new loss scale.
+  // Makes the version. Statistics move by their momentum from those that the step read, metrics
+  // become the mean, padding stays zero. Parameters of other groups stay as they are. The caller
+  // writes the partial values into the state's tail. A skipped step changes only the metric tensor,
+  // which has the new loss scale.
   void Apply(const Update& update) const;
 
  private:

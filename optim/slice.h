@@ -38,6 +38,7 @@ class Slice {
   Slice& operator=(const Slice&) = delete;
 
   In parameters() const { return {u_.parameters.data() + at_, count_}; }
+  In read() const { return {(u_.read.empty() ? u_.parameters : u_.read).data() + at_, count_}; }
   In state(uint32_t k) const { return {u_.state.data() + StateAt(k), count_}; }
   Out parameters_out() const { return {u_.parameters_out.data() + at_, count_}; }
   Out state_out(uint32_t k) const { return {u_.state_out.data() + StateAt(k), count_}; }

@@ -31,9 +31,10 @@ inline bool HasTrustRatios(const OptimizerOptions& o) {
   return o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
 }
 
-// Updates running statistics as torch.nn.BatchNorm2d does.
+// Updates running statistics as torch.nn.BatchNorm2d does, from those that the step read: a round
+// of local steps, or a layer that runs several times, moves exactly these (P2b).
 void ApplyStatistic(const auto& s, float momentum) {
-  s.parameters_out() = s.parameters() + momentum * (s.MeanStatistic() - s.parameters());
+  s.parameters_out() = s.read() + momentum * (s.MeanStatistic() - s.read());
 }
 
 void ApplyMetric(const auto& s) { s.parameters_out() = s.MeanGradient(); }

@@ -30,6 +30,9 @@ std::vector<float> VersionMaker::MakePartials(const Inputs& inputs) const {
 void VersionMaker::Make(const Inputs& inputs, const Norms& norms, const Outputs& outputs) const {
   PANDO_CHECK(norms.partials.size() == partial_count(inputs.shard));
   Optimizer::Update update = ToUpdate(inputs);
+  const Version updated = VersionUpdatedBy(inputs.step);
+  if (plan_.steps.VersionReadBy(inputs.step) < updated)
+    update.read = EarlierParameters(inputs.shard, inputs.state);
   update.factors = norms.factors;
   if (plan_.job.optimizer.is_weighted) update.weight_scale = norms.factors.back();
   update.parameters_out = outputs.parameters;

@@ -5,9 +5,8 @@
 namespace pando {
 namespace {
 
-// A replica has the previous version, the newest and a pin; as many roots; one state in use and one
-// that a snapshot reads; and two records that are being written to the disk.
-constexpr uint64_t kRecords = 3;
+// A replica has the kept versions and a pin; three roots; one state in use and one that a snapshot
+// reads; and two records that are being written to the disk.
 constexpr uint64_t kRoots = 3;
 constexpr uint64_t kStates = 2;
 constexpr uint64_t kStoring = 2;
@@ -25,17 +24,19 @@ std::vector<MemoryBound> BoundMemory(const MemoryInput& input) {
   const uint64_t hosted = RoundUp(model * input.replicas, input.servers);
   const uint64_t primary = RoundUp(model, input.servers);
   const uint64_t sums_per_thread = std::bit_width(input.micro_batches - 1u) + 1;
+  const uint64_t steps = input.staleness + 1;  // that may be sent at a time (P4)
+  const uint64_t versions = 2 * steps;         // that are kept
+  const uint64_t states = input.optimizer_states + input.staleness;  // with the version before
   const uint64_t members = uint64_t{input.workers} + input.servers;
   return {
-      {"worker", "parameters", model},
-      {"worker", "gradients of a step that are not answered", model},
+      {"worker", "parameters", model * versions / 2},
+      {"worker", "gradients that are not answered", model * steps},
       {"worker", "sums in work", model * sums_per_thread * input.threads},
-      {"server", "records: previous, newest, pinned", hosted * kRecords},
-      {"server", "optimizer state, and one that a snapshot reads",
-       hosted * input.optimizer_states * kStates},
+      {"server", "records: kept versions, and a pinned one", hosted * (versions + 1)},
+      {"server", "optimizer state, and one that a snapshot reads", hosted * states * kStates},
       {"server", "roots until they are committed", hosted * kRoots},
-      {"server", "contributions of a step", primary * RoundUp(input.micro_batches, 2)},
-      {"server", "records in replies to workers", primary * input.workers},
+      {"server", "contributions", primary * RoundUp(input.micro_batches, 2) * steps},
+      {"server", "records in replies to workers", primary * input.workers * steps},
       {"server", "records being stored", hosted * kStoring},
       {"server", "transfers to newcomers", kTransferBytes * (input.servers - 1u)},
       {"scheduler", "replies that wait for members", kRepliesPerConnection * members},

@@ -16,6 +16,7 @@ struct MemoryInput {
   uint32_t micro_batches = 1;     // of a step
   uint32_t threads = 1;           // per worker
   uint32_t optimizer_states = 2;  // floats besides each parameter; Adam has two
+  uint32_t staleness = 0;         // train.staleness
 };
 
 struct MemoryBound {

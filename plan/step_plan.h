@@ -54,9 +54,8 @@ class StepPlan {
   // P4. Returns the last step of which something may be sent once this version is committed
   // everywhere. Steps up to the one after it are computed.
   Step LastStepToSend(Version everywhere) const { return LastStepReading(everywhere); }
-  // How many versions a replica keeps, and how many compute may need at a time (P4).
-  uint32_t versions_kept_by_servers() const { return 2 * options_.staleness + 2; }
-  uint32_t versions_kept_by_workers() const { return options_.staleness + 2; }
+  // How many versions a replica keeps, and how many compute keeps (P4).
+  uint32_t versions_kept() const { return 2 * options_.staleness + 2; }
 
   // Returns the samples of the largest micro-batch of any step.
   uint64_t micro_batch_samples_max() const;

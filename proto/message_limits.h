@@ -20,7 +20,7 @@ inline constexpr uint32_t kPartialsPerShardMax = 1 << 23;  // 2 exact sums for e
 inline constexpr uint32_t kPartialSumFloatsMax = 64;
 inline constexpr uint32_t kConfusionCountsMax = 1024;  // for a slice: at most one per sample
 inline constexpr uint32_t kEvaluationSumsMax = 64;     // for an external model
-inline constexpr uint32_t kImageVersionsMax = 5;       // pinned, and at most four that are kept
+inline constexpr uint32_t kImageVersionsMax = 5;       // pinned, and 2 · kStalenessMax + 2
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 

@@ -617,8 +617,8 @@ struct Chunk $message(handlers = [lane], sender = servers, generation = one, abo
   pair @1 :ViewId;  # SyncingBackup::since
   versions @2 :List(UInt64) $type("Version")
       $limit(what = "versions of an image", max = "kImageVersionsMax");
-    # The committed versions that the source keeps, ascending: pinned, previous, newest. Only the
-    # newest has optimizer state.
+    # The committed versions that the source keeps, ascending: pinned, earlier ones, newest. Only
+    # the newest has optimizer state.
   imageFloats @3 :UInt64 $limit(what = "floats of an image", max = "kImageFloatsMax");
     # of the whole image
   offset @4 :UInt64 $limit(what = "offset of a chunk", max = "m.image_floats");

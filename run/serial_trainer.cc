@@ -82,8 +82,7 @@ class SerialServers {
 std::optional<ParameterStore> MakeStore(const JobPlan& plan, HeldBytes& held_bytes) {
   if (plan.pulls.is_exact()) return std::nullopt;
   return std::optional<ParameterStore>(
-      std::in_place, plan.shards, ParameterStore::Options{plan.steps.versions_kept_by_workers()},
-      held_bytes);
+      std::in_place, plan.shards, ParameterStore::Options{plan.steps.versions_kept()}, held_bytes);
 }
 
 SerialServers::SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news,

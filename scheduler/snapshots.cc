@@ -279,7 +279,7 @@ void Snapshots::OnSnapshotStored(Micros now, const PeerId& from, const SnapshotS
 // P46. Returns whether the scheduler does not know yet that a shard can have stored the version.
 // The lane repeats its report.
 bool Snapshots::IsTooEarly(Version version) const {
-  const Version next(progress_.committed().value() + 1);
+  const Version next = VersionMadeBy(plan_.steps.LastStepToSend(progress_.committed()));
   return version > std::min(next, history_.final_version());
 }
 

@@ -319,7 +319,9 @@ std::optional<Stall> StallWatch::FindOwing(Micros now) const {
   if (waiter == nullptr) return std::nullopt;
   const Member* owing = members.Find(waiter->heartbeat.waiting_for.node);
   if (owing == nullptr) return std::nullopt;
-  std::string what = fmt::format("parameters of step {}", waiter->heartbeat.step.value() + 1);
+  const Version missing = VersionMadeBy(waiter->heartbeat.step);
+  std::string what =
+      fmt::format("parameters of step {}", plan_.steps.LastStepReading(missing).value());
   const auto is_stalled = [&](const Heartbeat& heartbeat) {
     return std::chrono::milliseconds(heartbeat.waiting_ms) >= kStallMin / 2;
   };

@@ -144,7 +144,9 @@ void Replies::SendTo(PeerId peer) {
   auto params = params_out_.extract(peer);
   if (params.empty()) return;
   std::vector<ParamsItem>& all = params.mapped().items;
-  std::ranges::stable_sort(all, {}, &ParamsItem::shard);  // the next forward reads low ids first
+  // The next forward reads the older version, and of it low ids, first.
+  std::ranges::stable_sort(
+      all, {}, [](const ParamsItem& item) { return std::pair(item.version, item.shard); });
   for (auto& items : InMessages(std::move(all), MessageBytesFor(primary_bytes_)))
     member_.Send(peer, Params{std::move(items)});
 }

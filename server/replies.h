@@ -48,8 +48,8 @@ class Replies : LanePart {
     Version version;
     ParamsForm form;
   };
-  // P6: of each peer, shard and form, as many requests are remembered as steps may be sent at a
-  // time. A newer one replaces the oldest.
+  // P6. A lane remembers staleness + 1 requests for each shard, peer and form. A newer one replaces
+  // the oldest.
   struct WaitingKey {
     Incarnation peer;
     ParamsForm form;

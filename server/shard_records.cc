@@ -36,7 +36,7 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
   HashNewest();
   Commit();
   for (VersionRecord& record : records) {
-    const uint64_t kept = plan_.steps.versions_kept_by_servers();
+    const uint64_t kept = plan_.steps.versions_kept();
     const bool is_pinned = record.version.value() + kept <= newest_.version.value();
     if (is_pinned) {
       pinned_ = std::move(record);

@@ -1,6 +1,7 @@
-// ShardRecords holds the version records of one shard: the newest, the one before it, and a pinned
-// one (P7; docs/protocol.md, section 12). Shard owns it and decides when the next record is made
-// and committed. Threads: none. Owns: the records and their buffers. Invariant I4.
+// ShardRecords holds the version records of one shard: the newest, those before it that steps may
+// still read (P4), and a pinned one (P7; docs/protocol.md, section 12). Shard owns it and decides
+// when the next record is made and committed. Threads: none. Owns: the records and their buffers.
+// Invariant I4.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +91,7 @@ class ShardRecords {
  private:
   // Whether the oldest record is not needed any more once the next one is made.
   bool DropsOldest() const {
-    const uint64_t kept = plan_.steps.versions_kept_by_servers();
+    const uint64_t kept = plan_.steps.versions_kept();
     return !earlier_.empty() &&
            earlier_.front().version.value() + kept <= newest_.version.value() + 1;
   }

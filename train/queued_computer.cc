@@ -13,7 +13,7 @@ QueuedComputer::QueuedComputer(const Options& options)
       parameters_(options.plan.shards, options.training, held_bytes_),
       evaluation_parameters_(options.plan.shards, options.evaluation, held_bytes_),
       queue_(parameters_),
-      tickets_(options.plan.steps.versions_kept_by_workers()) {}
+      tickets_(options.plan.steps.versions_kept()) {}
 
 // ---- micro-batches ------------------------------------------------------------------------------
 

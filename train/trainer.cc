@@ -64,7 +64,7 @@ BufferSource HostGradientsFor(const TrainerParts& parts) {
 // Parameters of this host's servers are uploaded from the servers' shared memory.
 ParameterStore::Options TrainingParameters(const TrainerParts& parts,
                                            ParameterResidency residency) {
-  ParameterStore::Options options{parts.plan.steps.versions_kept_by_workers(), residency,
+  ParameterStore::Options options{parts.plan.steps.versions_kept(), residency,
                                   PinnedFor(parts.device), &parts.plan.pulls};
   if (parts.device.kind == DeviceKind::kCuda && residency == ParameterResidency::kAll) {
     options.is_read_in_place = [device = parts.device](const Blob& payload) {

@@ -124,7 +124,7 @@ std::set<ShardId> LaneRequests::TakeShardsToLookAt(Micros now) {
 void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector<PullItem>* pulls) {
   const Ask& ask = asks_[shard.value()];
   std::optional<Version> wanted = parameters_.VersionToPull(shard);
-  if (now < ask.at && !(wanted && *wanted > ask.newest)) {
+  if (now < ask.at && !(wanted && *wanted > Newest(shard, *wanted))) {
     if (ask.at != kNever) due_.insert({ask.at, shard});
     return;
   }

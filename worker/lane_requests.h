@@ -9,6 +9,8 @@
 // Threads: none.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,7 +38,7 @@ class LaneRequests : SessionPart {
   void EnterView(Micros now) {
     for (Ask& ask : asks_) {
       ask.at = now;
-      ask.newest = Version(0);
+      ask.newest = {};
     }
     debts_.clear();  // other lanes may be asked now
     works_seen_.reset();
@@ -63,7 +65,7 @@ class LaneRequests : SessionPart {
     Ask& ask = asks_[shard.value()];
     ask.at = kNever;
     ask.asked_at = now;
-    ask.newest = std::max(ask.newest, version);
+    Newest(shard, version) = std::max(Newest(shard, version), version);
   }
   void OnNotPrimary(Micros now, ShardId shard) {
     AskFrom(shard, std::min(asks_[shard.value()].at, now + kNotPrimaryRetry));
@@ -87,8 +89,13 @@ class LaneRequests : SessionPart {
   struct Ask {           // what a shard's lane is asked for
     Micros at{0};        // when to ask; kNever: not needed, or it comes without a request
     Micros asked_at{0};  // when it was last asked, by a push or a pull
-    Version newest;      // the newest version that it was asked for, in this view
+    // The newest versions that it was asked for, in this view, by their turn: a push of one step
+    // does not ask for what the step before makes.
+    std::array<Version, kStalenessMax + 1> newest;
   };
+  Version& Newest(ShardId shard, Version version) {
+    return asks_[shard.value()].newest[version.value() % (plan_.steps.staleness() + 1)];
+  }
   // The state of a lane that owes us data, in this view.
   struct Debt {
     Micros question_at = kNever;  // when to ask what it holds

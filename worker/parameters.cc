@@ -25,7 +25,7 @@ bool Parameters::IsSound(const ParamsItem& item) const {
 void Parameters::HandOverNeeded(const ParamsItem& item) {
   if (item.form != plan_.training_form()) return;
   Version& held = held_[item.shard.value()][Place(item.version)];
-  if (held == item.version || !steps_.Reads(item.version)) return;
+  if (held == item.version || !steps_.MayRead(item.version)) return;
   held = item.version;
   compute_.ParametersArrived(item.shard, item.version, item.payload);
 }

@@ -67,13 +67,11 @@ class Parameters : SessionPart {
   void HandOverNeeded(const ParamsItem& item);
   void HandOverWanted(const ParamsItem& item);
 
-  size_t Place(Version version) const {
-    return version.value() % plan_.steps.versions_kept_by_workers();
-  }
+  size_t Place(Version version) const { return version.value() % plan_.steps.versions_kept(); }
 
   const Steps& steps_;
   // The versions that compute has, by shard and by the version's place.
-  using Held = std::array<Version, kStalenessMax + 2>;
+  using Held = std::array<Version, 2 * kStalenessMax + 2>;
   std::vector<Held> held_;
   WantedShards wanted_;
   uint64_t pulled_bytes_ = 0;

@@ -157,7 +157,9 @@ void Session::OnGradientReady(GradientReady& ready) {
 
 void Session::OnParams(Micros now, const Params& params) {
   SumRelay::Replies replies;
-  for (const ParamsItem& item : params.items) {
+  for (size_t i = 0; i < params.items.size(); ++i) {
+    const ParamsItem& item = params.items[i];
+    if (i > 0 && item.version > params.items[i - 1].version) Advance(now);
     if (!parameters_.IsSound(item)) continue;
     versions_.Learn(item.shard, item.version);
     relay_.OnParams(item, &replies);

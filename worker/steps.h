@@ -54,8 +54,13 @@ class Steps : SessionPart {
   // Counts the changes of the two above, so that a part can do something after each of them alone.
   uint64_t change_count() const { return change_count_; }
   const Work* Find(Step step) const;  // null: it is not in the works
-  // Returns whether compute needs this version for a step in the works.
-  bool Reads(Version version) const {
+  // Returns whether compute needs this version for a step in the works, or, if the shard is ahead
+  // of others as far as P4 allows, for a later one.
+  bool MayRead(Version version) const {
+    if (works_.empty()) return false;
+    const Version newest = VersionMadeBy(plan_.steps.LastStepToSend(versions_.everywhere()));
+    const Version last_read = plan_.steps.VersionReadBy(works_.back().step);
+    if (version > last_read) return version <= newest && plan_.steps.staleness() > 0;
     return std::ranges::any_of(
         works_, [&](const Work& work) { return plan_.steps.VersionReadBy(work.step) == version; });
   }

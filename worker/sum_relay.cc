@@ -78,7 +78,7 @@ void SumRelay::OnQuestion(const PeerId& from, const Question& question) {
 
 void SumRelay::OnCommitted(ShardId shard, Version version) {
   ShardState& state = shards_[shard.value()];
-  state.leaves_at = kNever;
+  if (VersionMadeBy(state.waiting_step) <= version) state.leaves_at = kNever;
   std::erase_if(state.gifts, [&](const Gift& gift) { return VersionMadeBy(gift.step) < version; });
   for (Gift& gift : state.gifts) {
     if (VersionMadeBy(gift.step) == version) gift.payload = Blob();

@@ -1,7 +1,7 @@
 // UnrepliedGradients holds this worker's gradients, sent or not, until the versions that they help
 // to make are committed (P11). On a relay it also holds the sums with the gradients of its host's
-// or rack's other workers (P6a). Owns: the gradients of as many steps as may
-// be sent at a time (I6). Threads: none.
+// or rack's other workers (P6a). Owns: the gradients of the steps that may be
+// sent at a time (I6). Threads: none.
 #pragma once
 
 #include <algorithm>

@@ -26,21 +26,24 @@ class Verification : SessionPart {
     next_.reset();
     handed_out_.clear();
   }
-  // Hands out what the view gives us to compute again of the lowest incomplete step: once when its
-  // parameters are here, and once more in each new view. Reports that there is no hash of steps
-  // that others took past us.
+  // Hands out what the view gives us to compute again of the steps that may be sent (P4): once when
+  // their parameters are here, and once more in each new view. Reports that there is no hash of
+  // steps that others took past us.
   void Advance(Micros now) {
     if (plan_.job.verify_every == 0) return;
     const Step lowest = versions_.lowest_incomplete();
-    if (next_ == NextStep(lowest) && !has_new_assignment_) return;
+    const Step last = plan_.steps.LastStepToSend(versions_.everywhere());
+    if (next_ && *next_ > last && !has_new_assignment_) return;
     ReportSkipped(now, lowest);
-    next_ = lowest;
-    // Without its parameters there might be no answer: others may go on without us.
-    const Steps::Work* work = steps_.Find(lowest);
-    if (work == nullptr || !parameters_.HasWhole(plan_.steps.VersionReadBy(lowest))) return;
-    next_ = NextStep(lowest);
-    has_new_assignment_ = false;
-    HandOut(*work);
+    if (!next_ || *next_ < lowest || has_new_assignment_) next_ = lowest;
+    std::erase_if(handed_out_, [&](const auto& entry) { return entry.first < lowest; });
+    for (; *next_ <= last; next_ = NextStep(*next_)) {
+      // Without its parameters there might be no answer: others may go on without us.
+      const Steps::Work* work = steps_.Find(*next_);
+      if (work == nullptr || !parameters_.HasWhole(plan_.steps.VersionReadBy(*next_))) return;
+      has_new_assignment_ = false;
+      HandOut(*work);
+    }
   }
   void OnGradientHashed(Micros now, const GradientHashed& hashed) {
     reports_.Add(now, {hashed.step, hashed.micro_batch, hashed.hash});
@@ -70,10 +73,9 @@ class Verification : SessionPart {
     }
   }
   void HandOut(const Steps::Work& work) {
-    if (std::exchange(step_, work.step) != work.step) handed_out_.clear();
     for (MicroBatch m : plan_.steps.Tree(work.step).PresentLeaves()) {
       if (!IsOurs(work.step, m) || work.issued.contains(m)) continue;
-      if (handed_out_.insert(m).second) compute_.Verify(work.step, m);
+      if (handed_out_.insert({work.step, m}).second) compute_.Verify(work.step, m);
     }
   }
 
@@ -82,8 +84,7 @@ class Verification : SessionPart {
   GradientReports reports_;
   std::optional<Step> next_;         // the first step whose verifications are not handed out
   bool has_new_assignment_ = false;  // since then
-  Step step_;                        // the last one of which some were handed out
-  std::set<MicroBatch> handed_out_;  // of step_
+  std::set<std::pair<Step, MicroBatch>> handed_out_;
 };
 
 }  // namespace pando

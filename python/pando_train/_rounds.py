@@ -4,6 +4,7 @@ A round is one micro-batch of the run. It begins from a version of the parameter
 makes local steps. The round's gradient is the version minus the local parameters, and the servers' optimizer is the
 outer one. The inner optimizer keeps nothing from round to round, so any process may compute any round.
 """
+import warnings
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -150,5 +151,20 @@ def read_outer(outer: Any, optimizer: Any, params: Any, table: TensorTable, opti
     if batch % parts or options["train.weighted"]:
         raise PandoError(f"global_batch is {batch}, micro_batches {parts}, and weighted {options['train.weighted']}: "
                          "with outer= each part of a batch has equally many samples, and no weight")
+    if options["train.staleness"] and do_late_rounds_diverge(outer):
+        warnings.warn(f"with staleness=1 rounds of many local steps diverge at {outer}: DiLoCo(lr=0.5, momentum=0.3) "
+                      "does not", stacklevel=3)
     options["train.global_batch"] = batch * outer.local_steps
     return batch // parts
+
+
+def do_late_rounds_diverge(outer: DiLoCo) -> bool:
+    """Returns whether the outer steps move away from a point that all rounds reach, one version late."""
+    read, updated, buffer = 1.0, 1.0, 0.0  # distances from the point
+    for _ in range(1000):
+        buffer = outer.momentum * buffer + read
+        moved = read + outer.momentum * buffer if outer.nesterov else buffer
+        read, updated = updated, updated - outer.lr * moved
+        if abs(updated) > 1e6:
+            return True
+    return abs(updated) >= 1

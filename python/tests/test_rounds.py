@@ -1,6 +1,7 @@
 """Rounds of local steps (DiLoCo) beside plain loops, and what a round must not do."""
 import copy
 import unittest
+import warnings
 
 from support import F, FakeCase, make_mlp, nn, pando, torch
 
@@ -80,6 +81,14 @@ class RoundTest(FakeCase):
                 self.new_fake().abandon = {(0, 1): event, (2, 0): event}
                 ours = self.train_rounds(make_normed, num_workers=1 if event == "give" else 0)
                 self.assertTrue(all(torch.equal(ours[name], value) for name, value in expected.items()))
+
+    def test_outer_steps_that_diverge_one_version_late_are_named(self):
+        with self.assertWarnsRegex(UserWarning, "diverge at DiLoCo"):
+            self.join_rounds(staleness=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.join_rounds(staleness=1, outer=pando.DiLoCo(local_steps=3, lr=0.5, momentum=0.3))
+            self.join_rounds()
 
     def test_a_schedule_counts_the_local_steps_of_the_run(self):
         pando.seed(1)

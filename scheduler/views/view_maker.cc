@@ -16,10 +16,13 @@ constexpr Micros kGatherTime = std::chrono::milliseconds(5);
 constexpr int64_t kUnspacedMembers = 32;
 constexpr Micros kSpacingPerMember = std::chrono::microseconds(250);
 constexpr Micros kSpacingMax = std::chrono::milliseconds(250);
-// Bounds the images that are in transfer to one server at a time. An image has two versions and the
-// optimizer's state: up to five times the shard's parameters.
+// Bounds the images that are in transfer to one server at a time. An image has the kept versions, a
+// pin and the state: without staleness up to five times the shard's parameters, and with it up to
+// eight times.
 constexpr size_t kTransferBytesMax = 16 << 20;
-constexpr size_t kTransferFloatsMax = kTransferBytesMax / (5 * sizeof(float));
+size_t TransferFloatsMax(const JobPlan& plan) {
+  return kTransferBytesMax / ((5 + 3 * plan.steps.staleness()) * sizeof(float));
+}
 
 }  // namespace
 
@@ -83,7 +86,7 @@ std::optional<View> ViewMaker::MakeDue(Micros now) {
     phase_.PlanRollback(now, "no server in sync is left of some shard");
     return std::nullopt;
   }
-  const MoveOptions moves{plan_.job.replicas, next.id, kTransferFloatsMax};
+  const MoveOptions moves{plan_.job.replicas, next.id, TransferFloatsMax(plan_)};
   if (MoveShards(plan_.shards, servers, moves, next.shards))
     views_.RequestView(now + kMoveInterval);
   next.owners = owners_.NextOwners(now);

@@ -216,10 +216,16 @@ TEST_CASE("the memory of each role follows from the protocol's bounds") {
   for (const auto& bound : json.at("memory")) bytes[bound.at("what")] = bound.at("bytes");
   CHECK(bytes.at("parameters") == 4'000'000);
   CHECK(bytes.at("sums in work") == 4'000'000 * 4 * 2);  // a leaf and three levels, two threads
-  CHECK(bytes.at("records: previous, newest, pinned") == 3 * 4'000'000);
-  CHECK(bytes.at("contributions of a step") == 4 * 2'000'000);
+  CHECK(bytes.at("records: kept versions, and a pinned one") == 3 * 4'000'000);
+  CHECK(bytes.at("contributions") == 4 * 2'000'000);
   CHECK(bytes.at("replies that wait for members") == (6 << 22));
-  std::vector<std::string> text(plan.begin(), plan.end() - 1);
+  const std::vector<std::string> text(plan.begin(), plan.end() - 1);
+  const nlohmann::json stale = MustPlan(With(text, {"--staleness", "1"}));
+  for (const auto& bound : stale.at("memory")) bytes[bound.at("what")] = bound.at("bytes");
+  CHECK(bytes.at("parameters") == 2 * 4'000'000);
+  CHECK(bytes.at("records: kept versions, and a pinned one") == 5 * 4'000'000);
+  CHECK(bytes.at("optimizer state, and one that a snapshot reads") == 6 * 4'000'000);
+  CHECK(bytes.at("contributions") == 8 * 2'000'000);
   CHECK(Pando(text).output.find("server    together") != std::string::npos);
 }
 

@@ -1,6 +1,6 @@
 // Invariant I5 through real processes: the weights are the serial trainer's, bit for bit, for any
 // the number of workers, servers and threads, over TCP and over ipc. A shortened form of
-// hash_matrix.sh.
+// matrices/hash_matrix.sh.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -69,5 +69,26 @@ TEST_CASE("what the user says is not second-guessed") {
   CHECK(job.data_path == "elsewhere");
 }
 
+TEST_CASE("outer steps that diverge one version late are named before the run") {
+  Job job;
+  job.dataset = "synthetic-digits";
+  job.model = "mlp";
+  job.steps = 1;
+  job.local_steps = 2;
+  job.optimizer = {.lr = 0.7, .momentum = 0.9, .nesterov = true};
+  const auto notices = [&] {
+    const Result<OpenedJob> opened = OpenedJob::Open(job);
+    REQUIRE(opened.ok());
+    return opened->notices;
+  };
+  CHECK(notices().empty());
+  job.staleness = 1;
+  REQUIRE(notices().size() == 1);
+  CHECK(notices()[0].find("diverge at optimizer.lr 0.7") != std::string::npos);
+  job.optimizer.lr = 0.5;
+  job.optimizer.momentum = 0.3;
+  CHECK(notices().empty());
+}
+
 }  // namespace
 }  // namespace pando

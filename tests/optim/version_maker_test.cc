@@ -146,5 +146,38 @@ TEST_CASE("a weighted step's statistics are means over samples, its metrics over
   CHECK(out[16 + kMetricLoss] == 0.5f);
 }
 
+// P2b: a round of many local steps pushes v + (local − v) / momentum, with v of the version that it
+// reads, so that the local statistic comes out.
+TEST_CASE("with staleness statistics move from those that the step read") {
+  Job job;
+  job.steps = 8;
+  job.staleness = 1;
+  const JobPlan plan(
+      job, {.train_samples = 400},
+      TensorLayout(
+          {{.name = "variance", .shape = {16}, .kind = TensorKind::kStatistic, .momentum = 0.25f},
+           MetricTensorSpec()}));
+  REQUIRE(plan.shards.shard_count() == 1);
+  const VersionMaker maker(plan);
+  std::vector<float> versions[] = {std::vector<float>(32, 1.0f), {}, {}};
+  std::vector<float> state(maker.state_floats(kWeights)), out(32);
+  const auto samples = static_cast<float>(plan.steps.SampleCount(Step(0)));
+  for (uint64_t step = 0; step < 2; ++step) {
+    const float read = versions[plan.steps.VersionReadBy(Step(step)).value()][0];
+    const float local = 0.0625f;
+    const std::vector<float> sums(32, samples * (read + (local - read) / 0.25f));
+    maker.Make({.shard = kWeights,
+                .step = Step(step),
+                .scalars = kScalars,
+                .parameters = versions[step],
+                .state = state,
+                .gradient = sums},
+               {}, {out, state});
+    versions[step + 1] = out;
+    CHECK(out[0] == local);
+    CHECK(maker.EarlierParameters(kWeights, state)[0] == versions[step][0]);
+  }
+}
+
 }  // namespace
 }  // namespace pando

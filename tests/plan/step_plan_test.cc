@@ -31,15 +31,13 @@ TEST_CASE("a step reads the version that it updates, or with staleness the one b
   const StepPlan synchronous({.step_count = 9});
   CHECK(synchronous.VersionReadBy(Step(4)) == Version(4));
   CHECK(synchronous.LastStepReading(Version(4)) == Step(4));
-  CHECK(synchronous.versions_kept_by_servers() == 2);
-  CHECK(synchronous.versions_kept_by_workers() == 2);
+  CHECK(synchronous.versions_kept() == 2);
   const StepPlan stale({.step_count = 9, .staleness = 1});
   CHECK(stale.VersionReadBy(Step(0)) == Version(0));
   CHECK(stale.VersionReadBy(Step(1)) == Version(0));
   CHECK(stale.VersionReadBy(Step(4)) == Version(3));
   CHECK(stale.LastStepReading(Version(3)) == Step(4));
-  CHECK(stale.versions_kept_by_servers() == 4);
-  CHECK(stale.versions_kept_by_workers() == 3);
+  CHECK(stale.versions_kept() == 4);
 }
 
 TEST_CASE("micro-batches part the batch without gap or overlap") {

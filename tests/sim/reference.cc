@@ -161,6 +161,7 @@ FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& parti
     const std::span<float> state = states_[s].span().first(optimizer.state_floats(range));
     updates.push_back({.range = range,
                        .parameters = ShardAt(ShardId(s), VersionUpdatedBy(step)),
+                       .read = ShardAt(ShardId(s), plan_.steps.VersionReadBy(step)),
                        .gradient = std::span(root).subspan(range.first, range.size()),
                        .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step)),
                        .scalars = schedule.At(step),

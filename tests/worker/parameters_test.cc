@@ -26,6 +26,16 @@ TEST_CASE("compute gets each version of the steps in the works once") {
   CHECK(f.parameters.HasWhole(Version(0)));
 }
 
+TEST_CASE("with staleness a version of a shard that is ahead of others is kept for a later step") {
+  PartsFixture f(PartsFixture::StaleJob());
+  f.Start();  // steps 0, 1 and 2 read versions 0, 0 and 1
+  for (uint64_t version : {0, 1, 2, 3}) f.parameters.OnParams(f.Params(0, version));
+  CHECK(f.compute.parameters == Versions{Version(0), Version(1), Version(2)});
+  CHECK(f.parameters.HasVersion(ShardId(0), Version(2)));
+  CHECK(f.parameters.HasVersion(ShardId(0), Version(0)));
+  CHECK_FALSE(f.parameters.VersionToPull(ShardId(0)).has_value());
+}
+
 TEST_CASE("parameters of another size, or of no shard, are not sound") {
   PartsFixture f;
   CHECK(f.parameters.IsSound(f.Params(0, 0)));

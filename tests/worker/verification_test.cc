@@ -8,10 +8,14 @@ namespace {
 using Calls = std::vector<ComputeLog::Call>;
 
 struct Verifier : PartsFixture {
-  Verifier() : PartsFixture(VerifiedJob()), verification(shared, steps, parameters) { Start(); }
-  static Job VerifiedJob() {
+  explicit Verifier(uint32_t staleness = 0)
+      : PartsFixture(VerifiedJob(staleness)), verification(shared, steps, parameters) {
+    Start();
+  }
+  static Job VerifiedJob(uint32_t staleness) {
     Job job = SmallJob();
     job.verify_every = 1;
+    job.staleness = staleness;
     return job;
   }
   void GiveParams(uint64_t version) {
@@ -29,6 +33,23 @@ TEST_CASE("micro-batches are verified once their step's parameters are here (P41
   CHECK(f.compute.verified == Calls{{Step(0), MicroBatches({6})}, {Step(0), MicroBatches({7})}});
   f.verification.Advance(kMs);
   CHECK(f.compute.verified.size() == 2);
+}
+
+TEST_CASE("with staleness all steps that may be sent are verified, even if two end at once") {
+  Verifier f(1);
+  f.GiveParams(0);
+  f.verification.Advance(kMs);  // steps 0 and 1 read version 0
+  CHECK(f.compute.verified.size() == 4);
+  CHECK(f.compute.verified.back() == ComputeLog::Call{Step(1), MicroBatches({7})});
+  f.Commit(2);
+  f.steps.Advance();
+  f.verification.Advance(kMs);
+  f.verification.Tick(1000 * kMs);
+  CHECK(f.Take<GradientHashes>().empty());
+  f.GiveParams(2);
+  f.GiveParams(1);
+  f.verification.Advance(kMs);
+  CHECK(f.compute.verified.size() == 8);
 }
 
 TEST_CASE("a new view may give more to verify, and gives nothing twice") {

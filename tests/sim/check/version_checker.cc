@@ -86,7 +86,7 @@ void VersionChecker::OnLaneEvent(const Lane& lane) {
 
 void VersionChecker::OnSessionEvent(const Session& session) {
   const size_t pushes_max =
-      plan_.shards.shard_count() * plan_.job.micro_batches * plan_.steps.versions_kept_by_workers();
+      plan_.shards.shard_count() * plan_.job.micro_batches * plan_.steps.versions_kept();
   if (session.unreplied_count() > pushes_max) verdict_.Fail("I6: unreplied gradients");
 }
 

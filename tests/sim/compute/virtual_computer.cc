@@ -68,8 +68,7 @@ void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Bl
     return StartNext();
   }
   parameters_[version][shard] = std::move(floats);
-  while (parameters_.size() > plan_.steps.versions_kept_by_workers())
-    parameters_.erase(parameters_.begin());
+  while (parameters_.size() > plan_.steps.versions_kept()) parameters_.erase(parameters_.begin());
   StartNext();
 }
 
@@ -125,7 +124,7 @@ std::string VirtualComputer::StateText() const {
 
 // Only a verification can come too late: a worker of a step is needed for the next one.
 bool VirtualComputer::DropIfSuperseded(const Call& call) {
-  const bool is_superseded = parameters_.size() == plan_.steps.versions_kept_by_workers() &&
+  const bool is_superseded = parameters_.size() == plan_.steps.versions_kept() &&
                              plan_.steps.VersionReadBy(call.step) < parameters_.begin()->first;
   if (!is_superseded || call.kind != CallKind::kVerification) return false;
   ReportNone(call);

@@ -26,7 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 RUN_SECONDS_MAX = 300
 
 # Name, what --chaos says, faults expected at least, and flags besides.

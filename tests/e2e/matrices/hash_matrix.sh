@@ -2,14 +2,14 @@
 # Invariant I5 on real data: the weights of the MNIST CNN are the serial run's for every number of
 # workers, servers and threads, over TCP, ipc and shared memory, with 8 micro-batches and with 6.
 #
-#   tests/e2e/hash_matrix.sh [--epochs N] [--data FOLDER] [--pando PROGRAM]
+#   tests/e2e/matrices/hash_matrix.sh [--epochs N] [--data FOLDER] [--pando PROGRAM]
 #
 # Prints a row per run and PASS or FAIL; exit code 0 or 1. 89 runs: about 15 minutes on two cores
 # with the default of 3 epochs. --epochs 0.05 is a quick look.
 set -eu
 
 epochs=3
-root=$(cd "$(dirname "$0")/../.." && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 data="$root/../shared/data/mnist"
 pando="$root/build/cli/pando"
 while [ $# -gt 0 ]; do

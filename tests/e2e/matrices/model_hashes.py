@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 RUNS = [("serial, 2 threads", ["--serial", "--threads", "2"]),
         ("1 worker, 1 server", ["--workers", "1", "--servers", "1"]),
         ("2 workers, 2 servers, tcp", ["--workers", "2", "--servers", "2"]),
