@@ -67,6 +67,19 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
+// Refuses flags about training if a program will declare it, because its values would silently win.
+Status CheckProgramKeys(const std::vector<JobDraft::Override>& overrides, const Job& job) {
+  if (!IsExternal(job) || IsDeclared(job)) return Status();
+  for (const JobDraft::Override& override : overrides) {
+    for (const char* section : {"train.", "optimizer.", "schedule."}) {
+      if (!override.key.starts_with(section)) continue;
+      return InvalidArgument(fmt::format("{}: {} is the program's to say; give it to the program",
+                                         override.where, override.key));
+    }
+  }
+  return Status();
+}
+
 // A run keeps its cut, also where the job file has another number of servers now. Allreduce has
 // only one cut, and the run folder refuses it if the run began with another.
 void TakeServersMax(Job* job) {
@@ -126,6 +139,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
   }
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure, args.keys));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
+  PANDO_RETURN_IF_ERROR(CheckProgramKeys(options.source.overrides, job));
   if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));

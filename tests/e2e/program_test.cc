@@ -128,6 +128,12 @@ TEST_CASE("flags that are none of pando run, and programs that are none, are one
   CHECK(Contains(error({"true", "--", "false"}), "'true' and 'false' are both a program"));
   CHECK(Contains(error({"--", "no-such-program", "--epochs"}), "no program 'no-such-program'"));
   CHECK(Contains(error({"--set", "train.steps=3", "true"}), "train.steps is the program's to say"));
+  Process scheduler(temp.path(), "scheduler",
+                    {"scheduler", "--bind", "tcp://127.0.0.1:0", "--model", "external", "--dataset",
+                     "external", "--staleness", "1"});
+  scheduler.Await();
+  CHECK(scheduler.exit_code() == kExitUsage);
+  CHECK(Contains(scheduler.err(), "train.staleness is the program's to say"));
   Process node(temp.path(), "node", {"node", "--join", "tcp://127.0.0.1:1", "--wrokers", "4"});
   node.Await();
   CHECK(node.exit_code() == kExitUsage);
