@@ -1,6 +1,7 @@
 #include "worker/lane_requests.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/item_messages.h"
 
@@ -43,8 +44,10 @@ bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
 // lost.
 void LaneRequests::FindLost(const AnswerItem& item) {
   versions_.Learn(item.shard, item.version);
-  if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
+  if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard)) {
+    asks_[item.shard.value()].is_again = true;
     AskFrom(item.shard, Micros(0));
+  }
 }
 
 void LaneRequests::QuestionSilentLanes(Micros now) {
@@ -122,7 +125,7 @@ std::set<ShardId> LaneRequests::TakeShardsToLookAt(Micros now) {
 // Asks for versions that no push requests. Repeats pushes that a lane refused because it was not
 // primary, and pushes that were lost.
 void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector<PullItem>* pulls) {
-  const Ask& ask = asks_[shard.value()];
+  Ask& ask = asks_[shard.value()];
   std::optional<Version> wanted = parameters_.VersionToPull(shard);
   if (now < ask.at && !(wanted && *wanted > Newest(shard, *wanted))) {
     if (ask.at != kNever) due_.insert({ask.at, shard});
@@ -130,8 +133,9 @@ void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector
   }
   const PeerId& lane = lanes_.primary(shard);
   bool has_repeated = false;
+  const bool is_again = std::exchange(ask.is_again, false);
   for (const UnrepliedGradient& gradient : gradients_.shard(shard)) {
-    if (!gradient.is_pushed()) continue;
+    if (!gradient.is_pushed() || !is_again) continue;
     if (gradient.is_held) {
       wanted = std::min(wanted.value_or(kNoVersion), VersionMadeBy(gradient.step));
       continue;

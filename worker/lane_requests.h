@@ -38,6 +38,7 @@ class LaneRequests : SessionPart {
   void EnterView(Micros now) {
     for (Ask& ask : asks_) {
       ask.at = now;
+      ask.is_again = true;
       ask.newest = {};
     }
     debts_.clear();  // other lanes may be asked now
@@ -68,6 +69,7 @@ class LaneRequests : SessionPart {
     Newest(shard, version) = std::max(Newest(shard, version), version);
   }
   void OnNotPrimary(Micros now, ShardId shard) {
+    asks_[shard.value()].is_again = true;
     AskFrom(shard, std::min(asks_[shard.value()].at, now + kNotPrimaryRetry));
     parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
   }
@@ -89,6 +91,9 @@ class LaneRequests : SessionPart {
   struct Ask {           // what a shard's lane is asked for
     Micros at{0};        // when to ask; kNever: not needed, or it comes without a request
     Micros asked_at{0};  // when it was last asked, by a push or a pull
+    // Answers to our pushes may be lost, or the lane has refused them. Otherwise they are on their
+    // way: with staleness the next step's pushes are, whenever a version is committed.
+    bool is_again = false;
     // The newest versions that it was asked for, in this view, by their turn: a push of one step
     // does not ask for what the step before makes.
     std::array<Version, kStalenessMax + 1> newest;

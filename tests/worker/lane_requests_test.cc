@@ -84,5 +84,22 @@ TEST_CASE("a lane's answer is expected behind the bytes that are under way (P23)
         kMs + Micros(bytes / LaneRequests::kSlowestBytesPerMicro) + 2 * lease);
 }
 
+TEST_CASE("with staleness a commit does not repeat the next step's pushes") {
+  PartsFixture f(PartsFixture::StaleJob());
+  f.Start();
+  f.requests.EnterView(kMs);
+  for (uint32_t s : {0, 1}) f.parameters.OnParams(f.Params(s, 0));
+  f.requests.Tick(kMs);
+  f.AddPushed(2 * kMs, 0);
+  f.AddPushed(2 * kMs, 1);
+  f.Commit(1);
+  for (uint32_t s : {0, 1}) f.parameters.OnParams(f.Params(s, 1));
+  f.requests.Tick(3 * kMs);
+  CHECK(f.Take<Push>().empty());
+  f.requests.OnNotPrimary(4 * kMs, ShardId(0));
+  f.requests.Tick(4 * kMs + LaneRequests::kNotPrimaryRetry);
+  CHECK(f.Take<Push>().size() == 1);
+}
+
 }  // namespace
 }  // namespace pando
