@@ -46,8 +46,8 @@ class VersionMaker {
   // Returns whether updates need values over several shards.
   bool has_partials() const { return optimizer_.has_partials(); }
   // A version's state is the optimizer's, with the partial values of the step that made the version
-  // as its tail (P16); then, with train.staleness, the parameters of the version before, which a
-  // run that continues from a snapshot still reads (P29).
+  // as its tail (P16). With train.staleness the parameters of the version before follow: an update
+  // reads them for the running statistics, and the first step after a restore does (P29).
   size_t state_floats(ShardId shard) const {
     return optimizer_.state_floats(range(shard)) + earlier_floats(shard);
   }

@@ -29,7 +29,7 @@ std::vector<MemoryBound> BoundMemory(const MemoryInput& input) {
   const uint64_t states = input.optimizer_states + input.staleness;  // with the version before
   const uint64_t members = uint64_t{input.workers} + input.servers;
   return {
-      {"worker", "parameters", model * versions / 2},
+      {"worker", "parameters", model * versions},
       {"worker", "gradients that are not answered", model * steps},
       {"worker", "sums in work", model * sums_per_thread * input.threads},
       {"server", "records: kept versions, and a pinned one", hosted * (versions + 1)},

@@ -1,5 +1,5 @@
-// StepPlan says which samples belong to which step and micro-batch (P2, P2a). It is a pure function
-// of the job. Server, worker, scheduler and the serial trainer use it, so they agree.
+// StepPlan says which samples belong to a step and micro-batch (P2, P2a), which version a step
+// reads (P1a), and which steps may be sent (P4). It is a function of the job alone.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class StepPlan {
   SampleRange Samples(Step step, MicroBatch m) const;
 
   uint32_t staleness() const { return options_.staleness; }
-  // P1. Returns the version with which the step's gradients are computed.
+  // P1a. Returns the version with which the step's gradients are computed.
   Version VersionReadBy(Step step) const {
     return Version(step.value() - std::min<uint64_t>(step.value(), options_.staleness));
   }
@@ -54,7 +54,7 @@ class StepPlan {
   // P4. Returns the last step of which something may be sent once this version is committed
   // everywhere. Steps up to the one after it are computed.
   Step LastStepToSend(Version everywhere) const { return LastStepReading(everywhere); }
-  // How many versions a replica keeps, and how many compute keeps (P4).
+  // P4. Returns the number of versions that a replica keeps; a worker keeps as many.
   uint32_t versions_kept() const { return 2 * options_.staleness + 2; }
 
   // Returns the samples of the largest micro-batch of any step.

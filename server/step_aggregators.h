@@ -1,6 +1,6 @@
-// StepAggregators collects a primary's contributions to the steps that may be sent at a time (P4):
-// the step that updates the newest version, and the `staleness` steps after it. Each has an
-// Aggregator, which a later step uses again. Shard calls it. Threads: none.
+// StepAggregators collects the contributions that a primary receives. If its newest version is v,
+// they belong to steps v to v + staleness (P4). Each of these steps has an Aggregator; later steps
+// use it again. Shard calls it. Threads: none.
 #pragma once
 
 #include <deque>

@@ -1,7 +1,7 @@
-// Steps decides which steps are handed to compute, and with which of their micro-batches. In the
-// works are the lowest incomplete step t, the steps after it that may be sent (P4), and one more,
-// whose forward waits layer by layer for version t + 1. If a part of step t is missing, it is
-// computed even after later steps have begun (P12, P17). Used by the session. Threads: none.
+// Steps decides which steps are handed to compute, and with which of their micro-batches. It
+// follows the lowest incomplete step t, the steps after it that may be sent (P4), and one more. The
+// forward of the last one waits, layer by layer, for version t + 1. If shards lack micro-batches of
+// a step that has begun, Steps computes them (P12, P17). The session uses it. Threads: none.
 #pragma once
 
 #include <algorithm>

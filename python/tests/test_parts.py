@@ -67,7 +67,7 @@ class JobTest(unittest.TestCase):
                              early_stop_patience=kind(2))
             job = tomllib.loads(write_toml(run._sections))
             self.assertEqual(job["train"], {"epochs": 2.0, "global_batch": 8, "micro_batches": 4, "seed": 3,
-                                            "last_batch": "drop", "weighted": False})
+                                            "last_batch": "drop", "weighted": False, "staleness": 0})
             self.assertEqual((job["optimizer"]["lr"], job["optimizer"]["nesterov"]), (0.5, True))
             self.assertEqual((job["schedule"]["milestones"], job["schedule"]["gamma"]), ([2], 0.25))
             self.assertEqual(job["eval"], {"every_steps": 2, "early_stop_patience": 2})
