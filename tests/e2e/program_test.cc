@@ -54,11 +54,12 @@ TEST_CASE("killed processes of a program's run leave no trace in its weights") {
   TempFolder temp;
   const std::string undisturbed =
       TrainedHash(temp, "one", {"--workers", "1", "--servers", "1"}, "20000");
+  const std::string kills =
+      "kill worker at step 500; kill server at step 2000; kill scheduler at step 4000; kill worker "
+      "at step 8000";
   const std::string disturbed = TrainedHash(
       temp, "killed",
-      {"--workers", "3", "--servers", "2", "--set", "snapshot.every=1000", "--chaos",
-       "kill worker at step 500; kill server at step 2000; kill scheduler at step 4000; kill "
-       "worker at step 8000"},
+      {"--workers", "3", "--servers", "2", "--set", "snapshot.every=1000", "--chaos", kills},
       "20000");
   CHECK(disturbed == undisturbed);
   CHECK(SummaryIn(temp.File("killed")).faults.size() == 4);

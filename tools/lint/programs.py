@@ -163,7 +163,7 @@ def collect_tidy(project, lines):
         if "[clang-diagnostic-" in found["what"]:
             continue  # g++ decides what compiles: clang 14 lacks parts of C++20
         path = Path(found["path"]).resolve()
-        if path.is_relative_to(project.root):
+        if path.is_relative_to(project.root) and path.exists():  # others are generated
             finding = Finding("tidy", str(path.relative_to(project.root)), int(found["line"]),
                               f"clang-tidy: {found['what']}")
             findings[finding] = None
