@@ -76,6 +76,8 @@ void AddCostOptions(CLI::App& command, JobSource* source);
 // Reads the job, chooses the data if no key does, and fills in name and folder. Notices go to
 // standard error.
 Result<Job> ResolveJob(const JobSource& source);
+// Refuses overrides of keys that a program declares, because its values would silently win.
+Status RefuseProgramKeys(const JobSource& source, const std::function<bool(const JobKey&)>& is_its);
 // Reads the weights from which a run starts, if its job names a file, and fills in their hash.
 // Names the weights that are drawn from the seed.
 Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened, Job* job);

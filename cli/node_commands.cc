@@ -67,17 +67,11 @@ void TakeDeclaration(Job* job) {
   *job = *std::move(begun);
 }
 
-// Refuses flags about training if a program will declare it, because its values would silently win.
-Status CheckProgramKeys(const std::vector<JobDraft::Override>& overrides, const Job& job) {
-  if (!IsExternal(job) || IsDeclared(job)) return Status();
-  for (const JobDraft::Override& override : overrides) {
-    for (const char* section : {"train.", "optimizer.", "schedule."}) {
-      if (!override.key.starts_with(section)) continue;
-      return InvalidArgument(fmt::format("{}: {} is the program's to say; give it to the program",
-                                         override.where, override.key));
-    }
-  }
-  return Status();
+// Returns whether the key is in a section that a program declares whole. Of other sections a job
+// names some keys, as model.name.
+bool IsOfTraining(const JobKey& key) {
+  return key.name.starts_with("train.") || key.name.starts_with("optimizer.") ||
+         key.name.starts_with("schedule.");
 }
 
 // A run keeps its cut, also where the job file has another number of servers now. Allreduce has
@@ -139,7 +133,8 @@ Result<int> Schedule(const SchedulerOptions& options) {
   }
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure, args.keys));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
-  PANDO_RETURN_IF_ERROR(CheckProgramKeys(options.source.overrides, job));
+  if (IsExternal(job) && !IsDeclared(job))
+    PANDO_RETURN_IF_ERROR(RefuseProgramKeys(options.source, IsOfTraining));
   if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));

@@ -157,6 +157,17 @@ void AddModelOptions(CLI::App& command, JobSource* source) {
   });
 }
 
+Status RefuseProgramKeys(const JobSource& source,
+                         const std::function<bool(const JobKey&)>& is_its) {
+  for (const JobDraft::Override& override : source.overrides) {
+    const JobKey* key = FindJobKey(override.key);
+    if (key == nullptr || !is_its(*key)) continue;
+    return InvalidArgument(fmt::format("{}: {} is the program's to say; give it to the program",
+                                       override.where, override.key));
+  }
+  return Status();
+}
+
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {

@@ -47,20 +47,9 @@ std::string NameFor(const std::vector<std::string>& command) {
   return std::filesystem::path(command[0]).filename().string();
 }
 
-// Refuses overrides of keys that the program declares, because its values would silently win.
-Status CheckOverrides(const std::vector<JobDraft::Override>& overrides) {
-  for (const JobDraft::Override& override : overrides) {
-    const JobKey* key = FindJobKey(override.key);
-    if (key == nullptr || !IsIdentityKey(*key)) continue;
-    return InvalidArgument(fmt::format("{}: {} is the program's to say; give it to the program",
-                                       override.where, override.key));
-  }
-  return Status();
-}
-
 Result<Job> JobFor(const ProgramOptions& options, const std::vector<std::string>& command) {
   JobDraft draft;
-  PANDO_RETURN_IF_ERROR(CheckOverrides(options.source.overrides));
+  PANDO_RETURN_IF_ERROR(RefuseProgramKeys(options.source, IsIdentityKey));
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   draft.SetDefault("model.name", std::string(kExternalName));
   draft.SetDefault("data.name", std::string(kExternalName));
