@@ -63,8 +63,9 @@ class SerialServers {
   std::optional<Blob> Sum(const GradientReady& leaf);
   void CountMade(Step step, const FloatBuffer& next);
   void Show(ShardId shard, Version version, const SharedBuffer& values);
-  template <class ValuesOf>
-  void ShowAll(Version version, const ValuesOf& values_of);
+  // Makes the version: fill(shard, floats) writes each shard's.
+  template <class Fill>
+  void ShowAll(Version version, const Fill& fill);
 
   const JobPlan& plan_;
   ParameterStore& parameters_;
@@ -99,13 +100,20 @@ SerialServers::SerialServers(const JobPlan& plan, ParameterStore& parameters, Ma
                      [this](const GradientReady& gradient) { Update(gradient); });
 }
 
-void SerialServers::StartAtZero() {
-  const SharedBuffer values = versions().Writable(Version(0));
+template <class Fill>
+void SerialServers::ShowAll(Version version, const Fill& fill) {
+  const SharedBuffer values = versions().Writable(version);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
-    FillVersionZero(plan_, range, values->span().subspan(range.first, range.size()));
-    Show(ShardId(s), Version(0), values);
+    fill(ShardId(s), values->span().subspan(range.first, range.size()));
+    Show(ShardId(s), version, values);
   }
+}
+
+void SerialServers::StartAtZero() {
+  ShowAll(Version(0), [&](ShardId shard, std::span<float> floats) {
+    FillVersionZero(plan_, plan_.shards.range(shard), floats);
+  });
 }
 
 void SerialServers::StartFrom(Version version, const FloatBuffer& parameters,
@@ -117,24 +125,14 @@ void SerialServers::StartFrom(Version version, const FloatBuffer& parameters,
   }
   const Version earlier = plan_.steps.VersionReadBy(StepUpdating(version));
   if (earlier < version) {
-    ShowAll(earlier, [&](ShardId shard) {
-      return update_.maker().EarlierParameters(shard, states[shard.value()]->span());
+    ShowAll(earlier, [&](ShardId shard, std::span<float> floats) {
+      const std::span<const float> state = states[shard.value()]->span();
+      std::ranges::copy(update_.maker().EarlierParameters(shard, state), floats.begin());
     });
   }
-  ShowAll(version, [&](ShardId shard) {
-    const ShardRange& range = plan_.shards.range(shard);
-    return parameters.span().subspan(range.first, range.size());
+  ShowAll(version, [&](ShardId shard, std::span<float> floats) {
+    std::copy_n(parameters.data() + plan_.shards.range(shard).first, floats.size(), floats.data());
   });
-}
-
-template <class ValuesOf>
-void SerialServers::ShowAll(Version version, const ValuesOf& values_of) {
-  const SharedBuffer values = versions().Writable(version);
-  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
-    const std::span<const float> shard = values_of(ShardId(s));
-    std::ranges::copy(shard, values->data() + plan_.shards.range(ShardId(s)).first);
-    Show(ShardId(s), version, values);
-  }
 }
 
 void SerialServers::Take(const GradientReady& gradient) {
