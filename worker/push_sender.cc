@@ -72,7 +72,7 @@ void PushSender::FollowSteps() {
   const bool is_cut = has_cut_ && parts_.giver.changes() == giver_changes_;
   const std::vector<ShardId> unsent = gradients_.TakeUnsentShards();
   const bool has_earlier = std::ranges::any_of(
-      unsent, [&](ShardId shard) { return HasUnsent(shard, lowest, known_.step); });
+      unsent, [&](ShardId shard) { return gradients_.HasUnsentBefore(shard, step()); });
   if (!is_cut || has_earlier || known_.step < lowest || known_.step > last) {
     StartStep(lowest, is_cut);
   } else {
@@ -83,13 +83,6 @@ void PushSender::FollowSteps() {
   }
   while (step() < last && known_.is_computed && !groups_.has_ready())
     StartStep(NextStep(step()), /*is_cut=*/true);
-}
-
-// Whether the shard has unsent gradients of steps in [from, end).
-bool PushSender::HasUnsent(ShardId shard, Step from, Step end) const {
-  return std::ranges::any_of(gradients_.shard(shard), [&](const UnrepliedGradient& gradient) {
-    return gradient.is_unsent() && gradient.step >= from && gradient.step < end;
-  });
 }
 
 // Makes this step the one whose gradients are sent, or continues it.

@@ -59,7 +59,6 @@ class PushSender : SessionPart {
   Step step() const { return known_.step; }
   void CutGroups();
   void FollowSteps();
-  bool HasUnsent(ShardId shard, Step from, Step end) const;
   void StartStep(Step step, bool is_cut);
   PushWindow::Look LookAtStep(Micros now);
   bool IsAllHere(ShardId shard) const;

@@ -50,6 +50,11 @@ class UnrepliedGradients {
       return gradient.is_unsent() && gradient.step == step;
     });
   }
+  bool HasUnsentBefore(ShardId id, Step step) const {
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& gradient) {
+      return gradient.is_unsent() && gradient.step < step;
+    });
+  }
   bool HasPushed(ShardId id) const {
     return std::ranges::any_of(shard(id), &UnrepliedGradient::is_pushed);
   }
