@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/check.h"
-#include "plan/optimizer_turns.h"
-
 namespace pando {
 namespace {
 
@@ -32,9 +29,9 @@ Batch Part(const Batch& batch, uint32_t first, uint32_t last) {
 LocalRound::LocalRound(Network& network, const JobPlan& plan)
     : network_(network),
       plan_(plan),
-      options_(ReadInner(plan.job)->options),
-      schedule_(options_, ReadInner(plan.job)->schedule, plan.steps.step_count()),
-      optimizer_(options_, plan.layout),
+      inner_(*ReadInner(plan.job)),
+      schedule_(inner_.options, inner_.schedule, plan.steps.step_count()),
+      optimizer_(inner_.options, plan.layout),
       parameters_(plan.layout.float_count()),
       state_(optimizer_.state_floats({0, plan.layout.float_count()})) {}
 
@@ -81,11 +78,12 @@ BatchScore LocalRound::MakeStep(const Batch& batch, MicroBatchName name,
 }
 
 void LocalRound::Update(std::span<const float> gradient, uint32_t sample_count) {
-  beta1_power_ *= options_.beta1;  // without pow (P36)
-  beta2_power_ *= options_.beta2;
-  const double momentum = HasBetas(options_.kind) ? options_.beta1 : options_.momentum;
+  const OptimizerOptions& o = inner_.options;
+  beta1_power_ *= o.beta1;  // without pow (P36)
+  beta2_power_ *= o.beta2;
+  const double momentum = HasBetas(o.kind) ? o.beta1 : o.momentum;
   StepScalars scalars{.lr = lr_, .momentum = static_cast<float>(momentum)};
-  SetCorrections(options_, step_, beta1_power_, beta2_power_, &scalars);
+  SetCorrections(o, step_, beta1_power_, beta2_power_, &scalars);
   optimizer_.Apply({.range = {0, parameters_.size()},
                     .parameters = parameters_.span(),
                     .gradient = gradient,

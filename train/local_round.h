@@ -16,6 +16,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "plan/job_plan.h"
+#include "plan/optimizer_turns.h"
 
 namespace pando {
 
@@ -38,7 +39,7 @@ class LocalRound {
 
   Network& network_;
   const JobPlan& plan_;
-  const OptimizerOptions options_;
+  const InnerOptimizer inner_;
   const Schedule schedule_;
   const Optimizer optimizer_;
   FloatBuffer parameters_;
