@@ -230,6 +230,7 @@ int Main(int argc, char** argv) {
 }  // namespace pando
 
 int main(int argc, char** argv) {
+  pando::EndWithParent();
   pando::OpenStandardStreams();
   // If a reader closes the pipe, as `head` does, the write fails and the run continues.
   std::signal(SIGPIPE, SIG_IGN);

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -16,8 +17,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <tuple>
 
 #include "common/check.h"
@@ -102,6 +105,18 @@ uint64_t ProcessKey() {
     return given != 0 ? given : NewIncarnation().value();
   }();
   return kKey;
+}
+
+void EndWithParent() {
+  const char* parent = getenv(kEndsWithVariable);
+  if (parent == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(getppid()) != parent) {  // it has ended before this line, or is another one
+    fmt::print(stderr, "pando: process {}, which {} names, is not this one's parent\n", parent,
+               kEndsWithVariable);
+    _exit(EXIT_FAILURE);
+  }
+  unsetenv(kEndsWithVariable);
 }
 
 void RaiseFileLimit() {

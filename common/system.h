@@ -38,6 +38,12 @@ Incarnation NewIncarnation();
 inline constexpr const char* kProcessKeyVariable = "PANDO_PROCESS_KEY";
 uint64_t ProcessKey();
 
+// A parent that cannot run code between fork and exec sets this variable to its process id. Then
+// the kernel kills this process when the parent's thread that started it ends. Call it first in
+// main; child processes do not inherit the variable.
+inline constexpr const char* kEndsWithVariable = "PANDO_ENDS_WITH";
+void EndWithParent();
+
 // Raises this process's limit of open files to the most that the system allows.
 void RaiseFileLimit();
 // Returns an error if this process may open fewer than `needed` files, sockets included. `whose` is

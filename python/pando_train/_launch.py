@@ -1,22 +1,18 @@
 """The run that a script without `pando run` starts for itself: one scheduler and one server."""
 import atexit
-import ctypes
 import os
 import select
 import shutil
-import signal
 import subprocess
 import threading
 import time
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from ._library import find_file
 from .errors import PandoError
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
-PR_SET_PDEATHSIG = 1  # from linux/prctl.h
-LIBC = ctypes.CDLL(None)
 
 
 class OwnRun:
@@ -54,7 +50,7 @@ class OwnRun:
         try:
             # It has its own session, so that a terminal's Ctrl-C reaches it once, from stop().
             self._process = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL,
-                                             start_new_session=True, preexec_fn=end_with_parent)
+                                             start_new_session=True, env=ending_with_this_process())
         except BaseException as error:
             self._error = error
         finally:
@@ -109,9 +105,13 @@ class OwnRun:
                 continue
 
 
-def end_with_parent() -> None:
-    """Runs in the child before its program. The kernel will kill the child when the parent's thread ends."""
-    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+def ending_with_this_process() -> Dict[str, str]:
+    """Returns the environment of a program pando that the kernel kills when the thread that has started it ends.
+
+    The program arranges this itself. A preexec_fn would run Python between fork and exec, which can wait for ever for a
+    lock that another thread held.
+    """
+    return {**os.environ, "PANDO_ENDS_WITH": str(os.getpid())}
 
 
 def find_program() -> str:

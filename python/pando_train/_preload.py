@@ -4,6 +4,7 @@ node/programs/program_process.h describes the messages between this process and 
 """
 import atexit
 import contextlib
+import ctypes
 import gc
 import io
 import os
@@ -16,8 +17,8 @@ from typing import List, Optional
 
 import torch
 
-from ._launch import LIBC, PR_SET_PDEATHSIG
-
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+LIBC = ctypes.CDLL(None)
 VARIABLE = "PANDO_PRELOAD"
 REQUEST_BYTES_MAX = 1 << 20
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from ._launch import end_with_parent, find_program
+from ._launch import ending_with_this_process, find_program
 from .errors import PandoError, RunFailed
 
 try:
@@ -41,7 +41,9 @@ COMPLETED, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit codes of the pr
 GAUGES = {"step": "Completed steps", "loss": "Loss of the step", "images_per_second": "Samples per second"}
 say = functools.partial(print, "pando:", file=sys.stderr, flush=True)
 # `-c` would first search the current folder, which others may be able to write.
-RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import pickle\n"
+RUN_LOOP = ("import sys; sys.path[:] = filter(None, sys.path); import ctypes, os, pickle\n"
+            "ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: the kernel ends it with the actor\n"
+            "if os.getppid() != int(os.environ.pop('PANDO_ENDS_WITH')): sys.exit('the actor has ended')\n"
             "with open(int(sys.argv[1]), 'rb') as file: loop = pickle.load(file)\n"
             "loop()")
 
@@ -90,11 +92,10 @@ class Process:
                 command = [sys.executable, "-c", RUN_LOOP, str(loop.fileno())]
             elif spec.role == "server":  # the replicas of a shard must be on two nodes
                 command += ["--label", f"host={self.node()}"]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            environment = {**ending_with_this_process(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                            "PANDO_SCHEDULER": spec.endpoint, "PANDO_RANK": "", "PANDO_KEYS": folder}
             self._child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
-                                           pass_fds=() if spec.arguments else (loop.fileno(),),
-                                           preexec_fn=end_with_parent)
+                                           pass_fds=() if spec.arguments else (loop.fileno(),))
             return self._child.wait()
 
     def send(self, number: int) -> None:

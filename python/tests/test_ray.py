@@ -24,7 +24,7 @@ STEPS, SNAPSHOT_EVERY, LOOP_STEPS = 400, 50, 200
 FLAGS = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", str(STEPS), "--set",
          "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=200", "--snapshot-every",
          str(SNAPSHOT_EVERY)]
-DEADLINE_S = 60
+DEADLINE_S = 240
 SPY = """
 import json, os
 keys = os.environ["PANDO_KEYS"]
@@ -47,6 +47,11 @@ def train(config):
             if mb.step == config["fail_at"]:
                 raise ValueError("the forty-second picture is upside down")
             F.cross_entropy(model(x), y).backward()
+
+
+def describe(actors):
+    children = {name: actor.instance._child for name, actor in actors.items()}
+    return ", ".join(f"{name}: {child and (child.pid, child.returncode)}" for name, child in children.items())
 
 
 class RayCase(unittest.TestCase):
@@ -193,6 +198,7 @@ class FitTest(RayCase):
 
         def finish():
             thread.join(DEADLINE_S)
+            self.assertTrue(results, f"fit() has not returned within {DEADLINE_S} s; {describe(self.ray.actors)}")
             return results[0]
         return finish
 
@@ -228,7 +234,9 @@ class FitTest(RayCase):
         finish = self.start(self.make_trainer(str(job)))
         self.wait_for_step(20)
         self.ray.draining[NODE] = 0
+        deadline = time.monotonic() + DEADLINE_S
         while not {"worker-3", "server-3"} <= self.ray.actors.keys():
+            self.assertLess(time.monotonic(), deadline, "the processes have not moved")
             time.sleep(0.02)
         self.ray.draining.clear()
         result = finish()

@@ -182,6 +182,22 @@ class Screen:
             self.scroll(top, count if kind in "MS" else -count)
 
 
+def describe_session(leader: int) -> list[str]:
+    """The processes of a session: their state, groups, and what they do with signals."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = status.with_name("stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) != leader:
+                continue
+            signals = re.findall(r"(\w*(?:Pnd|Blk|Ign|Cgt)):\s*0*(\w+)", status.read_text())
+            words = status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()[:60]
+        except OSError:  # it has just ended
+            continue
+        found.append(f"{words}: {fields[0]}, group {fields[2]} of {fields[5]}, {dict(signals)}")
+    return found
+
+
 class Terminal:
     """A pty whose foreground is one program. Threads: one."""
 
@@ -230,7 +246,8 @@ class Terminal:
         return all(text in self.screen.text() for text in texts)
 
     def describe(self) -> str:
-        return f"the screen has\n{self.screen.text()}\nand the last bytes are {self.raw[-500:]!r}"
+        return (f"the screen has\n{self.screen.text()}\nthe last bytes are {self.raw[-500:]!r}, and the processes are "
+                f"{'; '.join(describe_session(self.process.pid))}")
 
     def is_restored(self) -> bool:
         """Whether the terminal is as before the program."""
