@@ -121,9 +121,12 @@ void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
         sum.values.size() == PartialTotal::kFloats && tree_.HasPeer(envelope.sender);
     Heard* heard = is_sound ? Open(sum.step) : nullptr;
     if (heard == nullptr || heard->total) continue;
-    if (sum.shards.empty()) heard->total.emplace().AddWritten(sum.values);
-    heard->sums.insert_or_assign(envelope.sender, sum);
     news_steps.insert(sum.step);
+    if (!sum.shards.empty()) {
+      heard->sums.insert_or_assign(envelope.sender, sum);
+    } else {
+      heard->total.emplace().AddWritten(sum.values);
+    }
   }
   has_news_ |= !news_steps.empty();
   for (Step step : news_steps) TellSums(step);

@@ -17,7 +17,7 @@ void ShardSum::Add(const PartialPlan& plan, ShardId shard, std::span<const float
 
 void ShardSum::Add(const PartialSum& sum) {
   const auto may_add = [&](ShardId shard) { return MayAdd(shard); };
-  if (!std::ranges::all_of(sum.shards, may_add)) return;
+  if (sum.shards.empty() || !std::ranges::all_of(sum.shards, may_add)) return;
   for (const ShardId shard : sum.shards) has_[shard.value()] = true;
   total_.AddWritten(sum.values);
 }

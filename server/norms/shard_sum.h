@@ -21,7 +21,8 @@ class ShardSum {
   const PartialTotal& total() const { return total_; }
 
   void Add(const PartialPlan& plan, ShardId shard, std::span<const float> partials);
-  // Adds a sum if all of its shards are allowed and none has been added.
+  // Adds a sum if all of its shards are allowed and none has been added. A sum that names no shard,
+  // which is one over all shards, is not added: it has no place in a sum over some.
   // REQUIRES: it has PartialTotal::kFloats values.
   void Add(const PartialSum& sum);
   PartialSum Write(Step step) const;

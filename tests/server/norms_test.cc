@@ -101,6 +101,18 @@ TEST_CASE("the total over all shards takes the place of what was known") {
   CHECK(f.Collect()->at(0) == kFactorOfNorm10);
 }
 
+TEST_CASE("a total over all shards is no part of the sum that a new view's lanes get") {
+  NormsFixture f;
+  f.GiveSum(0, {}, 100);
+  f.Enter();
+  f.norms.EnterView(f.now);
+  f.Collect();
+  f.norms.Tick(f.now);
+  const PartialSum sent = f.TakeSent<Partials>().at(0).sums.at(0);
+  CHECK(sent.shards == std::vector<ShardId>{ShardId(0)});
+  CHECK(ReadSum(sent.values) == 64.0);
+}
+
 TEST_CASE("a group's leader sends its members the total, once in each view") {
   NormsFixture f(/*peers_max=*/1);
   f.Collect();
