@@ -38,7 +38,7 @@ constexpr ValueRange kScalePower{.min = 0, .max = 30};
 constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
 constexpr ValueRange kPatience{.min = 0, .max = 1e9};
 constexpr ValueRange kServersMax{.min = 0, .max = 1024};
-constexpr ValueRange kReplicas{.min = 1, .max = 2};
+constexpr ValueRange kReplicas{.min = 1, .max = 3};
 constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
 constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
 
@@ -402,7 +402,10 @@ const std::vector<JobKey> kKeys = {
      "run.servers, at least 16",
      kServersMax},
     {At<&Job::replicas>(), "run.replicas", "--replicas", "servers",
-     "servers that hold each shard; with 2, a server's death loses nothing", kReplicas},
+     "servers that hold each shard; with 2, a server's death loses nothing; with 3, two servers "
+     "may "
+     "die at once, and a server that computes wrong bits is outvoted",
+     kReplicas},
     {At<&Job::device>(), "run.device", "--device", "",
      "where workers compute: auto (one GPU per worker, if there are any), cpu, cuda, or cuda:N for "
      "one GPU"},

@@ -261,7 +261,7 @@ struct Job {
   uint32_t workers = 2;
   uint32_t servers = 2;            // with allreduce 1: rank 0's process
   uint32_t servers_max = 0;        // for which shards are small enough; 0: ServersMax's default
-  uint32_t replicas = 2;           // of each shard, 1 or 2; one if there is one server
+  uint32_t replicas = 2;           // of each shard, 1 to 3; at most one per server
   std::string device = "auto";     // the workers': auto, cpu, cuda or cuda:N
   uint32_t threads = 1;            // computing threads per worker; one on a GPU
   uint32_t reader_threads = 1;     // per worker; they read and decode samples ahead

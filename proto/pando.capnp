@@ -133,6 +133,8 @@ struct Envelope $byHand {
     chunkAck @36 :ChunkAck;
     synced @37 :Synced;
     divergence @38 :Divergence;
+    hashWanted @67 :HashWanted;
+    recordHashes @68 :RecordHashes;
     snapshotStored @40 :SnapshotStored;
     snapshotAck @41 :SnapshotAck;
     snapshotAt @42 :SnapshotAt;
@@ -545,17 +547,19 @@ struct RootItem {
   shard @0 :UInt32 $type("ShardId");
   step @1 :UInt64 $type("Step");
   scalars @2 :StepScalars;  # of that step
-  payload @3 :Data;  # the tree's root: a sum over the step's samples, unscaled
+  payload @3 :Data;  # the tree's root: a sum over the step's samples, unscaled; empty: a question
   factors @4 :List(Float32) $initial("{}")
       $limit(what = "factors of a shard", max = "kPartialsPerShardMax");
     # P16: the factors of this shard, from all partial values (PartialPlan). Empty if the update
     # needs none.
 }
 
-struct Root $message(handlers = [lane], sender = servers, generation = one, about = primary,
+struct Root $message(handlers = [lane], sender = servers, generation = one, about = replica,
     size = payloads) {
   # Primary -> each in-sync backup, and each syncing one whose transfer is complete; repeated until
-  # acknowledged. It counts only if both are in the envelope's view (P13).
+  # acknowledged. It counts only if both are in the envelope's view (P13). A promoted primary asks
+  # its backups with an item without a payload; one that has made that version answers with its root
+  # (P22).
   items @0 :List(RootItem) $limit(what = "roots in a message", max = "kItemsPerMessageMax");
   firstRow @1 :UInt64 $type("Step");  # the scheduler has the metric rows below it
 }
@@ -565,6 +569,7 @@ struct RootAckItem {
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");  # made by the backup
   hash @2 :UInt64;  # of the record, optimizer state included
+  isAnswer @3 :Bool;  # to a promoted primary's question; the version is the backup's newest (P22)
 }
 
 struct RootAck $message(handlers = [lane], sender = servers, generation = one, about = replica,
@@ -634,6 +639,7 @@ struct ChunkAck $message(handlers = [lane], sender = servers, generation = one, 
   newest @2 :UInt64 $type("Version");  # of the image
   floatsTaken @3 :UInt64 $limit(what = "floats taken of an image", max = "kImageFloatsMax");
     # from the image's start, without a gap
+  hash @4 :UInt64;  # of the newest version's record, once all floats are taken; before that 0
 }
 
 struct SyncedItem {
@@ -651,13 +657,28 @@ struct Synced $message(handlers = [scheduler], sender = servers, generation = on
 
 struct Divergence $message(handlers = [scheduler], sender = servers, generation = one,
     about = primary) {
-  # Primary's lane -> scheduler, repeated until a new generation: a backup has made a different
-  # version (P8).
+  # Primary's lane -> scheduler, repeated until a view or generation answers: a backup has made a
+  # different version (P8), or its image has other bits (P20).
   shard @0 :UInt32 $type("ShardId");
   version @1 :UInt64 $type("Version");
   backup @2 :PeerId;
   primaryHash @3 :UInt64;  # of the primary's record
   backupHash @4 :UInt64;  # of the backup's
+}
+
+struct HashWanted $message(handlers = [lane], sender = onlyScheduler, generation = one) {
+  # Scheduler -> lanes of a shard whose replicas differ, repeated until they answer (P8).
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
+}
+
+struct RecordHashes $message(handlers = [scheduler], sender = servers, generation = one,
+    about = replica) {
+  # Lane -> scheduler, once it has made the version: its hash of the record.
+  shard @0 :UInt32 $type("ShardId");
+  version @1 :UInt64 $type("Version");
+  madeHash @2 :UInt64;  # when the version was made
+  nowHash @3 :UInt64;  # of the same memory now; the other one if it holds a later version already
 }
 
 struct PeerSilent $message(handlers = [scheduler], sender = nodes, generation = one) {

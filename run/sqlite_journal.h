@@ -94,7 +94,7 @@ Status ReadRows(const JournalRows& rows, SchedulerState* state);
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 11;
+  static constexpr int kSchemaVersion = 12;
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // to wait for another process, such as sqlite3
 

@@ -107,7 +107,8 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  bool is_completed = false;  // P33: the final weights are kept
+  std::vector<std::string> distrusted_machines;  // a server there was outvoted (P8)
+  bool is_completed = false;                     // P33: the final weights are kept
 };
 
 class Journal {

@@ -48,7 +48,7 @@ void Visit(auto io, SchedulerState& m) {
      NamedField{"settled_below", m.verification.settled_below},
      NamedField{"agreed_count", m.verification.agreed_count},
      NamedField{"unverified_count", m.verification.unverified_count},
-     NamedField{"open_dispute", m.verification.open_dispute},
+     NamedField{"open_dispute", m.verification.open_dispute}, PANDO_FIELD(m.distrusted_machines),
      NamedField{"is_finished", m.is_completed});
 }
 

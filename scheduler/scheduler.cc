@@ -98,7 +98,8 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         parts_.publisher.OnViewAck(now, envelope, m);
       },
       [&](const Synced& m) { parts_.view_maker.OnSynced(now, from, m); },
-      [&](const Divergence& m) { parts_.failures.OnDivergence(now, from, m); },
+      [&](const Divergence& m) { parts_.votes.OnDivergence(now, from, m); },
+      [&](const RecordHashes& m) { parts_.votes.OnRecordHashes(now, from, m); },
       [&](const RestoreFailed& m) { parts_.snapshots.OnRestoreFailed(now, from, m); },
       // Steps.
       [&](const ScalarsRequest& m) { parts_.progress.OnScalarsRequest(from, m); },
@@ -128,6 +129,7 @@ void Scheduler::Tick(Micros now) {
   parts_.membership.Tick(now);
   parts_.commands.StopDrained(now);
   if (parts_.phase.is_running()) {
+    parts_.votes.Tick(now);
     parts_.owners.Tick(now);
     MakeViews(now);
     parts_.verification.Tick(now);
@@ -167,13 +169,15 @@ void Scheduler::RepeatUnanswered(Micros now) {
   }
   parts_.final_weights.Repeat(now);
   parts_.evaluations.RepeatSlices();
+  parts_.votes.Repeat();
 }
 
 Micros Scheduler::NextDeadline() const {
   if (is_finished() || is_fenced()) return kNever;
   return std::min({parts_.outbox.repeat_at(), parts_.membership.NextDeadline(),
                    parts_.view_maker.NextDeadline(), parts_.last_snapshot.NextDeadline(),
-                   parts_.phase.NextDeadline(), parts_.stalls.NextDeadline()});
+                   parts_.phase.NextDeadline(), parts_.votes.NextDeadline(),
+                   parts_.stalls.NextDeadline()});
 }
 
 // ---- generations and views ---------------------------------------------------------------------
@@ -216,6 +220,7 @@ void Scheduler::StartGeneration(Micros now) {
   parts_.verification.StartGeneration(StepUpdating(next.restore.version));
   parts_.snapshots.ledger().StartGeneration(next.generation, next.restore);
   parts_.silences.StartGeneration();
+  parts_.votes.StartGeneration();
   parts_.evaluations.StartGeneration();
   parts_.requests.StartGeneration(now);
   parts_.final_weights.StartGeneration();
@@ -247,12 +252,14 @@ SchedulerState Scheduler::State() const {
           .evaluations = parts_.history.all(),
           .faults = parts_.faults.records(),
           .verification = parts_.verification.State(),
+          .distrusted_machines = parts_.votes.distrusted_machines(),
           .is_completed = parts_.phase.is_completed()};
 }
 
 void Scheduler::OnForget(const Member& member) {
   parts_.claims.Forget(member);
   parts_.silences.Forget(member.peer.node);
+  parts_.votes.Forget(member);
   parts_.commands.Forget(member);
   parts_.evaluations.Forget(member);
   parts_.ownership.Forget(member);

@@ -31,10 +31,11 @@
 //   q LastSnapshot       | the snapshot with which the run ends early      | abc..f.....l...p
 //   r Commands           | commands of people, drains                      | abc..f.h..k....pq
 //   s FinalWeights       | the collection of the final weights             | abcde......l.n
-//   t ViewMaker          | newcomers that the next view has in sync        | a.c....hij.l.no
-//   u ViewPublisher      | which lanes have acknowledged the view          | abcd...h
-//   v Failures           | reports of trouble                              | abcd.f.h........q
-//   w StallWatch         | why no step is made                             | abc..f.h
+//   t Votes              | replicas that differ, and machines to avoid     | abc....h
+//   u ViewMaker          | newcomers that the next view has in sync        | a.c....hij.l.no....t
+//   v ViewPublisher      | which lanes have acknowledged the view          | abcd...h
+//   w Failures           | reports of trouble                              | abcd.f.h........q
+//   x StallWatch         | why no step is made                             | abc..f.h
 // clang-format on
 //
 // Decisions are in the journal before any process learns them (P25): OnMessage and Tick gather

@@ -5,6 +5,7 @@
 #include "scheduler/commands.h"
 #include "scheduler/final_weights.h"
 #include "scheduler/members/failures.h"
+#include "scheduler/members/votes.h"
 #include "scheduler/stall_watch.h"
 #include "scheduler/views/view_maker.h"
 #include "scheduler/views/view_publisher.h"
@@ -44,8 +45,9 @@ struct SchedulerParts {
   LastSnapshot last_snapshot{shared, progress, snapshots, requests};
   Commands commands{shared, progress, membership, evaluations, requests, last_snapshot};
   FinalWeights final_weights{shared, observer, faults, history, snapshots, verification};
+  Votes votes{options.state, shared, membership};
   ViewMaker view_maker{plan,     views,     phase,        membership, claims,
-                       silences, snapshots, verification, owners};
+                       silences, snapshots, verification, owners,     votes};
   ViewPublisher publisher{options.seal, shared, faults, membership};
   Failures failures{shared, faults, progress, membership, last_snapshot};
   StallWatch stalls{shared, progress, membership};

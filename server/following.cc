@@ -14,9 +14,10 @@ void Following::OnRootItem(Micros now, const PeerId& from, const RootItem& item)
   Replica* replica = replicas_.Find(item.shard);
   if (replica == nullptr || replica->is_primary() || replica->primary() != from) return;
   Shard& shard = replica->shard;
-  const Shard::Followed followed = Follow(shard, item);
   // While the shard loads, an empty acknowledgement tells the primary that this lane is not silent.
   if (snapshots_.IsLoading(item.shard)) acks_out_[from];
+  if (item.payload.size_bytes() == 0) return Answer(*replica, item);
+  const Shard::Followed followed = Follow(shard, item);
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMade(now, shard);
   const Version made = VersionMadeBy(item.step);
@@ -26,10 +27,35 @@ void Following::OnRootItem(Micros now, const PeerId& from, const RootItem& item)
   Acknowledge(*replica, is_known ? made : shard.newest());
 }
 
-void Following::Acknowledge(const Replica& replica, Version version) {
+// P22. Answers a promoted primary. If this replica has made the version after the primary's newest
+// one, the primary gets the root first.
+void Following::Answer(const Replica& replica, const RootItem& question) {
+  const Shard& shard = replica.shard;
+  if (!shard.has_data()) return;
+  for (const StepRoot* root : shard.RootsAfter(Version(question.step.value()))) {
+    Root answer;
+    answer.items.push_back({shard.id(), root->step, root->scalars, root->gradient, root->factors});
+    member_.Send(replica.primary(), std::move(answer));
+  }
+  Acknowledge(replica, shard.newest(), /*is_answer=*/true);
+}
+
+void Following::Acknowledge(const Replica& replica, Version version, bool is_answer) {
   const std::optional<uint64_t> hash = replica.shard.records().KnownHash(version);
-  acks_out_[replica.primary()].items.push_back(
-      {replica.shard.id(), version, hash ? *hash : replica.shard.records().NewestHash()});
+  acks_out_[replica.primary()].items.push_back({replica.shard.id(), version,
+                                                hash ? *hash : replica.shard.records().NewestHash(),
+                                                is_answer});
+}
+
+void Following::OnHashWanted(const Envelope& envelope, const HashWanted& wanted) const {
+  const Replica* replica = replicas_.Find(wanted.shard);
+  if (replica == nullptr || !replica->shard.has_data()) return;
+  const ShardRecords& records = replica->shard.records();
+  const std::optional<uint64_t> made = records.KnownHash(wanted.version);
+  if (!made) return;
+  const bool is_newest = wanted.version == records.newest_version();
+  member_.Send(envelope.sender, RecordHashes{wanted.shard, wanted.version, *made,
+                                             is_newest ? records.NewestHash() : *made});
 }
 
 void Following::OnReleasePin(Micros now) {

@@ -23,6 +23,8 @@ class Following : LanePart {
 
   void OnRoot(Micros now, const Envelope& envelope, const Root& root);
   void OnChunk(const Envelope& envelope, const Chunk& chunk);
+  // P8. Tells the scheduler the hashes of a version, in any role.
+  void OnHashWanted(const Envelope& envelope, const HashWanted& wanted) const;
   // Makes the versions that the released pin had delayed.
   void OnReleasePin(Micros now);
 
@@ -44,7 +46,8 @@ class Following : LanePart {
     const LaneProbe::Scope work(probe_, LaneWork::kUpdate, item.shard, item.step);
     return shard.Follow({item.step, item.scalars, item.payload, item.factors});
   }
-  void Acknowledge(const Replica& replica, Version version);
+  void Answer(const Replica& replica, const RootItem& question);
+  void Acknowledge(const Replica& replica, Version version, bool is_answer = false);
 
   ShardSnapshots& snapshots_;
   ProgressReport& progress_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/hash.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -55,6 +56,9 @@ void IncomingTransfer::Take(const Chunk& chunk) {
 std::vector<VersionRecord> IncomingTransfer::TakeRecords() {
   PANDO_CHECK(is_complete());
   pieces_.clear();
+  VersionRecord& newest = records_.back();
+  hash_ = RecordHash(newest.version, newest.parameters->span(), newest.state->span());
+  newest.hash = hash_;
   return std::move(records_);
 }
 

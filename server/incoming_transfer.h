@@ -29,9 +29,10 @@ class IncomingTransfer {
   }
   // REQUIRES: Includes(chunk).
   void Take(const Chunk& chunk);
-  ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
+  ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_, hash_}; }
   bool is_complete() const { return taken_floats_ == image_floats_; }
-  // Returns the records, once. Later chunks are still acknowledged.  REQUIRES: is_complete().
+  // Returns the records, once. Later chunks are still acknowledged, with the newest record's hash.
+  // REQUIRES: is_complete().
   std::vector<VersionRecord> TakeRecords();
 
  private:
@@ -42,6 +43,7 @@ class IncomingTransfer {
   std::vector<std::span<float>> pieces_;  // of the image, in its order; they point into the records
   size_t image_floats_ = 0;
   size_t taken_floats_ = 0;
+  uint64_t hash_ = 0;  // of the newest record, once it is complete
 };
 
 }  // namespace pando

@@ -20,10 +20,10 @@ Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots,
       progress_(member_, replicas_, plan),
       snapshots_({member_, replicas_, plan}, snapshots, report_clock_),
       norms_({member_, replicas_, plan}, maker_, options.lease, options.norm_peers_max),
-      replication_({member_, replicas_, plan}, options.lease, progress_, report_clock_),
+      replication_({member_, replicas_, plan}, options.lease, progress_, report_clock_, inquiry_),
       following_({member_, replicas_, plan}, snapshots_, progress_, options.probe),
-      steps_(plan, {replicas_, scalars_, norms_, replication_, snapshots_, progress_, replies_,
-                    options.probe}),
+      steps_(plan, {replicas_, scalars_, norms_, replication_, inquiry_, snapshots_, progress_,
+                    replies_, options.probe}),
       reports_(member_, report_clock_, {&replication_, &snapshots_}) {}
 
 void Lane::OnMessage(Micros now, const Envelope& envelope) {
@@ -42,7 +42,10 @@ void Lane::Route(Micros now, const Envelope& from) {
       [&](const Push& push) { steps_.OnPush(now, from, push); },
       [&](const Pull& pull) { replies_.OnPull(from, pull); },
       [&](const Question& question) { replies_.OnQuestion(now, from, question); },
-      [&](const Root& root) { following_.OnRoot(now, from, root); },
+      [&](const Root& root) {
+        following_.OnRoot(now, from, root);
+        steps_.OnRoot(now, from, root);
+      },
       [&](const RootAck& ack) { replication_.OnRootAck(now, from, ack); },
       [&](const Chunk& chunk) { following_.OnChunk(from, chunk); },
       [&](const ChunkAck& ack) { replication_.OnChunkAck(now, from, ack); },
@@ -62,6 +65,7 @@ void Lane::Route(Micros now, const Envelope& from) {
         following_.OnReleasePin(now);
         member_.Send(from.sender, PinReleased{release.version});
       },
+      [&](const HashWanted& wanted) { following_.OnHashWanted(from, wanted); },
       [&](const SnapshotAt& at) { snapshots_.OnSnapshotAt(now, from, at); },
       [&](const SnapshotAck& ack) { snapshots_.OnSnapshotAck(ack); },
       [&](const Stop& stop) { life_.OnStop(from, stop); },
@@ -84,7 +88,7 @@ void Lane::EnterView(Micros now) {
   if (view().generation != generation_) EnterGeneration();
   const Replicas::Changes changes = replicas_.EnterView();
   snapshots_.EnterView(now, changes);
-  replication_.EnterView(now);
+  replication_.EnterView(now, changes.promoted);
   following_.EnterView(changes);
   replies_.EnterView();
   progress_.EnterView(now, changes);

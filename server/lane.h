@@ -18,7 +18,9 @@
 //   ViewHint           | ViewMember     | ViewWanted, if its sender's view is newer (P13)
 //   ViewWanted         | ViewMember     | ViewUpdate
 //   Root               | Following      | RootAck, repeated for a repeated root; none between
-//                      |                | unequal views (P13)
+//                      |                | unequal views (P13). A promoted primary's question may
+//                      |                | get a Root before it
+//                      | ShardSteps     | none; a backup's answer makes the version (P22)
 //   RootAck            | Replication    | none; the version is committed once every required
 //                      |                | backup has acknowledged it, or Divergence to the scheduler
 //   Chunk              | Following      | ChunkAck; none of another pair (P24)
@@ -26,6 +28,7 @@
 //                      |                | scheduler
 //   Partials           | Norms          | none; shards that waited for them advance (P16)
 //   PartialsPull       | Norms          | Partials, with the values that are known, even if none
+//   HashWanted         | Following      | RecordHashes, if the version is made (P8)
 //   Scalars            | ScalarBlocks   | none; shards that waited for them advance
 //   ProgressAck        | ProgressReport | none; rows below it are forgotten
 //   ReleasePin         | Replicas       | PinReleased; versions that the pin held up are made
@@ -113,6 +116,7 @@ class Lane : public ProtocolCore {
   ProgressReport progress_;
   ShardSnapshots snapshots_;
   Norms norms_;
+  Inquiry inquiry_;
   Replication replication_;
   Following following_;
   ShardSteps steps_;

@@ -5,7 +5,7 @@
 namespace pando {
 
 OutgoingTransfer::OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records)
-    : shard_(shard), pair_(pair) {
+    : shard_(shard), pair_(pair), hash_(records.back().hash) {
   for (const VersionRecord& record : records) {
     versions_.push_back(record.version);
     pieces_.push_back(record.parameters);

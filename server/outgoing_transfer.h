@@ -32,6 +32,8 @@ class OutgoingTransfer {
   OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records);
 
   Version newest() const { return versions_.back(); }
+  // The hash of the newest record when it was made, if it had to be compared then.
+  const std::optional<uint64_t>& hash() const { return hash_; }
   // Returns the next piece, if the window has room for it.
   std::optional<Chunk> Next();
   // Handles an acknowledgement.  Returns whether it acknowledges more floats than before.
@@ -44,6 +46,7 @@ class OutgoingTransfer {
   ShardId shard_;
   ViewId pair_;
   std::vector<Version> versions_;
+  std::optional<uint64_t> hash_;
   std::vector<SharedBuffer> pieces_;  // of the image, in its order
   size_t image_floats_ = 0;
   size_t sent_floats_ = 0;

@@ -9,11 +9,14 @@ namespace pando {
 
 // ---- the view ----------------------------------------------------------------------------------
 
-void Replication::EnterView(Micros now) {
+void Replication::EnterView(Micros now, const std::vector<ShardId>& promoted) {
   roots_out_.clear();  // of the old view; those that still count are gathered again below
   clock_.EnterView(now);
-  std::erase_if(backups_,
-                [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
+  std::erase_if(backups_, [&](const auto& entry) {
+    const bool is_over = replicas_.FindPrimary(entry.first) == nullptr;
+    if (is_over) inquiry_.End(entry.first);
+    return is_over;
+  });
   const std::vector<ShardPlacement>& placements = member_.view().shards;
   for (auto& [id, replica] : replicas_.all()) {
     if (!replica.is_primary() || id.value() >= placements.size()) continue;
@@ -21,6 +24,10 @@ void Replication::EnterView(Micros now) {
     Backups& backups = backups_[id];
     backups = InView(placements[id.value()], std::move(backups), shard.committed());
     if (!shard.has_data()) continue;
+    const std::vector<PeerId>& in_sync = placements[id.value()].in_sync_backups;
+    const bool is_promoted = std::ranges::find(promoted, id) != promoted.end();
+    if (is_promoted && shard.step().value() < plan_.steps.step_count()) inquiry_.Begin(id, in_sync);
+    inquiry_.Retain(id, in_sync);
     for (Backup& backup : backups) {  // P22
       if (backup.TakesRoots()) GatherRoots(now, shard, backup, backup.acked);
     }
@@ -65,15 +72,18 @@ Replication::Backup* Replication::Find(ShardId shard, const PeerId& peer) {
 // ---- roots -------------------------------------------------------------------------------------
 
 void Replication::GatherRoots(Micros now, const Shard& shard, Backup& backup, Version after) {
-  for (const StepRoot* root : shard.RootsAfter(after)) {
+  const auto gather = [&](RootItem gathered) {
     std::vector<RootItem>& items = roots_out_[backup.peer].items;
     const auto is_same = [&](const RootItem& item) {
-      return item.shard == shard.id() && item.step == root->step;
+      return item.shard == gathered.shard && item.step == gathered.step;
     };
-    if (std::ranges::any_of(items, is_same)) continue;
-    items.push_back({shard.id(), root->step, root->scalars, root->gradient, root->factors});
+    if (std::ranges::any_of(items, is_same)) return;
+    items.push_back(std::move(gathered));
     clock_.Expect(now, backup.debt);
-  }
+  };
+  for (const StepRoot* root : shard.RootsAfter(after))
+    gather({shard.id(), root->step, root->scalars, root->gradient, root->factors});
+  if (inquiry_.IsOpen(shard.id(), backup.peer)) gather({.shard = shard.id(), .step = shard.step()});
 }
 
 // A sealed step counts as made, because its root is already gathered.
@@ -103,13 +113,12 @@ void Replication::OnRootAck(Micros now, const Envelope& envelope, const RootAck&
 
 void Replication::OnAcked(Micros now, Backup& backup, const RootAckItem& item) {
   const Shard& shard = *replicas_.FindPrimary(item.shard);
+  if (item.is_answer) OnAnswer(now, shard, backup, item.version);
   if (item.version <= backup.acked || item.version > shard.newest()) return;
-  const std::optional<uint64_t> ours = shard.records().KnownHash(item.version);
-  if (ours && *ours != item.hash) {
-    divergences_[{item.shard, backup.peer}] = {item.shard, item.version, backup.peer, *ours,
-                                               item.hash};
+  const uint64_t ours = shard.records().KnownHash(item.version).value_or(item.hash);
+  if (contradictions_.Compare({item.shard, item.version, backup.peer, ours, item.hash}))
     return report_clock_.SpeakSoon(now);
-  }
+  if (item.version == shard.newest()) contradictions_.OnAgreed(item.shard, backup.peer);
   backup.acked = item.version;
   backup.debt.since.reset();
   if (backup.acked < shard.newest() || shard.is_sealed()) clock_.Expect(now, backup.debt);
@@ -117,9 +126,33 @@ void Replication::OnAcked(Micros now, Backup& backup, const RootAckItem& item) {
   NoteCaughtUp(now, shard, backup);
 }
 
+// P22. A backup that has made a later version has sent its root before this. If that has not
+// arrived, or not made a version, the question is repeated.
+void Replication::OnAnswer(Micros now, const Shard& shard, Backup& backup, Version newest) {
+  if (newest > shard.newest() || !inquiry_.IsOpen(shard.id(), backup.peer)) return;
+  inquiry_.OnAnswer(shard.id(), backup.peer);
+  backup.debt.since.reset();
+  if (backup.acked < shard.newest()) clock_.Expect(now, backup.debt);
+}
+
+bool Replication::IsRootOfBackup(const Envelope& envelope, const RootItem& item) const {
+  if (!CountsFor(envelope) || item.payload.size_bytes() == 0) return false;
+  const Shard* shard = replicas_.FindPrimary(item.shard);
+  return shard != nullptr && shard->has_data() && item.step == shard->step() &&
+         inquiry_.IsOpen(item.shard, envelope.sender);
+}
+
+void Replication::OnAdopted(Micros now, const Shard& shard) {
+  for (Backup& backup : backups_[shard.id()]) {
+    if (backup.TakesRoots()) GatherRoots(now, shard, backup, backup.acked);
+  }
+  NoteMade(shard.id());
+}
+
 bool Replication::MayCommit(const Shard& shard) const {
   const auto it = backups_.find(shard.id());
   const Version newest = shard.newest();
+  if (!contradictions_.MayCommit(shard.id(), newest)) return false;
   return it == backups_.end() || std::ranges::all_of(it->second, [&](const Backup& backup) {
            if (backup.is_required) return backup.acked >= newest;
            return !backup.transfer ||
@@ -152,6 +185,12 @@ void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAc
   Backup* backup = Find(ack.shard, envelope.sender);
   if (backup == nullptr || !backup->transfer || *backup->pair != ack.pair) return;
   clock_.OnAnswer(envelope.sender, now);
+  // The memory of the image has changed since the version was made, or the newcomer's is wrong.
+  const std::optional<uint64_t> hash = backup->transfer->hash();
+  if (ack.hash != 0 && hash &&
+      contradictions_.Compare(
+          {ack.shard, backup->transfer->newest(), backup->peer, *hash, ack.hash}))
+    return report_clock_.SpeakSoon(now);
   if (!backup->transfer->OnAck(ack)) return;
   backup->debt.since.reset();
   if (!backup->transfer->is_complete()) {

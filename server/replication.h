@@ -13,9 +13,13 @@
 //   versions made      |               |
 // clang-format on
 //
+// A promoted primary first asks its in-sync backups whether one has made the next version from the
+// dead primary's last root. It seals no step before all have answered (P22).
+//
 // Threads: none. Owns: the state of each backup. Invariants I2, I6.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,6 +29,8 @@
 #include "server/lane_part.h"
 #include "server/outgoing_transfer.h"
 #include "server/progress_report.h"
+#include "server/replication/contradictions.h"
+#include "server/replication/inquiry.h"
 #include "server/reports.h"
 
 namespace pando {
@@ -74,8 +80,12 @@ class Replication : public Reports::Source, LanePart {
  public:
   // All arguments outlive it.
   Replication(const LanePart& part, Micros lease, const ProgressReport& progress,
-              Reports::Clock& report_clock)
-      : LanePart(part), progress_(progress), report_clock_(report_clock), clock_(lease) {}
+              Reports::Clock& report_clock, Inquiry& inquiry)
+      : LanePart(part),
+        progress_(progress),
+        report_clock_(report_clock),
+        inquiry_(inquiry),
+        clock_(lease) {}
 
   void OnRootAck(Micros now, const Envelope& envelope, const RootAck& ack);
   void OnChunkAck(Micros now, const Envelope& envelope, const ChunkAck& ack);
@@ -93,13 +103,19 @@ class Replication : public Reports::Source, LanePart {
   // Sends the gathered roots, or holds them a little longer. Must run before the versions are made,
   // so that all replicas make them at the same time.
   void SendRoots(Micros now);
+  // P22. Returns whether this is the root with which an in-sync backup answers that question.
+  bool IsRootOfBackup(const Envelope& envelope, const RootItem& item) const;
+  // Is called when the primary has made its newest version from such a root.
+  void OnAdopted(Micros now, const Shard& shard);
   // P8. Returns whether all required backups have acknowledged the newest version.
   bool MayCommit(const Shard& shard) const;
   // Takes the shards to check with MayCommit: they have a new version or wait for fewer backups.
   std::set<ShardId> TakeCommittable() { return std::exchange(committable_, {}); }
   void NoteMade(ShardId shard) { committable_.insert(shard); }
-  // Drops the roots of a shard whose newest version is committed, unless a newcomer needs them.
-  void DropRoots(Shard& shard) const {
+  // Forgets what the newest version, which is committed now, needed: its contradictions, and its
+  // roots unless a newcomer needs them.
+  void OnCommitted(Shard& shard) {
+    contradictions_.OnCommitted(shard.id(), shard.committed());
     const auto it = backups_.find(shard.id());
     const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
     if (it == backups_.end() || std::ranges::none_of(it->second, is_syncing)) shard.ForgetRoots();
@@ -112,12 +128,14 @@ class Replication : public Reports::Source, LanePart {
     StartImages(now, shard);
   }
 
-  void EnterView(Micros now);
+  // `promoted`: the shards of which the lane has become the primary. It asks their backups (P22).
+  void EnterView(Micros now, const std::vector<ShardId>& promoted);
   // A new generation begins.
   void Clear() {
     backups_.clear();
     committable_.clear();
-    divergences_.clear();
+    contradictions_.Clear();
+    inquiry_.Clear();
   }
   void Tick(Micros now);  // repeats unanswered messages
   // Owed is the backup that has owed an acknowledgement for the longest time, and since when.
@@ -131,8 +149,7 @@ class Replication : public Reports::Source, LanePart {
   }
   bool AddReports(std::vector<Message>* reports) const override {
     const bool has_synced = AddSynced(reports);
-    for (const auto& [key, divergence] : divergences_) reports->push_back(divergence);
-    return has_synced || !divergences_.empty();
+    return contradictions_.AddReports(reports) || has_synced;
   }
 
  private:
@@ -149,6 +166,7 @@ class Replication : public Reports::Source, LanePart {
 
   static Backups InView(const ShardPlacement& placement, Backups known, Version committed);
   Backup* Find(ShardId shard, const PeerId& peer);
+  void OnAnswer(Micros now, const Shard& shard, Backup& backup, Version newest);
   void GatherRoots(Micros now, const Shard& shard, Backup& backup, Version after);
   void OnAcked(Micros now, Backup& backup, const RootAckItem& item);
   void NoteCaughtUp(Micros now, const Shard& shard, Backup& backup);
@@ -159,12 +177,13 @@ class Replication : public Reports::Source, LanePart {
 
   const ProgressReport& progress_;
   Reports::Clock& report_clock_;
+  Inquiry& inquiry_;
   BackupClock clock_;
   std::map<ShardId, Backups> backups_;  // of the shards of which the lane is primary
   std::map<PeerId, Root> roots_out_;    // until SendRoots, or a little longer
   std::optional<Micros> roots_held_until_;
   std::set<ShardId> committable_;
-  std::map<std::pair<ShardId, PeerId>, Divergence> divergences_;  // repeated to the scheduler
+  Contradictions contradictions_;
 };
 
 }  // namespace pando

@@ -125,6 +125,7 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
     held_root_ = root;
     return Followed::kHeld;
   }
+  partials_.clear();  // a promoted replica may have made them already
   records_.Commit();  // the primary seals a step only after it has committed the version before
   Make(root);
   records_.HashNewest();

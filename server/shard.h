@@ -128,6 +128,13 @@ class Shard {
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
   // Returns the roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
+  // P22. Makes the version of a backup's root, which another primary had sealed: step() is
+  // complete. Returns whether it did; a pin may be in the way.
+  bool Adopt(const StepRoot& root) {
+    if (is_sealed() || records_.PinIsInTheWay() || Follow(root) != Followed::kMade) return false;
+    aggregators_.OnMade(newest());
+    return true;
+  }
   void ForgetRoots() {
     newest_root_.reset();
     previous_root_.reset();

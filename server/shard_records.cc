@@ -33,7 +33,7 @@ void ShardRecords::Install(std::vector<VersionRecord> records) {
   PANDO_CHECK(newest_.parameters->size() == parameter_floats());
   PANDO_CHECK(newest_.state->size() == state_floats());
   is_state_shared_ = true;  // the source may still read it
-  HashNewest();
+  if (!newest_.hash) HashNewest();
   Commit();
   for (VersionRecord& record : records) {
     const uint64_t kept = plan_.steps.versions_kept();

@@ -20,11 +20,24 @@ void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) 
   parts_.replies.AnswerNotPrimary(envelope, std::move(others));
 }
 
+void ShardSteps::OnRoot(Micros now, const Envelope& envelope, const Root& root) {
+  for (const RootItem& item : root.items) {
+    if (!parts_.replication.IsRootOfBackup(envelope, item)) continue;
+    Shard& shard = *parts_.replicas.FindPrimary(item.shard);
+    // The root proves that the version before it is committed.
+    if (shard.newest() != shard.committed()) Show(now, shard);
+    const LaneProbe::Scope work(parts_.probe, LaneWork::kUpdate, item.shard, item.step);
+    if (!shard.Adopt({item.step, item.scalars, item.payload, item.factors})) continue;
+    parts_.progress.NoteMetrics(shard);
+    parts_.replication.OnAdopted(now, shard);
+  }
+}
+
 // Without backups the record is made and committed at once. With backups the root is sent first,
 // and the record is made in Tick, so that all replicas make it at the same time.
 void ShardSteps::TryAdvance(Micros now, Shard& shard) {
   const StepScalars* scalars = shard.is_ready() ? parts_.scalars.Find(shard.step()) : nullptr;
-  if (scalars == nullptr) return;
+  if (scalars == nullptr || parts_.inquiry.IsOpen(shard.id())) return;
   std::optional<std::vector<float>> factors = parts_.norms.CollectFactors(now, shard, *scalars);
   if (!factors) return;
   if (!parts_.replication.HasBackups(shard.id())) {
@@ -54,6 +67,9 @@ void ShardSteps::MakeNext(Shard& shard, const Make& make) {
 }
 
 void ShardSteps::Tick(Micros now) {
+  for (ShardId id : parts_.inquiry.TakeAnswered()) {
+    if (Shard* shard = parts_.replicas.FindPrimary(id)) TryAdvance(now, *shard);
+  }
   MakeSealed();
   for (ShardId id : parts_.replication.TakeCommittable()) {
     Shard* shard = parts_.replicas.FindPrimary(id);
@@ -73,7 +89,7 @@ void ShardSteps::Show(Micros now, Shard& shard) {
   const Step made_by(shard.newest().value() - 1);
   if (parts_.probe != nullptr) parts_.probe->OnCommitted(shard.id(), made_by);
   const LaneProbe::Scope work(parts_.probe, LaneWork::kCommit, shard.id(), made_by);
-  parts_.replication.DropRoots(shard);
+  parts_.replication.OnCommitted(shard);
   parts_.snapshots.StoreIfDue(now, shard);
   parts_.replication.StartImages(now, shard);
   parts_.replies.ReplyToWaiting(shard);

@@ -28,6 +28,7 @@ class ShardSteps {
     const ScalarBlocks& scalars;
     Norms& norms;
     Replication& replication;
+    Inquiry& inquiry;
     ShardSnapshots& snapshots;
     ProgressReport& progress;
     Replies& replies;
@@ -36,6 +37,8 @@ class ShardSteps {
   ShardSteps(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
 
   void OnPush(Micros now, const Envelope& envelope, const Push& push);
+  // P22. Takes the roots with which backups answer a promoted primary.
+  void OnRoot(Micros now, const Envelope& envelope, const Root& root);
   // Makes the versions that new scalars or a released pin allow.
   void AdvanceAll(Micros now) {
     for (auto& [id, replica] : parts_.replicas.all()) {

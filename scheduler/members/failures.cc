@@ -5,13 +5,6 @@
 #include <utility>
 
 namespace pando {
-namespace {
-
-// One more divergence ends the run: rollbacks do not repair machines that keep diverging.
-constexpr uint32_t kDivergencesMax = 3;
-
-}  // namespace
-
 void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& failure) {
   const Member& member = membership_.members().Sender(envelope.sender);
   // A newcomer has no generation yet.
@@ -81,23 +74,6 @@ void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note
     return membership_.OnDeath(now, member->peer.node, note.action, "exit",
                                note.action == "exit" ? note.text.substr(0, kNameBytesMax) : "");
   if (!is_scheduler) views_.RequestView(now);  // it may have ended before it joined
-}
-
-// P8. Two replicas cannot tell which of them is wrong, so the run rolls back.
-void Failures::OnDivergence(Micros now, const PeerId& from, const Divergence& divergence) {
-  const View& view = views_.view();
-  const uint32_t shard = divergence.shard.value();
-  if (phase_.is_rolling_back() || !phase_.is_running() || shard >= view.shards.size()) return;
-  if (view.shards[shard].primary != from) return;
-  const Member* backup = membership_.members().Find(divergence.backup.incarnation);
-  if (backup == nullptr) return;
-  const std::string text = fmt::format("{} and {} have made different versions {} of shard {}",
-                                       membership_.members().Sender(from).Name(), backup->Name(),
-                                       divergence.version.value(), shard);
-  outbox_.TellNotable(now, "divergence", backup->Name(), "{}", text);
-  if (++divergence_count_ > kDivergencesMax)
-    return phase_.End(now, StopReason::kFailed, text + " again; test the memory of these machines");
-  phase_.PlanRollback(now, text);
 }
 
 }  // namespace pando

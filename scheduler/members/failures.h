@@ -1,4 +1,4 @@
-// Failures handles reports of members that cannot continue, ended processes and diverged replicas.
+// Failures handles reports of members that cannot continue, and of ended processes.
 #pragma once
 
 #include <map>
@@ -22,8 +22,6 @@ class Failures : SchedulerPart {
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
   // Handles a supervisor's report of a fault or an exit, which is the earliest sign of a death.
   void OnFaultNote(Micros now, const PeerId& from, const FaultNote& note);
-  // Handles a primary's report that a backup has made a different version: plans a rollback.
-  void OnDivergence(Micros now, const PeerId& from, const Divergence& divergence);
 
  private:
   struct Trouble {
@@ -44,7 +42,6 @@ class Failures : SchedulerPart {
   std::optional<Trouble> trouble_;  // the last one
   // The processes whose training failed, and why.
   std::map<ProcessName, std::string> failed_;
-  uint32_t divergence_count_ = 0;
 };
 
 }  // namespace pando

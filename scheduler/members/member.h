@@ -44,6 +44,11 @@ ProcessName ProcessFor(const auto& report) {
   return {report.host, report.process_id, report.process_key};
 }
 
+// Returns the machine of a server: its label, or else its host.
+inline const std::string& MachineFor(const Register& registration) {
+  return registration.machine.empty() ? registration.host : registration.machine;
+}
+
 // Returns whether the workers are an allreduce group, which no process joins or leaves while it
 // trains.
 inline bool IsGroup(const JobPlan& plan) { return plan.job.strategy == Strategy::kAllreduce; }

@@ -159,23 +159,20 @@ std::vector<NodeInfo> Members::NodeInfos(SumUse rack_sum, const View& last) cons
 
 std::vector<PlacementServer> Members::Servers(const std::set<NodeId>& avoided) const {
   std::vector<PlacementServer> servers;
-  const auto machine_of = [](const Member* server) {
-    const Register& registration = server->registration;
-    return registration.machine.empty() ? registration.host : registration.machine;
-  };
   // A machine without a label counts as a rack.
   const auto rack_of = [&](const Member* server) {
     const std::string& rack = server->registration.rack;
-    return rack.empty() ? "machine " + machine_of(server) : "rack " + rack;
+    return rack.empty() ? "machine " + MachineFor(server->registration) : "rack " + rack;
   };
   std::set<std::string> racks;
   for (const Member* server : TakingPart(Role::kServer)) racks.insert(rack_of(server));
   for (const Member* server : TakingPart(Role::kServer)) {
-    servers.push_back({.peer = server->peer,
-                       .domain = racks.size() > 1 ? rack_of(server) : machine_of(server),
-                       .lane_count = static_cast<uint16_t>(server->Peers().size()),
-                       .is_leaving = server->is_draining,
-                       .takes_more = !avoided.contains(server->peer.node)});
+    servers.push_back(
+        {.peer = server->peer,
+         .domain = racks.size() > 1 ? rack_of(server) : MachineFor(server->registration),
+         .lane_count = static_cast<uint16_t>(server->Peers().size()),
+         .is_leaving = server->is_draining,
+         .takes_more = !avoided.contains(server->peer.node)});
   }
   const bool all = std::ranges::all_of(servers, &PlacementServer::is_leaving);
   if (all) std::ranges::for_each(servers, [](PlacementServer& s) { s.is_leaving = false; });

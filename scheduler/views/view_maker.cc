@@ -50,7 +50,7 @@ View ViewMaker::MakeFirst(Micros now) {
     next.restore = snapshots_.ledger().RestorePoint(verification_.RestoreBound());
   }
   next.nodes = membership_.members().NodeInfos(plan_.job.rack_sum, views_.view());
-  const auto servers = snapshots_.RestoringServers(next.restore, silences_.Avoided(now));
+  const auto servers = snapshots_.RestoringServers(next.restore, Avoided(now));
   next.shards = PlaceShards(plan_.shards, servers, plan_.job.replicas);
   next.owners = owners_.FirstOwners(now);
   synced_.clear();
@@ -81,7 +81,7 @@ std::optional<View> ViewMaker::MakeDue(Micros now) {
   silences_.RequestViews(now);
   AddSynced(next);
   silences_.ApplyTo(next);
-  const std::vector<PlacementServer> servers = members.Servers(silences_.Avoided(now));
+  const std::vector<PlacementServer> servers = members.Servers(Avoided(now));
   if (!DropLostReplicas(plan_.shards, servers, next.id, next.shards)) {
     phase_.PlanRollback(now, "no server in sync is left of some shard");
     return std::nullopt;

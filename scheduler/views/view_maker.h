@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "scheduler/members/votes.h"
 #include "scheduler/placement/owner_plan.h"
 #include "scheduler/views/view_claims.h"
 
@@ -15,7 +16,7 @@ class ViewMaker {
  public:
   ViewMaker(const JobPlan& plan, ViewLedger& views, RunPhase& phase, const RunMembers& membership,
             const ViewClaims& claims, Silences& silences, Snapshots& snapshots,
-            const GradientComparison& verification, OwnerPlan& owners)
+            const GradientComparison& verification, OwnerPlan& owners, const Votes& votes)
       : plan_(plan),
         views_(views),
         phase_(phase),
@@ -24,7 +25,8 @@ class ViewMaker {
         silences_(silences),
         snapshots_(snapshots),
         verification_(verification),
-        owners_(owners) {}
+        owners_(owners),
+        votes_(votes) {}
 
   // Requests a view a bit later: processes and replicas that become ready together share it.
   void RequestSoon(Micros now);
@@ -42,6 +44,12 @@ class ViewMaker {
 
  private:
   void AddSynced(View& next);
+  // Returns the members that get no new replicas now.
+  std::set<NodeId> Avoided(Micros now) const {
+    std::set<NodeId> avoided = silences_.Avoided(now);
+    avoided.merge(votes_.Distrusted());
+    return avoided;
+  }
 
   const JobPlan& plan_;
   ViewLedger& views_;
@@ -52,6 +60,7 @@ class ViewMaker {
   Snapshots& snapshots_;
   const GradientComparison& verification_;
   OwnerPlan& owners_;
+  const Votes& votes_;
   // By shard, the newcomers that their primaries have reported in sync.
   std::set<std::pair<uint32_t, SyncingBackup>> synced_;
   Micros made_at_{0};  // the last view that was due

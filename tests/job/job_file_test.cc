@@ -271,7 +271,7 @@ TEST_CASE("values of the wrong type or out of range are errors") {
   CHECK(Contains(ErrorFor("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
   CHECK(Contains(ErrorFor("[run]\nthreads = 0\n"), "run.threads"));
   CHECK(Contains(ErrorFor("[run]\nworkers = 0\n"), "run.workers"));
-  CHECK(Contains(ErrorFor("[run]\nreplicas = 3\n"), "from 1 to 2"));
+  CHECK(Contains(ErrorFor("[run]\nreplicas = 4\n"), "from 1 to 3"));
   CHECK(Contains(ErrorFor("[snapshot]\nkeep = 0\n"), "snapshot.keep"));
   CHECK(Contains(ErrorFor("[snapshot]\nevery = -1\n"), "snapshot.every"));
   CHECK(Contains(ErrorFor("[verify]\nevery = 0.5\n"), "whole number"));

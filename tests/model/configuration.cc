@@ -34,6 +34,12 @@ constexpr std::array kSynchronous{
                   .budget = kServersAndWorker,
                   .delivers_chunks_singly = true},
     Configuration{.name = "join", .steps = 3, .servers = 2, .budget = kJoin},
+    Configuration{.name = "3-replicas", .steps = 3, .replicas = 3, .budget = kServersAndWorker},
+    Configuration{.name = "3-replicas-2-shards",
+                  .shards = 2,
+                  .replicas = 3,
+                  .budget = kTwoServers,
+                  .has_partials = true},
 };
 
 // Rollback, snapshots, the scheduler's restart, planned moves.
@@ -105,7 +111,11 @@ constexpr std::array kLarge{
                   .budget = {.server_kills = 1, .worker_kills = 1, .suspicions = 1}},
     Configuration{
         .name = "added-again", .servers = 2, .budget = {.suspicions = 2}, .may_readd = true},
-    Configuration{.name = "3-replicas", .servers = 4, .replicas = 3, .budget = kTwoServers},
+    Configuration{.name = "3-replicas-added",
+                  .steps = 2,
+                  .servers = 4,
+                  .replicas = 3,
+                  .budget = {.server_kills = 2, .worker_kills = 1}},
     Configuration{.name = "1-worker", .shards = 2, .workers = 1, .budget = kTwoServers},
     Configuration{.name = "1-worker-partials",
                   .shards = 2,

@@ -22,7 +22,7 @@ void MakeVersion(const Configuration& configuration, Replica* replica) {
 }
 
 bool RootIsComplete(const Replica& replica) {
-  return replica.committed == replica.newest &&
+  return replica.committed == replica.newest && replica.awaits_answers == 0 &&
          PartFor(static_cast<int>(replica.leaves), 0) == kAllMicroBatches;
 }
 

@@ -62,6 +62,38 @@ void AddRoots(const Primary& p, Steps& steps) {
   }
 }
 
+// P22: a promoted primary asks its in-sync backups before it makes a version. One that has made the
+// next version gives its root, and the primary makes the same record of it.
+void AddAnswers(const Primary& p, Steps& steps) {
+  const Configuration& c = p.model.configuration();
+  const Replica& own = p.replica();
+  if (own.awaits_answers == 0) return;
+  int ahead = kNobody;
+  for (int named = 0; named < kServerLivesMax; ++named) {
+    if (named == p.server || !Has(p.place().in_sync, named)) continue;
+    const Replica& backup = p.ReplicaAt(named);
+    if (!p.MayReplicateTo(named) || backup.data != kComplete) return;
+    if (backup.newest > own.newest) ahead = named;
+  }
+  State next = p.state;
+  Replica& changed = next.servers[p.server].replicas[p.shard];
+  if (ahead != kNobody) {
+    changed.committed = changed.newest;
+    p.model.MarkSeen(&next, p.shard, static_cast<int>(changed.committed), p.view().generation);
+    MakeVersion(c, &changed);
+    changed.was_made_here = 0;
+    return steps.Add(next, Edge::kRepeated, [&] {
+      return fmt::format("Root of shard {} for version {}: backup {} to promoted server {}",
+                         p.shard, static_cast<int>(changed.newest), ahead, p.server);
+    });
+  }
+  changed.awaits_answers = 0;
+  if (!c.has_partials && RootIsComplete(changed)) MakeVersion(c, &changed);
+  steps.Add(next, Edge::kRepeated, [&] {
+    return fmt::format("promoted server {} has the answers for shard {}", p.server, p.shard);
+  });
+}
+
 // P16: every other shard's partial value of the step can be had, from its complete root or from
 // the record that was made of it.
 bool PartialsAreThere(const Primary& p) {
@@ -290,6 +322,8 @@ void EnterView(const Model& model, State* state, int server, int number, int sha
   } else if (place.primary == server) {
     if (old_place.primary != server) {
       replica = Promoted(model, *state, replica, now.base);
+      replica.awaits_answers = Count(place.in_sync) > 1 && replica.data == kComplete &&
+                               static_cast<int>(replica.newest) < model.configuration().steps;
       const bool is_alone = place.in_sync == 1 << server && replica.data == kComplete;
       if (is_alone && model.configuration().Mutated(Mutation::kPromotedCommitsAlone)) {
         replica.committed = replica.newest;
@@ -330,6 +364,7 @@ void AddServerSteps(Model& model, const State& state, Steps& steps) {
       if (!model.Serves(state, server, shard)) continue;
       const Primary primary{model, state, server, shard};
       AddRoots(primary, steps);
+      AddAnswers(primary, steps);
       AddCombine(primary, steps);
       AddCommit(primary, steps);
       AddTransfer(primary, steps);

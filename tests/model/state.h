@@ -84,7 +84,8 @@ struct Replica {
   uint32_t needs_newcomer : 1;  // its acks are required from now on
   // A syncing backup's: the transfer that it receives.
   uint32_t source : 3;
-  uint32_t unused : 5;
+  uint32_t awaits_answers : 1;  // a promoted primary's question (P22)
+  uint32_t unused : 4;
   uint32_t source_newest : 3;
   uint32_t source_oldest : 3;
   uint32_t chunks : 4;  // received, one per version

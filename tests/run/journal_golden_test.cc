@@ -140,6 +140,7 @@ SchedulerState GoldenState() {
   state.verification.unverified_count = 2;
   state.verification.open_dispute = GoldenDispute();
   state.faults = {GoldenFault(), {.id = 2, .action = "silence", .target = "server 0"}};
+  state.distrusted_machines = {"host1"};
   state.is_completed = true;
   return state;
 }
@@ -171,37 +172,39 @@ std::string DumpTable(SqliteDb& db, const std::string& from,
 
 const char* const kMeta =
     R"(0 key "agreed_count"
-1 key "given_up"
-2 key "is_finished"
-3 key "job"
-4 key "leader"
-5 key "next_node"
-6 key "open_dispute"
-7 key "settled_below"
-8 key "term"
-9 key "unverified_count"
+1 key "distrusted_machines"
+2 key "given_up"
+3 key "is_finished"
+4 key "job"
+5 key "leader"
+6 key "next_node"
+7 key "open_dispute"
+8 key "settled_below"
+9 key "term"
+10 key "unverified_count"
 0 value 5
-1 value/below 100
-1 value/versions/0 200
-1 value/versions/1 600
-2 value 1
-3 value "fffffffffffffffe"
-4 value "0000000000000abc"
-5 value 11
-6 value/first/hash 18446744073709551615
-6 value/first/name "worker 0"
-6 value/first/probe_hash 9
-6 value/first/worker 8
-6 value/generation 1
-6 value/micro_batch 3
-6 value/second/hash 0
-6 value/second/name ""
-6 value/second/probe_hash 0
-6 value/second/worker 0
-6 value/step 70
-7 value 77
-8 value 3
-9 value 2
+1 value/0 "host1"
+2 value/below 100
+2 value/versions/0 200
+2 value/versions/1 600
+3 value 1
+4 value "fffffffffffffffe"
+5 value "0000000000000abc"
+6 value 11
+7 value/first/hash 18446744073709551615
+7 value/first/name "worker 0"
+7 value/first/probe_hash 9
+7 value/first/worker 8
+7 value/generation 1
+7 value/micro_batch 3
+7 value/second/hash 0
+7 value/second/name ""
+7 value/second/probe_hash 0
+7 value/second/worker 0
+7 value/step 70
+8 value 77
+9 value 3
+10 value 2
 )";
 
 const char* const kViews =

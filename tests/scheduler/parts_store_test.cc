@@ -156,22 +156,6 @@ TEST_CASE("a rollback waits a moment for the servers that the job wants, and nee
   CHECK_FALSE(f.parts.phase.is_rolling_back());
 }
 
-TEST_CASE("replicas that keep diverging end the run; only the primary's report counts (P8)") {
-  PartsFixture f;
-  f.StartTraining();
-  const PeerId backup = f.parts.members.Find(Incarnation(11))->peer;
-  const Divergence divergence{.shard = ShardId(0), .version = Version(1), .backup = backup};
-  f.parts.failures.OnDivergence(f.now, backup, divergence);
-  CHECK_FALSE(f.parts.phase.is_rolling_back());
-  for (int i = 0; i < 3; ++i) {
-    f.parts.failures.OnDivergence(f.now, f.server, divergence);
-    REQUIRE(f.parts.phase.is_rolling_back());
-    f.parts.phase.RollBack();
-  }
-  f.parts.failures.OnDivergence(f.now, f.server, divergence);
-  CHECK(f.parts.phase.stop().reason == StopReason::kFailed);
-}
-
 TEST_CASE("a view that the journal does not know makes the run begin again, if it leads (P26)") {
   PartsFixture f;
   f.StartTraining();

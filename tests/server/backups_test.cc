@@ -54,10 +54,7 @@ TEST_CASE("a backup is silent when it has not answered for two leases") {
 // ---- the primary -------------------------------------------------------------------------------
 
 struct Primary : PartFixture {
-  void EnterAll() {
-    Enter();
-    replication.EnterView(now);
-  }
+  void EnterAll() { replication.EnterView(now, Enter().promoted); }
   // Seals the next step of shard 0, sends its root and makes the version.
   void SealAndMake() {
     FillTree(0);
@@ -81,7 +78,8 @@ struct Primary : PartFixture {
   }
   Reports::Clock clock;
   ProgressReport progress{member, replicas, plan};
-  Replication replication{{member, replicas, plan}, kBackupLease, progress, clock};
+  Inquiry inquiry;
+  Replication replication{{member, replicas, plan}, kBackupLease, progress, clock, inquiry};
 };
 
 TEST_CASE("a version may be committed once every backup in sync has the same") {
@@ -112,6 +110,60 @@ TEST_CASE("a backup that made other bits is reported, and never counts (P8)") {
   CHECK(f.replication.AddReports(&reports));
   REQUIRE(reports.size() == 1);
   CHECK(std::get<Divergence>(reports[0]).backup == PartFixture::Server(2));
+}
+
+TEST_CASE(
+    "a version that another replica contradicts needs more that agree, also when both are gone") {
+  Primary f;
+  f.Place(0, 1, {2, 3});
+  f.EnterAll();
+  f.SealAndMake();
+  const uint64_t hash = f.shard(0).records().NewestHash();
+  f.Acknowledge(2, 1, hash + 1);
+  SUBCASE("nothing agrees") {}
+  SUBCASE("another one differs, too") { f.Acknowledge(3, 1, hash + 2); }
+  f.Place(0, 1);
+  f.EnterAll();
+  CHECK_FALSE(f.replication.MayCommit(f.shard(0)));
+  std::vector<Message> reports;
+  CHECK(f.replication.AddReports(&reports));
+}
+
+TEST_CASE("a version that most replicas have is committed once the other one is gone") {
+  Primary f;
+  f.Place(0, 1, {2, 3});
+  f.EnterAll();
+  f.SealAndMake();
+  const uint64_t hash = f.shard(0).records().NewestHash();
+  f.Acknowledge(2, 1, hash + 1);
+  f.Acknowledge(3, 1, hash);
+  CHECK_FALSE(f.replication.MayCommit(f.shard(0)));
+  f.Place(0, 1);  // server 2 is outvoted, and server 3 dies
+  f.EnterAll();
+  CHECK(f.replication.MayCommit(f.shard(0)));
+}
+
+TEST_CASE("a newcomer whose image has other bits is reported, and never in sync (P20)") {
+  Primary f;
+  f.Place(0, 1, {2});
+  f.EnterAll();
+  f.SealAndMake();
+  const uint64_t hash = f.shard(0).records().NewestHash();
+  f.Acknowledge(2, 1, hash);
+  f.shard(0).records().Commit();
+  f.Place(0, 1, {2}, {3});
+  f.EnterAll();
+  const Chunk last = f.TakeSent<Chunk>().back();
+  const auto acknowledge = [&](uint64_t copied) {
+    f.replication.OnChunkAck(
+        f.now, f.From(PartFixture::Server(3)),
+        {last.shard, last.pair, last.versions.back(), last.image_floats, copied});
+    std::vector<Message> reports;
+    f.replication.AddReports(&reports);
+    return reports;
+  };
+  CHECK(std::get<Divergence>(acknowledge(hash + 1).at(0)).backup == PartFixture::Server(3));
+  CHECK(std::holds_alternative<Synced>(acknowledge(hash).at(0)));
 }
 
 TEST_CASE("an uncommitted version's root goes out again in a new view (P22)") {
@@ -147,8 +199,7 @@ TEST_CASE("a newcomer is reported in sync when it has the image and every root s
   Primary f;
   f.Place(0, 1, {}, {2});
   Root root;
-  f.Enter();
-  f.replication.EnterView(f.now);
+  f.replication.EnterView(f.now, f.Enter().promoted);
   CHECK(f.replication.HasBackups(ShardId(0)));
   std::vector<Message> reports;
   CHECK_FALSE(f.replication.AddReports(&reports));

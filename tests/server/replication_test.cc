@@ -172,6 +172,56 @@ TEST_CASE("the less advanced of two replicas may be promoted: the other acknowle
   CHECK(f.shard(3).records().NewestHash() == f.shard(2).records().NewestHash());
 }
 
+TEST_CASE("a promoted replica makes the version that another backup has made (P22)") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
+  f.Kill(1);
+  f.Place(0, 3, {2});
+  f.Announce();
+  f.SendFrom(LaneFixture::kWorker, 3, Pull{{{ShardId(0), Version(1)}}});
+  f.Deliver();  // nothing is pushed again
+  CHECK(f.Shown() == Version(1));
+  f.PushStep(3, 1);
+  f.Deliver();
+  CHECK(f.Shown() == Version(2));
+  CHECK(f.shard(3).records().NewestHash() == f.shard(2).records().NewestHash());
+}
+
+TEST_CASE("a promoted replica makes nothing before all backups have told what they have (P22)") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).Kill(1);
+  f.Place(0, 3, {2});
+  f.Announce();
+  f.PushStep(3, 0);
+  const auto drops = [](const Envelope& e) {
+    return Is<RootAck>(e) && e.sender == LaneFixture::Server(2);
+  };
+  f.Deliver(drops);
+  f.Wait(milliseconds(500), drops);
+  CHECK(f.shard(3).newest() == Version(0));
+  f.Wait(seconds(2));
+  CHECK(f.Shown() == Version(1));
+}
+
+TEST_CASE("every replica tells its hash of the record (P8)") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  f.Deliver();
+  for (const uint32_t server : {1u, 2u}) {
+    f.SendFrom(LaneFixture::kScheduler, server, HashWanted{ShardId(0), Version(1)});
+    f.SendFrom(LaneFixture::kScheduler, server, HashWanted{ShardId(0), Version(7)});
+    f.SendFrom(LaneFixture::kScheduler, server, HashWanted{ShardId(5), Version(1)});
+  }
+  const_cast<FloatBuffer&>(*f.shard(2).records().newest().parameters).data()[0] += 1.0f;
+  f.Deliver();
+  const auto said = f.Heard<RecordHashes>(LaneFixture::kScheduler);
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].made_hash == said[0].now_hash);
+  CHECK(said[1].made_hash == said[0].made_hash);
+  CHECK(said[1].now_hash != said[1].made_hash);
+}
+
 TEST_CASE("a promoted replica holds contributions that prove more than it knows (P4)") {
   LaneFixture f(3);
   Start(f, {2, 3}).PushStep(1, 0);

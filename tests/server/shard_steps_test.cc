@@ -12,8 +12,7 @@ namespace {
 struct StepsFixture : PartFixture {
   explicit StepsFixture(const std::vector<uint32_t>& backups = {}) {
     Place(0, 1, backups);
-    Enter();
-    replication.EnterView(now);
+    replication.EnterView(now, Enter().promoted);
   }
   void GiveScalars() {
     scalars.OnScalars({Step(0), std::vector<StepScalars>(20, StepScalars{.lr = 0.5f})});
@@ -31,9 +30,11 @@ struct StepsFixture : PartFixture {
   ProgressReport progress{member, replicas, plan};
   ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
   Norms norms{{member, replicas, plan}, maker, kLease};
-  Replication replication{{member, replicas, plan}, kLease, progress, clock};
-  ShardSteps steps{plan,
-                   {replicas, scalars, norms, replication, snapshots, progress, replies, nullptr}};
+  Inquiry inquiry;
+  Replication replication{{member, replicas, plan}, kLease, progress, clock, inquiry};
+  ShardSteps steps{
+      plan,
+      {replicas, scalars, norms, replication, inquiry, snapshots, progress, replies, nullptr}};
 };
 
 TEST_CASE("without backups a version is committed with its last contribution") {

@@ -172,7 +172,7 @@ bool Cluster::OnSent(Envelope& envelope) {
   faults_.OnSent(envelope);
   const bool is_of_a_process = envelope.sender.node != kUnknownNode;
   if (is_of_a_process && population_.Find(envelope.sender.incarnation) == nullptr) return false;
-  if (auto* root = std::get_if<Root>(&envelope.message)) wrong_bits_.TamperWithRoot(*root);
+  if (std::holds_alternative<Root>(envelope.message)) wrong_bits_.TamperWithRoot(envelope);
   hostile_member_.OnSent(envelope);
   checker_.OnSent(envelope);
   return true;
@@ -182,6 +182,7 @@ bool Cluster::OnSent(Envelope& envelope) {
 
 void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "journal-behind") coverage_.Note(Event::kLostView);
+  if (event.name == "outvoted") coverage_.Note(Event::kOutvoted);
   if (event.name == "last-snapshot") stopping_.asked_at = now;
   if (event.name == "snapshot-failed") stopping_.has_given_up = true;
   if (event.name == "dispute" && !swarm_.has_flip)
@@ -228,7 +229,8 @@ Status Cluster::OnFinalWeights(Micros, Version version, const SnapshotManifest*,
 
 // ---- what the processes tell -------------------------------------------------------------------
 
-void Cluster::OnLaneEvent(Process&, const Lane& lane) {
+void Cluster::OnLaneEvent(Process& process, const Lane& lane) {
+  wrong_bits_.FlipMemory(process, lane);
   if (lane.has_view()) checker_.OnEntered(lane.self(), lane.view());
   checker_.versions().OnLaneEvent(lane);
 }

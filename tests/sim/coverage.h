@@ -30,6 +30,8 @@ enum class Event : uint8_t {
   kReport,  // P31a
   kEarlyStop,
   kDivergence,
+  kMemoryFlip,
+  kOutvoted,
   kFlip,
   kFlipDrained,
   kFlipUnnoticed,

@@ -63,6 +63,9 @@ constexpr std::array kMutations{
     NamedMutation{"any-row", Mutation::kAnyRow},
     NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
     NamedMutation{"late-restore", Mutation::kLateRestore},
+    NamedMutation{"vote-of-one", Mutation::kVoteOfOne},
+    NamedMutation{"total-is-part", Mutation::kTotalIsPart},
+    NamedMutation{"image-unchecked", Mutation::kImageUnchecked},
     NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},
 };
 

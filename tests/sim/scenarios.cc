@@ -26,6 +26,7 @@ constexpr std::array kScenarios{
              Focus::kSilences},
     Scenario{"a relay that pushes before it computes still asks for what it computes with", 4019,
              Focus::kRacks},
+    Scenario{"a total over all shards is no part of another sum", 313, Focus::kTriples},
     Scenario{"a part of a declaration that waited for the next scheduler refuses no worker", 72,
              Focus::kDeclared},
 };

@@ -166,6 +166,8 @@ bool PrintCoverage(const Coverage& coverage) {
   never -=
       !coverage.Has(Event::kRowGap);  // allowed, not wanted: replicas keep rows, replays remake
   never -= !coverage.Has(Event::kFlipUnnoticed);  // the same: one seed in tens of thousands
+  // --focus=votes meets these.
+  never -= !coverage.Has(Event::kMemoryFlip) + !coverage.Has(Event::kOutvoted);
   never += PrintCounts("faults", coverage.faults,
                        [](size_t i) { return FaultName(static_cast<FaultKind>(i)); });
   std::printf("messages never sent:");
@@ -173,9 +175,11 @@ bool PrintCoverage(const Coverage& coverage) {
     const bool is_of_people = i == Message(StatusRequest{}).index() ||
                               i == Message(StatusReport{}).index() ||
                               i == Message(Failure{}).index();
+    const bool is_of_votes = i == Message(HashWanted{}).index() ||  // --focus=votes sends them
+                             i == Message(RecordHashes{}).index();
     const bool is_of_programs =  // --focus=declared sends them
         i == Message(DeclarationWanted{}).index() || i == Message(Declaration{}).index();
-    if (coverage.messages[i] > 0 || is_of_people || is_of_programs) continue;
+    if (coverage.messages[i] > 0 || is_of_people || is_of_programs || is_of_votes) continue;
     std::printf(" %s", kMessageRows[i].name);
     ++never;
   }

@@ -19,12 +19,15 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",       "calm",     "workers",    "servers",    "transfers", "rollbacks", "scheduler",
-    "divergence", "flip",     "pauses",     "evaluation", "moves",     "echoes",    "handovers",
-    "silences",   "partials", "decisions",  "shared",     "hosts",     "racks",     "stops",
-    "hostile",    "files",    "lost-views", "stale",      "rounds",    "declared"};
+    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
+    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
+    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
+    "hosts",     "racks",      "stops",    "hostile",  "files",      "lost-views",
+    "stale",     "rounds",     "triples",  "votes",    "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
+
+bool HasThreeReplicas(Focus focus) { return focus == Focus::kTriples || focus == Focus::kVotes; }
 
 bool IsStale(Focus focus) { return focus == Focus::kStale || focus == Focus::kRounds; }
 
@@ -43,6 +46,18 @@ NetworkOptions DrawNetwork(Chance& chance) {
 
 void Allow(Swarm& swarm, std::initializer_list<FaultKind> kinds) {
   for (FaultKind kind : kinds) swarm.kinds[static_cast<size_t>(kind)] = true;
+}
+
+// One wrong bit, and half the time other faults that leave the servers alone.
+void AllowWrongBits(Swarm& swarm, Chance& chance, Focus focus) {
+  using enum FaultKind;
+  swarm.fault_count = 0;
+  swarm.has_divergence = focus == Focus::kDivergence;
+  swarm.has_flip = focus == Focus::kFlip;
+  if (chance.OneIn(0.5)) return;
+  Allow(swarm, {kKillWorker, kJoinWorker, kReset, kJoinServer});
+  const bool has_others = focus == Focus::kDivergence || focus == Focus::kVotes;
+  swarm.fault_count = has_others ? 2 : 0;
 }
 
 void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
@@ -102,18 +117,18 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
                            kDiskTrouble, kJoinServer, kSnapshotNow, kLateCopy, kStop});
     case Focus::kPartials:
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
+    case Focus::kTriples:
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
+      swarm.server_share = 0.8;
+      return Allow(swarm,
+                   {kKillServer, kKillSeveral, kPause, kJoinServer, kReset, kPartition, kLateCopy});
     case Focus::kSilences:
       swarm.network.echo = 0.8;
       swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
       return Allow(swarm, {kPartition, kOneWayPartition, kKillServer, kJoinServer});
     default:
-      swarm.fault_count = 0;
+      return AllowWrongBits(swarm, chance, focus);
   }
-  swarm.has_divergence = focus == Focus::kDivergence;
-  swarm.has_flip = focus == Focus::kFlip;
-  if (chance.OneIn(0.5)) return;
-  Allow(swarm, {kKillWorker, kJoinWorker, kReset, kJoinServer});
-  swarm.fault_count = focus == Focus::kDivergence ? 2 : 0;
 }
 
 // With trust ratios, one tensor lies in two shards.
@@ -235,6 +250,10 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   Chance racks(Chance(chance).Next() + 15);  // nor this
   if ((focus == Focus::kNone || IsStale(focus)) && racks.OneIn(0.2))
     swarm.rack_count = static_cast<uint32_t>(racks.Between(1, 2));
+  Chance triples(Chance(chance).Next() + 16);  // nor this
+  swarm.has_three_replicas =
+      HasThreeReplicas(focus) || (focus == Focus::kNone && triples.OneIn(0.1));
+  swarm.has_memory_flip = focus == Focus::kVotes;  // no vote finds it if the others die first
   swarm.network = DrawNetwork(chance);
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
@@ -317,6 +336,10 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
     job.servers = std::max(job.servers, 2u);
   }
   if (focus == Focus::kRollbacks) job.replicas = 1;
+  if (swarm.has_three_replicas) {
+    job.replicas = 3;
+    job.servers += 2;
+  }
   if (focus == Focus::kFiles) job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
   if (focus == Focus::kHosts) job.workers = std::max(job.workers, 2u);
   if (focus == Focus::kRacks) job.workers = std::max(job.workers, 3u);

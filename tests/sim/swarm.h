@@ -71,6 +71,8 @@ enum class Focus : uint8_t {
   kLostViews,   // the scheduler's journal loses its newest view, while others die
   kStale,       // general faults, with train.staleness = 1
   kRounds,      // the same with few long micro-batches, as rounds of local steps are
+  kTriples,     // three replicas, servers come and go, two at once
+  kVotes,       // three replicas, and one has wrong bits
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
@@ -93,10 +95,12 @@ struct Swarm {
   Micros disk_time_max{0};           // to write or read one record
   bool has_divergence = false;
   bool has_flip = false;
-  double server_share = 0.5;   // of the faults of servers and workers
-  double speed_spread = 1;     // the slowest worker's time over the fastest's
-  bool files_travel = false;   // to the scheduler and back (P45)
-  bool shares_memory = false;  // payloads are read where they lie (P42)
+  bool has_three_replicas = false;
+  bool has_memory_flip = false;  // of a replica's newest record
+  double server_share = 0.5;     // of the faults of servers and workers
+  double speed_spread = 1;       // the slowest worker's time over the fastest's
+  bool files_travel = false;     // to the scheduler and back (P45)
+  bool shares_memory = false;    // payloads are read where they lie (P42)
   std::optional<size_t> push_window_bytes = {};
   size_t norm_peers_max = NormTree::kPeersMax;
   uint32_t host_count = 3;

@@ -8,19 +8,49 @@
 
 namespace pando::sim {
 
-void WrongBits::TamperWithRoot(Root& root) {
+void WrongBits::TamperWithRoot(Envelope& envelope) {
+  auto& root = std::get<Root>(envelope.message);
   if (!stage_.swarm.has_divergence || has_tampered_ || population_.is_healed()) return;
   if (!stage_.world.chance().OneIn(0.05) || root.items.empty()) return;
   RootItem& item = root.items[stage_.world.chance().Below(root.items.size())];
   const auto floats = item.payload.floats();
+  if (floats.empty()) return;  // a question (P22)
   auto copy = std::make_shared<FloatBuffer>(floats.size());
   std::ranges::copy(floats, copy->data());
   copy->data()[0] = copy->data()[0] == 0.0f ? 1.0f : -copy->data()[0];
   item.payload = ToBlob(std::move(copy));
   has_tampered_ = true;
   checker_.journal().NoteDivergence();
+  checker_.journal().NoteWrongMemory(envelope.receiver.incarnation);
   stage_.coverage.Note(Event::kDivergence);
   stage_.Note("a wrong bit goes to a backup of shard " + std::to_string(item.shard.value()));
+}
+
+// Nothing is flipped that a primary may send before the root: parameters, which workers read (P41
+// finds what they then compute), and partial values in the state, which other shards use. A backup
+// may be promoted before it has made another version.
+void WrongBits::FlipMemory(const Process& process, const Lane& lane) {
+  if (!stage_.swarm.has_memory_flip || has_tampered_ || population_.is_healed()) return;
+  if (!lane.has_view() || !stage_.world.chance().OneIn(0.01)) return;
+  for (const auto& [id, replica] : lane.replicas()) {
+    const ShardPlacement& placement = lane.view().shards[id.value()];
+    const bool is_named = replica.role() != ReplicaRole::kSyncing;
+    if (!is_named || placement.in_sync_backups.size() < 2 || !replica.shard.has_data()) continue;
+    const bool may_lead = replica.is_primary() || stage_.swarm.fault_count > 0;
+    if (may_lead && HasPartials(population_.plan().job.optimizer)) continue;
+    const VersionRecord& record = replica.shard.records().newest();
+    const SharedBuffer& memory = may_lead ? record.state : record.parameters;
+    if (record.version < Version(2) || memory->size() == 0) continue;
+    float& value = const_cast<FloatBuffer&>(*memory).data()[0];
+    value = value == 0.0f ? 1.0f : -value;
+    has_tampered_ = true;
+    if (stage_.swarm.fault_count > 0) checker_.journal().NoteDivergence();
+    checker_.journal().NoteWrongMemory(process.incarnation());
+    stage_.coverage.Note(Event::kMemoryFlip);
+    return stage_.Note(process.seat().name + " has a wrong bit in version " +
+                       std::to_string(record.version.value()) + " of shard " +
+                       std::to_string(id.value()));
+  }
 }
 
 bool WrongBits::FlipsBit(const Process& process, Step step, MicroBatch m) {

@@ -1,5 +1,5 @@
-// WrongBits: one process of a simulated job computes one wrong bit, or sends one to a backup (P8,
-// P41). Used by Cluster.
+// WrongBits: one process of a simulated job computes one wrong bit, sends one to a backup, or has
+// one in its memory (P8, P41). Used by Cluster.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,10 @@ class WrongBits {
       : stage_(stage), population_(population), checker_(checker) {}
 
   // One wrong bit in what one backup is given: it makes another record than the others (P8).
-  void TamperWithRoot(Root& root);
+  void TamperWithRoot(Envelope& envelope);
+  // One wrong bit in the memory of one replica's newest record (P8). Other faults may leave the
+  // other replicas no majority.
+  void FlipMemory(const Process& process, const Lane& lane);
   // P41: one worker, once, in one of its micro-batches that another one verifies.
   bool FlipsBit(const Process& process, Step step, MicroBatch m);
   // With layer residency the parameters may be gone first: then nothing is compared, and the wrong

@@ -111,6 +111,7 @@ void JournalChecker::CheckGivenUp(const View& before, const View& after) {
     const Process* process = FindProcess(parts_.processes, node.incarnation);
     if (process == nullptr || process->is_leaving()) continue;
     if (drained_.contains({node.role, node.rank})) continue;
+    if (has_wrong_memory_.contains(node.incarnation)) continue;
     parts_.coverage.Note(Event::kFalseSuspicion);
     if (parts_.disturbances.IsDisturbed(*process) || parts_.truth.is_tainted()) continue;
     Fail("P27: " + process->seat().name + " is given up, though nothing kept its messages back");

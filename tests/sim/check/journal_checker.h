@@ -37,6 +37,7 @@ class JournalChecker {
   // A client asked to drain the process with this name.
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }
   void NoteDivergence() { has_divergence_ = true; }
+  void NoteWrongMemory(Incarnation process) { has_wrong_memory_.insert(process); }
   void NoteFailedRestores(uint64_t count) { failed_restores_ += count; }
   void NoteForgotten(const SnapshotRef& snapshot) { forgotten_.insert(snapshot); }
 
@@ -58,6 +59,7 @@ class JournalChecker {
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
   bool has_divergence_ = false;
+  std::set<Incarnation> has_wrong_memory_;
   // They are reported one after the other, and each may be the cause of a rollback.
   uint64_t failed_restores_ = 0;
   bool is_resuming_ = false;
