@@ -13,7 +13,7 @@
 #include "node/shutdown_signal.h"
 #include "run/run_folder.h"
 #include "run/run_recorder.h"
-#include "run/sqlite_journal.h"
+#include "run/stored_journal.h"
 
 namespace pando {
 
@@ -30,7 +30,7 @@ inline bool WaitToRetry(const ShutdownSignal& shutdown) {
 // the steps before it are on the disk, as far as the disk takes them.
 class PatientJournal : public Journal {
  public:
-  PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
+  PatientJournal(StoredJournal& journal, RunFolder folder, RunRecorder& recorder,
                  const ShutdownSignal& shutdown)
       : journal_(journal), folder_(std::move(folder)), recorder_(recorder), shutdown_(shutdown) {}
 
@@ -82,7 +82,7 @@ class PatientJournal : public Journal {
     recorder_.OnEvent("slow-journal", "scheduler", text);
   }
 
-  SqliteJournal& journal_;
+  StoredJournal& journal_;
   const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;

@@ -37,6 +37,7 @@
 #include "run/snapshot_checker.h"
 #include "run/snapshot_folder.h"
 #include "run/sqlite_journal.h"
+#include "run/stored_journal.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {
@@ -78,7 +79,7 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
 }
 
 // Reads the state that earlier lives left. Waits while the disk is full.
-Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
+Result<std::optional<SchedulerState>> ReadState(StoredJournal& journal,
                                                 const ShutdownSignal& shutdown) {
   bool has_told = false;
   while (true) {
@@ -96,7 +97,7 @@ struct SchedulerParts {
   const JobPlan& plan;
   Incarnation incarnation;
   const std::optional<SchedulerState>& state;  // left by earlier lives
-  SqliteJournal& journal;
+  StoredJournal& journal;
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
   ServiceNotice& service;

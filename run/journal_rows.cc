@@ -1,3 +1,5 @@
+#include "run/journal_rows.h"
+
 #include <fmt/core.h>
 
 #include <array>

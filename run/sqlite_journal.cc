@@ -34,15 +34,6 @@ Status QuickCheck(SqliteDb& db) {
   return check[0][0] == "ok" ? Status() : Corrupt(check[0][0]);
 }
 
-// Adds advice to the error if the file itself is damaged.
-Status Explained(const std::string& path, const Status& status) {
-  if (status.code() != StatusCode::kCorrupt) return status;
-  return Corrupt(
-      fmt::format("{} is damaged: {}; the run cannot continue from it. `pando export` still reads "
-                  "the snapshots; pando train --force starts it from the beginning",
-                  path, status.message()));
-}
-
 }  // namespace
 
 void SqliteDb::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -138,7 +129,7 @@ Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t lead
   PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(path));
   SqliteJournal journal(std::move(db), leader);
   Status s = journal.SetUp(locking);
-  if (!s.ok()) return Explained(path, s);
+  if (!s.ok()) return WithAdvice(path, s);
   return journal;
 }
 
@@ -146,7 +137,7 @@ Status SqliteJournal::Check(const std::string& path) {
   std::error_code ignored;  // an unreadable file shows when it is opened
   if (!std::filesystem::exists(path, ignored)) return NotFound(path + " is missing");
   PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::OpenToRead(path));
-  if (const Status s = QuickCheck(db); !s.ok()) return Explained(path, s);
+  if (const Status s = QuickCheck(db); !s.ok()) return WithAdvice(path, s);
   const auto rows = db.Query("SELECT 1 FROM meta LIMIT 1");
   return rows.ok() && !rows->empty() ? Status() : NotFound(path + " is empty");
 }
@@ -159,12 +150,8 @@ Status SqliteJournal::SetUp(Locking locking) {
   PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
   const std::string ours = std::to_string(kSchemaVersion);
   const std::string& schema = version[0][0];
-  if (schema != "0" && schema != ours) {
-    return InvalidArgument(
-        fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
-                    "{}); continue with that release",
-                    db_.path(), schema, ours));
-  }
+  if (schema != "0" && schema != ours)
+    return OtherSchema(db_.path(), "tables", schema, kSchemaVersion);
   PANDO_RETURN_IF_ERROR(QuickCheck(db_));
   s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
   if (!s.ok() || schema == ours) return s;  // a full disk must not keep us from opening the file
@@ -178,7 +165,7 @@ Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
   std::optional<SchedulerState> state;
   const Status s = Transact([&] { return TakeLead(&state); });
   has_taken_lead_ = s.ok() && state.has_value();
-  if (!s.ok()) return Explained(db_.path(), s);
+  if (!s.ok()) return WithAdvice(db_.path(), s);
   return state;
 }
 
@@ -251,9 +238,7 @@ Status SqliteJournal::CheckLeader(uint64_t term) {
   const bool is_led_by_us = meta["leader"] == HexText(leader_);
   const bool is_other = led > term || (!is_led_by_us && (led == term || has_taken_lead_));
   if (rows.empty() || !is_other) return Status();
-  fence_ = Unavailable(fmt::format(
-      "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
-      db_.path(), led, term));
+  fence_ = FencedBy(db_.path(), led, term);
   return fence_;
 }
 

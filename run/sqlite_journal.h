@@ -20,7 +20,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,7 +27,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "scheduler/journal.h"
+#include "run/journal_rows.h"
+#include "run/stored_journal.h"
 
 struct sqlite3;
 
@@ -66,36 +66,14 @@ class SqliteDb {
 
 std::string SqliteVersion();  // "3.40.1", for `pando doctor`
 
-// ---- the scheduler's state as rows, and back (journal_rows.cc) ----------------------------------
-
-struct JournalKey {
-  std::string section;
-  std::string key;  // sorts like the records
-  auto operator<=>(const JournalKey&) const = default;
-};
-using JournalRows = std::map<JournalKey, std::string>;  // values: JSON in UTF-8
-using JournalRow = JournalRows::value_type;
-
 std::string JournalSchema();  // creates the table and the SQL views that are missing
-
-// The rows that a commit writes: those of the records that differ, and that of the state itself.
-// The leader's row is not part of the state; MakeRow makes a view's.
-struct JournalChange {
-  JournalRows changed;
-  std::vector<JournalKey> removed;
-};
-JournalChange MakeChange(const SchedulerState& before, const SchedulerState& after);
-JournalRow MakeRow(const View& view);
-
-// Adds the rows to the state, in which the last view counts. Errors name section, key and field.
-Status ReadRows(const JournalRows& rows, SchedulerState* state);
 
 // ---- the journal --------------------------------------------------------------------------------
 
-class SqliteJournal : public Journal {
+class SqliteJournal : public StoredJournal {
  public:
-  static constexpr int kSchemaVersion = 12;
-  static constexpr int kViewsKept = 64;
+  static constexpr int kSchemaVersion = kJournalSchemaVersion;
+  static constexpr int kViewsKept = kJournalViewsKept;
   static constexpr int kBusyTimeoutMs = 5000;  // to wait for another process, such as sqlite3
 
   // Processes share a file's write-ahead log in memory, which a network file system cannot offer.
@@ -113,14 +91,10 @@ class SqliteJournal : public Journal {
   // committed to the file, or it does not exist. kCorrupt: it is damaged.
   static Status Check(const std::string& path);
 
-  // Reads the state; none if nothing was ever committed. Takes the lead: the previous leader cannot
-  // commit any more, so nothing is added after the read.
-  Result<std::optional<SchedulerState>> ReadState();
-
-  // Writes the rows of the records that differ from the last commit. It may be retried unless it is
-  // fenced.
+  Result<std::optional<SchedulerState>> ReadState() override;
+  // Writes the rows of the records that differ from the last commit.
   Status Commit(const SchedulerState& state) override;
-  bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
+  bool is_fenced() const override { return !fence_.ok(); }
 
  private:
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
