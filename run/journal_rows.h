@@ -1,4 +1,5 @@
-// The scheduler's state as rows, and back. run/sqlite_journal stores these rows in a file.
+// The scheduler's state as rows, and back. Both journals store these rows: run/sqlite_journal in a
+// file, run/etcd/etcd_journal in etcd.
 #pragma once
 
 #include <map>

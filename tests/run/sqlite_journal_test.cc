@@ -14,81 +14,13 @@
 
 #include "tests/contains.h"
 #include "tests/repeated.h"
+#include "tests/run/journal_states.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kLeader = 0xfedcba9876543210;
-
-PeerId Server(uint32_t node, uint16_t lane = 0) {
-  return {NodeId(node), Incarnation(0xf000000000000000 + node), lane};
-}
-
-View SmallView(uint64_t number) {
-  View view{.id = {3, number}, .generation = 2, .restore = {1, Version(500)}};
-  view.nodes = {{.node = NodeId(1),
-                 .incarnation = Server(1).incarnation,
-                 .role = Role::kServer,
-                 .rank = 0,
-                 .host = "caf\xc3\xa9",
-                 .lane_endpoints = {"tcp://127.0.0.1:1", "ipc:///tmp/\"x\""}},
-                {.node = NodeId(9), .role = Role::kWorker, .rank = 4, .host = "b"}};
-  view.shards = {{.primary = Server(1, 1),
-                  .in_sync_backups = {Server(2)},
-                  .syncing_backups = {{Server(3, 7), {3, 41}}}},
-                 {}};
-  view.owners = {{NodeId(9), Step(7), NodeId(8)}, {kUnknownNode, Step(0)}};
-  return view;
-}
-
-SchedulerState SmallState() {
-  SchedulerState state{.job = JobId(UINT64_MAX), .term = 3, .next_node = 10, .view = SmallView(42)};
-  state.members.push_back(
-      {.peer = Server(1),
-       .registration = {.role = Role::kServer,
-                        .host = "a",
-                        .process_id = UINT32_MAX,
-                        .lane_endpoints = {"tcp://127.0.0.1:1"}},
-       .rank = 2,
-       .is_ready = true,
-       .ready = {.kind = "cpu", .probe_hash = UINT64_MAX, .data_fingerprint = 1},
-       .is_draining = true});
-  state.members.push_back({.peer = {NodeId(9), Incarnation(1), 0}});
-  state.snapshots = {
-      {{1, Version(500)}, {{UINT64_MAX, "g001-v000000500-a-0.safetensors"}, {0, ""}}},
-      {{2, Version(1000)}, {}}};
-  state.given_up = {.below = Version(100), .versions = {Version(200), Version(600)}};
-  state.evaluations = {{Version(469), 10000, 9850, 1.0 / 3},
-                       {Version(938), 4, 3, 0.25, 4, {{1, 1}, {3, 2}}, {1, 0, UINT64_MAX, 2}}};
-  state.verification = {
-      .settled_below = Step(77),
-      .agreed_count = 5,
-      .unverified_count = 2,
-      .open_dispute =
-          Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "worker 0", 9, UINT64_MAX}, {}}};
-  state.faults = {{.id = 1,
-                   .action = "kill",
-                   .target = "worker 1",
-                   .host = "a",
-                   .process_id = 77,
-                   .step = Step(100),
-                   .injected_ms = 0,
-                   .detected_ms = 1.5,
-                   .detected_by = "exit",
-                   .recovered_ms = 20.25},
-                  {.id = 2, .action = "silence", .target = "server 0", .step = Step(7)}};
-  return state;
-}
-
-// Rows are what a state comes to; they are compared here, not the code's structs.
-JournalRows AllRows(const SchedulerState& state) {
-  JournalRows rows = MakeChange({}, state).changed;
-  rows.insert(MakeRow(state.view));
-  return rows;
-}
 
 struct JournalFile {
   TempFolder temp;
@@ -107,102 +39,6 @@ struct JournalFile {
   }
 };
 
-TEST_CASE("a new file has no state, and an empty state survives") {
-  JournalFile file;
-  SqliteJournal journal = file.Open();
-  CHECK_FALSE(journal.ReadState()->has_value());
-  REQUIRE(journal.Commit(SchedulerState{}).ok());
-  CHECK(AllRows(file.Read()) == AllRows(SchedulerState{}));
-}
-
-TEST_CASE("every field survives, the largest numbers and unknown times included") {
-  JournalFile file;
-  const SchedulerState state = SmallState();
-  REQUIRE(file.Open().Commit(state).ok());
-  const SchedulerState read = file.Read();
-  CHECK(AllRows(read) == AllRows(state));
-  CHECK(read.job == state.job);
-  CHECK(read.view.id == ViewId{3, 42});
-  CHECK(read.view.restore == SnapshotRef{1, Version(500)});
-  CHECK(read.view.nodes[0].lane_endpoints[1] == "ipc:///tmp/\"x\"");
-  CHECK(read.view.nodes[1].role == Role::kWorker);
-  CHECK(read.view.shards[0].syncing_backups[0] == SyncingBackup{Server(3, 7), {3, 41}});
-  CHECK(read.view.shards[1].primary == PeerId{});
-  CHECK(read.view.owners[0].previous == NodeId(8));
-  CHECK(read.view.owners[1].worker == kUnknownNode);
-  CHECK(read.members[0].peer == Server(1));
-  CHECK(read.members[0].registration.process_id == UINT32_MAX);
-  CHECK(read.members[0].ready.probe_hash == UINT64_MAX);
-  CHECK(read.members[0].is_draining);
-  CHECK_FALSE(read.members[1].is_ready);
-  CHECK(read.snapshots[0].shards[0].hash == UINT64_MAX);
-  CHECK(read.given_up.below == Version(100));
-  CHECK(read.given_up.versions == state.given_up.versions);
-  CHECK(read.evaluations[0].loss_sum == 1.0 / 3);
-  CHECK(read.evaluations[0].classes.empty());
-  CHECK(read.evaluations[1].top5_count == 4);
-  CHECK(read.evaluations[1].classes == state.evaluations[1].classes);
-  CHECK(read.evaluations[1].confusion == state.evaluations[1].confusion);
-  CHECK(read.faults[0].injected_ms == 0);
-  CHECK(read.faults[0].recovered_ms == 20.25);
-  CHECK(read.faults[1].injected_ms == -1);
-  CHECK(read.faults[1].detected_by == "");
-  CHECK(read.verification.settled_below == Step(77));
-  CHECK(read.verification.unverified_count == 2);
-  REQUIRE(read.verification.open_dispute);
-  CHECK(read.verification.open_dispute->first.name == "worker 0");
-  CHECK(read.verification.open_dispute->first.hash == UINT64_MAX);
-}
-
-TEST_CASE("a loss that is not a finite number stays as it is") {
-  JournalFile file;
-  SchedulerState state;
-  state.evaluations = {{Version(1), 10, 1, std::numeric_limits<double>::quiet_NaN()}};
-  REQUIRE(file.Open().Commit(state).ok());
-  CHECK(std::isnan(file.Read().evaluations[0].loss_sum));
-  state.evaluations[0].loss_sum = -std::numeric_limits<double>::infinity();
-  REQUIRE(file.Open().Commit(state).ok());
-  CHECK(file.Read().evaluations[0].loss_sum == state.evaluations[0].loss_sum);
-  state.evaluations[0].sums = {0.5, std::numeric_limits<double>::quiet_NaN(),
-                               std::numeric_limits<double>::infinity()};
-  REQUIRE(file.Open().Commit(state).ok());
-  const std::vector<double> sums = file.Read().evaluations[0].sums;
-  CHECK(sums[0] == 0.5);
-  CHECK_FALSE(std::isfinite(sums[1]));
-  CHECK_FALSE(std::isfinite(sums[2]));
-}
-
-TEST_CASE("commits follow each other: rows come, change and go, and the newest view holds") {
-  JournalFile file;
-  SchedulerState state = SmallState();
-  SqliteJournal journal = file.Open();
-  REQUIRE(journal.Commit(state).ok());
-  state.view = SmallView(43);
-  state.members.erase(state.members.begin());
-  state.snapshots.erase(state.snapshots.begin());
-  state.faults[1].recovered_ms = 9;
-  state.is_completed = true;
-  REQUIRE(journal.Commit(state).ok());
-  CHECK(AllRows(file.Read()) == AllRows(state));
-  state.faults.clear();
-  REQUIRE(journal.Commit(state).ok());
-  CHECK(AllRows(file.Read()) == AllRows(state));
-}
-
-TEST_CASE(
-    "the next life of the scheduler goes on in the same file and drops what it does not know") {
-  JournalFile file;
-  SchedulerState state = SmallState();
-  REQUIRE(file.Open(1).Commit(state).ok());
-  state.term = 4;
-  state.view = SmallView(1);
-  state.view.id = {4, 1};
-  state.members.clear();
-  state.faults.clear();
-  REQUIRE(file.Open(2).Commit(state).ok());
-  CHECK(AllRows(file.Read()) == AllRows(state));
-}
-
 TEST_CASE("old views go, the newest stay") {
   JournalFile file;
   SqliteJournal journal = file.Open();
@@ -216,53 +52,6 @@ TEST_CASE("old views go, the newest stay") {
   CHECK((*db->Query("SELECT count(*), min(json_extract(id, '$.number')) FROM views"))[0] ==
         SqlRow{std::to_string(SqliteJournal::kViewsKept),
                std::to_string(2 * SqliteJournal::kViewsKept + 1)});
-}
-
-TEST_CASE("of two schedulers on one file only the newer term can commit") {
-  JournalFile file;
-  SqliteJournal old_one = file.Open(1);
-  SchedulerState state = SmallState();
-  REQUIRE(old_one.Commit(state).ok());
-  SqliteJournal new_one = file.Open(2);
-  SchedulerState newer = state;
-  newer.term = 4;
-  REQUIRE(new_one.Commit(newer).ok());
-  CHECK_FALSE(old_one.Commit(state).ok());
-  CHECK(old_one.is_fenced());
-  CHECK(old_one.Commit(state).message() ==
-        file.path +
-            ": another scheduler leads this run (term 4, and this one had 3); this one leaves");
-  CHECK(new_one.Commit(newer).ok());
-  // A fenced journal stays fenced for any term.
-  state.term = 5;
-  CHECK_FALSE(old_one.Commit(state).ok());
-  CHECK(file.Read().term == 4);
-}
-
-TEST_CASE("of two schedulers that took the same term the first to commit leads") {
-  JournalFile file;
-  SqliteJournal one = file.Open(1);
-  SqliteJournal other = file.Open(2);
-  const SchedulerState state = SmallState();
-  CHECK(one.Commit(state).ok());
-  CHECK_FALSE(other.Commit(state).ok());
-  CHECK(one.Commit(state).ok());
-}
-
-TEST_CASE("a scheduler that has read the file leads: nothing is added afterwards") {
-  JournalFile file;
-  SqliteJournal old_one = file.Open(1);
-  SchedulerState state = SmallState();
-  REQUIRE(old_one.Commit(state).ok());
-  REQUIRE(old_one.ReadState().ok());
-  REQUIRE(old_one.Commit(state).ok());
-  SqliteJournal new_one = file.Open(2);
-  REQUIRE(new_one.ReadState().ok());
-  ++state.view.id.number;
-  CHECK_FALSE(old_one.Commit(state).ok());
-  CHECK(old_one.is_fenced());
-  ++state.term;
-  CHECK(new_one.Commit(state).ok());
 }
 
 TEST_CASE("a file that cannot be written is a failure that names it, and no fence") {
