@@ -23,7 +23,7 @@ groups[build]="
   libcpp-httplib-dev prometheus-cpp-dev libncurses-dev
   libsqlite3-dev libgloo-dev
   doctest-dev libeigen3-dev"
-groups[test]="git iproute2 python3-yaml"
+groups[test]="git iproute2 python3-yaml etcd-server"
 groups[lint]="git clang-format clang-tidy flake8 shellcheck"
 groups[fuzz]="clang-14 libclang-rt-14-dev"
 groups[plots]="python3-matplotlib"
@@ -66,6 +66,10 @@ install_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     "${apt[@]}" install -y --no-install-recommends "$@" >&2 ||
     die "apt-get could not install: $*. The lines above say why (no network? not Debian 12?)"
+  # Debian starts a service that nothing here uses: each test starts its own etcd.
+  if [[ " $* " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
+    "${as_root[@]}" systemctl disable --now etcd.service >&2
+  fi
 }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
