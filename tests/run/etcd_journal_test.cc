@@ -71,7 +71,7 @@ TEST_CASE("a run's keys are a head and a log, readable as JSON") {
   REQUIRE(records.size() == 3);
   CHECK(records[0].key == run.prefix + "head");
   CHECK(records[0].value ==
-        R"({"schema":11,"term":3,"leader":"0000000000000abc","log":"0000000000000abc",)"
+        R"({"schema":12,"term":3,"leader":"0000000000000abc","log":"0000000000000abc",)"
         R"("base":0,"last":1})");
   CHECK(records[1].key == run.prefix + "log/0000000000000abc/0000000000/0000000000/0000000000");
   CHECK(records[2].key == run.prefix + "log/0000000000000abc/0000000000/0000000001/0000000000");
@@ -307,14 +307,14 @@ TEST_CASE("keys that do not fit are named") {
   };
   const std::string log = "log/0000000000000001/0000000000/";
   CHECK(error_after("head", R"({"schema":10,"epoch":3})") ==
-        " has the records of another release of Pando (schema 10, and this one has 11); continue "
+        " has the records of another release of Pando (schema 10, and this one has 12); continue "
         "with that release");
   CHECK(error_after("head", "x").starts_with(" is damaged: head: expected JSON, found x; "));
-  CHECK(error_after("head", R"({"schema":11})").starts_with(" is damaged: head: term: is missing"));
-  CHECK(error_after("head", R"({"schema":11,"term":3,"leader":"1","log":"1","base":0,"last":2})")
+  CHECK(error_after("head", R"({"schema":12})").starts_with(" is damaged: head: term: is missing"));
+  CHECK(error_after("head", R"({"schema":12,"term":3,"leader":"1","log":"1","base":0,"last":2})")
             .starts_with(" is damaged: "));
   CHECK(error_after("head",
-                    R"({"schema":11,"term":3,"leader":"1","log":"1","base":0,"last":4000000000})")
+                    R"({"schema":12,"term":3,"leader":"1","log":"1","base":0,"last":4000000000})")
             .starts_with(" is damaged: head: last: is too large; "));
   CHECK(Contains(error_after(log + "0000000001/0000000000", R"({"changed":[["faults"]]})"),
                  "/0000000000/, entry 1: changed[0]: expected a list of 3, found "));
