@@ -137,6 +137,8 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path);
 
 // Accepts "tcp://HOST:PORT" or "ipc://PATH".
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
+// The same for a list with commas between the endpoints (SplitEndpoints).
+Status CheckEndpoints(const std::string& flag, const std::string& endpoints);
 // Does the same for --bind; accepts only loopback, unless `is_insecure` is set or there are keys.
 Status CheckBind(const std::string& endpoint, bool is_insecure, const Keys& keys);
 // Checks where servers that join there listen. If `bind` is empty, ServerArgs::bind's rule applies.

@@ -235,7 +235,7 @@ Result<int> Visit(const DoctorOptions& options) {
     return PrintVisit(FindProblems(facts));
   }
   ReachOptions reach = options.reach;
-  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", reach.join));
+  PANDO_RETURN_IF_ERROR(CheckEndpoints("--join", reach.join));
   PANDO_ASSIGN_OR_RETURN(reach.keys, FindKeys(options.keys_folder, KeyRole::kReader));
   const ReachReport report = TryReach(reach);
   for (const std::string& line : report.found) Print("{}\n", line);

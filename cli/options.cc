@@ -113,7 +113,7 @@ bool IsForProgram(const JobKey& key) {
 }
 
 bool IsLoopback(const std::string& endpoint) {
-  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  const Result<Endpoint> parsed = ParseEndpoint(SplitEndpoints(endpoint).front());
   return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host) ||
                          parsed->host == "localhost");
 }
@@ -222,7 +222,8 @@ void AddPreloadOption(CLI::App& command, JobSource* source) {
 
 void AddJoinOption(CLI::App& command, std::string* endpoint) {
   AddOption(command, "--join ENDPOINT", endpoint,
-            "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")
+            "where the scheduler listens: tcp://HOST:PORT or ipc://PATH; with standbys, all "
+            "schedulers' endpoints with commas between them")
       .Required();
 }
 
@@ -268,7 +269,7 @@ Result<std::string> FindEndpoint(const RunAddress& address) {
   if (address.run_dir.empty() == address.join.empty())
     return InvalidArgument("give the run's folder, or --join ENDPOINT, and not both");
   if (!address.join.empty()) {
-    PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", address.join));
+    PANDO_RETURN_IF_ERROR(CheckEndpoints("--join", address.join));
     return address.join;
   }
   const RunFolder folder = RunFolder::Open(address.run_dir);
@@ -319,6 +320,12 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path) {
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
   const Status parsed = ParseEndpoint(endpoint).status();
   return parsed.ok() ? parsed : InvalidArgument(flag + ": " + parsed.message());
+}
+
+Status CheckEndpoints(const std::string& flag, const std::string& endpoints) {
+  for (const std::string& endpoint : SplitEndpoints(endpoints))
+    PANDO_RETURN_IF_ERROR(CheckEndpoint(flag, endpoint));
+  return Status();
 }
 
 namespace {

@@ -109,6 +109,18 @@ Result<Endpoint> ParsePeerEndpoint(const std::string& text) {
   return endpoint;
 }
 
+std::vector<std::string> SplitEndpoints(const std::string& text) {
+  std::vector<std::string> endpoints{""};
+  for (const char c : text) {
+    if (c == ',') {
+      endpoints.emplace_back();
+    } else {
+      endpoints.back() += c;
+    }
+  }
+  return endpoints;
+}
+
 bool IsOfOneMachine(const std::string& endpoint) {
   const Result<Endpoint> parsed = ParseEndpoint(endpoint);
   return parsed.ok() && (parsed->kind == Endpoint::Kind::kIpc || IsLoopbackAddress(parsed->host));

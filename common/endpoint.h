@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/result.h"
 
@@ -30,6 +31,10 @@ bool IsOfOneMachine(const std::string& endpoint);
 std::string Bracketed(const std::string& host);  // the host as an endpoint has it: "[::1]"
 
 Result<Endpoint> ParseEndpoint(const std::string& text);
+
+// A run with standbys has several schedulers, whose endpoints are one text with commas between
+// them: "tcp://a:7070,tcp://b:7070". Returns them in order, at least one.
+std::vector<std::string> SplitEndpoints(const std::string& text);
 
 // Parses an endpoint to dial: like ParseEndpoint, but a wildcard host or port is an error too.
 Result<Endpoint> ParsePeerEndpoint(const std::string& text);

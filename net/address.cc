@@ -47,6 +47,30 @@ std::string MechanismAt(const UniqueFd& connection) {
   return std::string(padded.substr(0, padded.find('\0')));
 }
 
+std::string ReasonAt(const std::string& endpoint, const Keys& keys) {
+  const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
+  if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
+  const Result<std::string> address = FindAddress(*parsed);
+  if (!address.ok()) return address.status().message();
+  UniqueFd connection;
+  const int error = DialTcp(*address, parsed->port, kPatience, &connection);
+  if (error != 0) {
+    return fmt::format("a connection to {}:{} fails ({}{})", Bracketed(*address), parsed->port,
+                       std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
+  }
+  const std::string mechanism = MechanismAt(connection);
+  if (mechanism == "CURVE" && keys.are_none())
+    return "the scheduler there has keys: give --keys FOLDER, or PANDO_KEYS";
+  if (mechanism == "CURVE")
+    return AreKeysAccepted(fmt::format("tcp://{}:{}", Bracketed(*address), parsed->port), keys)
+                   .value_or(true)
+               ? ""
+               : "the scheduler there does not accept these keys";
+  if (mechanism == "NULL" && !keys.are_none())
+    return "the scheduler there has no keys, and this process has: start it with the same --keys";
+  return "";
+}
+
 }  // namespace
 
 bool IsAddress(const std::string& host) {
@@ -121,27 +145,13 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
 }
 
 std::string ReasonOfSilence(const std::string& endpoint, const Keys& keys) {
-  const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
-  if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
-  const Result<std::string> address = FindAddress(*parsed);
-  if (!address.ok()) return address.status().message();
-  UniqueFd connection;
-  const int error = DialTcp(*address, parsed->port, kPatience, &connection);
-  if (error != 0) {
-    return fmt::format("a connection to {}:{} fails ({}{})", Bracketed(*address), parsed->port,
-                       std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
+  std::string first;
+  for (const std::string& one : SplitEndpoints(endpoint)) {
+    const std::string reason = ReasonAt(one, keys);
+    if (reason.empty()) return "";
+    if (first.empty()) first = reason;
   }
-  const std::string mechanism = MechanismAt(connection);
-  if (mechanism == "CURVE" && keys.are_none())
-    return "the scheduler there has keys: give --keys FOLDER, or PANDO_KEYS";
-  if (mechanism == "CURVE")
-    return AreKeysAccepted(fmt::format("tcp://{}:{}", Bracketed(*address), parsed->port), keys)
-                   .value_or(true)
-               ? ""
-               : "the scheduler there does not accept these keys";
-  if (mechanism == "NULL" && !keys.are_none())
-    return "the scheduler there has no keys, and this process has: start it with the same --keys";
-  return "";
+  return first;
 }
 
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise,

@@ -174,7 +174,21 @@ Status Transport::SpeakInClear() {
   return bound.ok() ? Status() : bound.status();
 }
 
+// The lines to one scheduler have lane 0, and those to several have lanes from 1 on.
 Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::string& public_key) {
+  if (peer.node == kSchedulerNode && peer.lane == 0) {
+    const std::vector<std::string> all = SplitEndpoints(endpoint);
+    const size_t count = all.size() == 1 ? 0 : all.size();
+    std::erase_if(lines_, [&](const auto& entry) {
+      const bool is_scheduler = entry.first && entry.first->node == kSchedulerNode;
+      return is_scheduler && (entry.first->lane == 0 ? count > 0 : entry.first->lane > count);
+    });
+    for (size_t i = 1; i <= count; ++i) {
+      peer.lane = static_cast<uint16_t>(i);
+      PANDO_RETURN_IF_ERROR(Dial(peer, all[i - 1], public_key));
+    }
+    if (count > 0) return Status();
+  }
   if (const auto it = lines_.find(peer); it != lines_.end()) {
     if (it->second.endpoint == endpoint) return Status();
     HangUp(peer);
@@ -250,42 +264,56 @@ void Transport::Send(Envelope envelope) {
     ++counters_.isolated;
     return;
   }
-  auto dialed = lines_.find(envelope.receiver);
-  if (dialed == lines_.end() && envelope.receiver.node == kSchedulerNode)
-    dialed = lines_.find(PeerId{kSchedulerNode, Incarnation(), 0});
-  Line* line = dialed == lines_.end() ? nullptr : &dialed->second;
+  const PeerId& receiver = envelope.receiver;
+  std::vector<Line*> lines;
+  if (receiver.node != kSchedulerNode) {
+    if (const auto dialed = lines_.find(receiver); dialed != lines_.end())
+      lines.push_back(&dialed->second);
+  } else {
+    for (auto it = lines_.lower_bound(PeerId{kSchedulerNode, Incarnation(), 0});
+         it != lines_.end() && it->first->node == kSchedulerNode; ++it)
+      lines.push_back(&it->second);
+  }
+  if (lines.size() > 1) {
+    Line* last = *std::ranges::max_element(lines, {}, &Line::answered_at);
+    if (SteadyNow() - last->answered_at < kSchedulerSilence) lines = {last};
+  }
   std::string routing_id;
-  if (line == nullptr) {
+  if (lines.empty()) {
     const auto router = lines_.find(std::nullopt);
     if (router == lines_.end()) {
       ++counters_.unroutable;
       return;
     }
-    line = &router->second;
-    routing_id = RoutingId(DialerFor(envelope.receiver, envelope.message), self_);
-    if (line->is_secured) routing_id = guard_.Complete(routing_id, envelope.receiver.incarnation);
+    lines.push_back(&router->second);
+    routing_id = RoutingId(DialerFor(receiver, envelope.message), self_);
+    if (lines[0]->is_secured) routing_id = guard_.Complete(routing_id, receiver.incarnation);
   }
-  Frames frames = Encode(envelope);
-  const size_t bytes = MessageBytes(frames);
-  SharedLink* link = FindLink(links_, {MakeLinkPeer(envelope.receiver), line->peer.has_value()});
-  if (link != nullptr) {
-    link->Share(&frames);
-    if (link->Send(frames)) {
-      ++counters_.sent;
-      ++counters_.sent_by_link;
-      context_.traffic().OnSent(LineKind::kShm, bytes);
-      return;
+  const Frames encoded = Encode(envelope);
+  for (Line* line : lines) {
+    Frames frames = encoded;
+    const size_t bytes = MessageBytes(frames);
+    SharedLink* link = FindLink(links_, {MakeLinkPeer(receiver), line->peer.has_value()});
+    if (link != nullptr) {
+      link->Share(&frames);
+      if (link->Send(frames)) {
+        ++counters_.sent;
+        ++counters_.sent_by_link;
+        context_.traffic().OnSent(LineKind::kShm, bytes);
+        continue;
+      }
     }
+    line->is_drained = false;
+    const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
+    if (sent == ZmqSocket::Sent::kYes) {
+      ++counters_.sent;
+      context_.traffic().OnSent(link != nullptr ? LineKind::kShm : line->kind(), bytes);
+      if (line->is_local || link != nullptr)
+        counters_.copied_on_host_bytes += ShareableBytes(frames);
+    }
+    if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
+    if (sent == ZmqSocket::Sent::kQueueFull) ++counters_.queue_full;
   }
-  line->is_drained = false;
-  const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
-  if (sent == ZmqSocket::Sent::kYes) {
-    ++counters_.sent;
-    context_.traffic().OnSent(link != nullptr ? LineKind::kShm : line->kind(), bytes);
-    if (line->is_local || link != nullptr) counters_.copied_on_host_bytes += ShareableBytes(frames);
-  }
-  if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
-  if (sent == ZmqSocket::Sent::kQueueFull) ++counters_.queue_full;
 }
 
 // Links and ZeroMQ lines take turns.
@@ -375,6 +403,7 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
   }
   if (received.connection_fd >= 0) watch_.Note(received.connection_fd, sender.incarnation);
   if (has_names_) line.heard_at = SteadyNow();
+  if (line.peer && line.peer->node == kSchedulerNode) line.answered_at = SteadyNow();
   if (!line.unshared.empty()) JudgeSharing(line);
   ++counters_.received;
   context_.traffic().OnReceived(is_shared || received.is_of_user ? LineKind::kShm : line.kind(),

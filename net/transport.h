@@ -127,10 +127,13 @@ class Transport : public Outbox {
   void Unbind();
 
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
-  // scheduler is dialed with incarnation 0, which means any. Dialing a peer again does nothing; at
+  // scheduler is dialed with incarnation 0, which means any. If it has several endpoints
+  // (SplitEndpoints), all are dialed, and messages go to the one that sent the last message, or to
+  // all after kSchedulerSilence. Dialing a peer again does nothing; at
   // another endpoint it replaces the connection. With keys, a peer over tcp must show `public_key`,
   // and the scheduler the admin's key.
   Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
+  static constexpr Micros kSchedulerSilence = std::chrono::milliseconds(1500);
   // Makes later tcp connections, except those to the scheduler, use clear text (run.encrypt). Binds
   // a bound socket again, and returns an error if that fails.
   Status SpeakInClear();
@@ -178,6 +181,7 @@ class Transport : public Outbox {
     Endpoint parsed = {};        // of a dialed peer
     std::string connected = {};  // the endpoint in numbers; empty: not connected yet
     Micros heard_at{0};          // when the dialed peer last sent a message
+    Micros answered_at{0};       // the same; 0: never since it was dialed
     bool is_drained = false;     // no message waits unless its descriptor reports more
     bool is_local = false;       // the endpoint is on this machine
     Status ConnectTo(const std::string& address);  // the host's address; none for ipc

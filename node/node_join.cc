@@ -58,7 +58,8 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
 Result<std::string> DefaultBind(const JoiningProcess& process) {
   constexpr int kRetryMs = 500;
   constexpr int kTriesPerNote = 10;
-  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParsePeerEndpoint(process.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler,
+                         ParsePeerEndpoint(SplitEndpoints(process.scheduler_endpoint).front()));
   int tries = 0;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(process.timeout_ms);
   while (true) {

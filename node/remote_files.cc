@@ -16,9 +16,20 @@
 namespace pando {
 namespace {
 
-// The store is on the scheduler's machine, under the name by which the process reaches that.
+// The store is on the scheduler's machine, under the name by which the process reaches that. Each
+// of several schedulers has the port after its own for it.
 Result<std::string> EndpointTowards(const std::string& files_endpoint,
                                     const std::string& scheduler_endpoint) {
+  const std::vector<std::string> schedulers = SplitEndpoints(scheduler_endpoint);
+  if (schedulers.size() > 1) {
+    std::string endpoints;
+    for (const std::string& scheduler : schedulers) {
+      PANDO_ASSIGN_OR_RETURN(Endpoint store, ParsePeerEndpoint(scheduler));
+      ++store.port;
+      endpoints += (endpoints.empty() ? "" : ",") + store.ToString();
+    }
+    return endpoints;
+  }
   PANDO_ASSIGN_OR_RETURN(Endpoint files, ParseEndpoint(files_endpoint));
   PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParsePeerEndpoint(scheduler_endpoint));
   if (files.kind == Endpoint::Kind::kTcp && scheduler.kind == Endpoint::Kind::kTcp)

@@ -134,7 +134,7 @@ class ServerProcess {
 };
 
 Status ServerProcess::BindLanes(JoiningProcess* process) {
-  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(args_.join));
+  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(SplitEndpoints(args_.join).front()));
   std::string bind = args_.bind;
   if (bind.empty()) {
     PANDO_ASSIGN_OR_RETURN(bind, DefaultBind(*process));

@@ -281,6 +281,39 @@ TEST_CASE("only the line that was dialed to the scheduler speaks for the schedul
   MustBecome(node, [&] { return node.counters().misattributed == 1; });
 }
 
+TEST_CASE("of several schedulers the one that answered last gets the messages, or all do") {
+  ZmqContext context;
+  const PeerId member = NewPeer(7);
+  std::vector<std::unique_ptr<Transport>> schedulers;
+  std::string endpoints;
+  for (int i = 0; i < 2; ++i) {
+    const PeerId self{kSchedulerNode, NewIncarnation(), 0};
+    schedulers.push_back(std::make_unique<Transport>(context, self, Transport::Options{}));
+    endpoints += (i == 0 ? "" : ",") + MustBind(*schedulers.back(), kAnyTcpPort);
+  }
+  Transport node(context, member, {});
+  REQUIRE(node.Dial({kSchedulerNode, {}, 0}, endpoints).ok());
+  const auto say = [&] {
+    node.Send({.sender = member, .receiver = {kSchedulerNode, {}, 0}, .message = Bye{}});
+  };
+  say();
+  for (const auto& scheduler : schedulers) CHECK(MustReceive(*scheduler).sender == member);
+  schedulers[1]->Send({.sender = {kSchedulerNode, Incarnation(9), 0},
+                       .receiver = member,
+                       .message = ScalarsRequest{}});
+  CHECK(MustReceive(node).sender.incarnation == Incarnation(9));
+  say();
+  MustReceive(*schedulers[1]);
+  const Micros silent_at = SteadyNow() + Transport::kSchedulerSilence;
+  MustBecome(node, [&] { return SteadyNow() > silent_at; });
+  say();
+  MustReceive(*schedulers[1]);
+  MustReceive(*schedulers[0]);  // its only message since the first one
+  CHECK(schedulers[0]->counters().received == 2);
+  REQUIRE(node.Dial({kSchedulerNode, {}, 0}, SplitEndpoints(endpoints).front()).ok());
+  CHECK(node.dialed().size() == 1);
+}
+
 TEST_CASE("a full queue drops messages instead of growing") {
   const ScratchFolder folder;
   ZmqContext context;
