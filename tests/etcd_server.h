@@ -56,7 +56,10 @@ class EtcdServer {
   EtcdServer& operator=(const EtcdServer&) = delete;
 
   const std::string& url() const { return url_; }
-  EtcdOptions options() const { return {.endpoints = {url_}}; }
+  // With patience for a slow machine.
+  EtcdOptions options() const {
+    return {.endpoints = {url_}, .connect_limit = kEventDeadline, .request_limit = kEventDeadline};
+  }
   std::string DataFile(const std::string& name) const { return temp_.File("data/" + name); }
 
   void Kill() {
@@ -98,7 +101,7 @@ class EtcdServer {
  private:
   // Polls, because etcd tells nothing when it is ready. If it has ended, there is no pid.
   void AwaitAnswer() {
-    EtcdClient client(options());
+    EtcdClient client({.endpoints = {url_}});
     const Micros deadline = SteadyNow() + kEventDeadline;
     // A refusal is an answer too.
     while (client.Get("/").status().code() == StatusCode::kUnavailable) {

@@ -26,7 +26,7 @@ class EtcdLease {
   int64_t id() const { return id_; }
   // etcd keeps the lease at least until then. Later it may have given the keys to another process.
   Micros deadline() const { return Micros(deadline_us_); }
-  // etcd said that the lease has ended. It may have ended long before, while etcd did not answer.
+  // etcd answered that the lease has ended. It may have ended long before.
   bool is_lost() const { return is_lost_; }
 
  private:

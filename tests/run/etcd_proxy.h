@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "run/etcd/etcd_client.h"
+#include "tests/deadline.h"
 
 namespace pando {
 
@@ -42,7 +43,9 @@ class EtcdProxy {
   }
 
   EtcdOptions options() const {
-    return {.endpoints = {"http://127.0.0.1:" + std::to_string(port_)}};
+    return {.endpoints = {"http://127.0.0.1:" + std::to_string(port_)},
+            .connect_limit = kEventDeadline,
+            .request_limit = kEventDeadline};
   }
   void SetFate(Decide decide) {
     const std::lock_guard lock(mutex_);
@@ -67,6 +70,7 @@ class EtcdProxy {
   httplib::Result Send(const std::string& path, const std::string& body) const {
     httplib::Client client(url_);
     client.set_tcp_nodelay(true);
+    client.set_read_timeout(kEventDeadline);
     return client.Post(path, body, "application/json");
   }
   void Answer(const httplib::Request& request, httplib::Response& response) {
