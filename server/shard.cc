@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "server/bit_flip.h"
 
 namespace pando {
 
@@ -52,6 +53,7 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
   if (right_half.size_bytes() != 0) inputs.gradient_right = right_half.floats();
   maker_.Make(inputs, {partials_, root.factors}, {next.parameters->span(), next.state->span()});
   partials_.clear();
+  FlipRecord(id_, next.version, next.parameters->span(), next.state->span());
   records_.FinishNext(std::move(next));
 }
 

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "plan/job_plan.h"
 #include "tests/e2e/fault_run.h"
+#include "tests/e2e/job_by_hand.h"
 
 namespace pando {
 namespace {
@@ -62,6 +64,71 @@ TEST_CASE("a worker that flips a bit in one gradient is found, named and drained
   for (uint32_t rank = 0; rank < 3; ++rank) found += FindsWorker(rank, step) ? 1 : 0;
   // Two of the three compute it: its owner and its verifier.
   CHECK(found >= 2);
+}
+
+// Three servers with three replicas of each shard, and two workers.
+struct Triple {
+  explicit Triple(uint64_t steps) : job(0, 2, FaultJob(steps, 2, 3, kMore)) {}
+  Process& StartServer(const std::string& flip = "") {
+    if (!flip.empty()) setenv("PANDO_RECORD_FLIP", flip.c_str(), 1);
+    const std::string name = "server-" + std::to_string(job.servers.size());
+    job.servers.push_back(std::make_unique<Process>(
+        job.temp.path(), name, Args{"server", "--join", job.endpoint, "--bind", job.Bind(name)}));
+    unsetenv("PANDO_RECORD_FLIP");
+    return *job.servers.back();
+  }
+  std::string Events() const { return ReadBytes(job.run_dir + "/events.jsonl"); }
+  // All shards have three replicas again.
+  void AwaitReplicas() {
+    REQUIRE(Becomes([&] {
+      const std::string events = Events();
+      const size_t view = events.rfind("servers, ");
+      const size_t end = events.find('\n', view);
+      return view != std::string::npos && events[view - 2] == '3' &&
+             Contains(events.substr(view, end - view), " 0 replicas syncing");
+    }));
+  }
+  void CheckEnd(uint64_t steps) {
+    job.scheduler->Await(2 * kEventDeadline);
+    REQUIRE_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+    const Summary summary = SummaryIn(job.run_dir);
+    CHECK(summary.weights_hash == SerialHash(steps, kMore));
+    CHECK(summary.rollbacks == 0);
+  }
+  static inline const Args kMore{"--replicas", "3", "--optimizer", "sgd", "--momentum", "0.9"};
+  JobByHand job;
+};
+
+TEST_CASE("a server with one wrong bit in a version is outvoted, named and replaced") {
+  constexpr uint64_t kSteps = 200;
+  for (const std::string what : {"parameters", "state"}) {
+    for (size_t wrong = 0; wrong < 3; ++wrong) {
+      CAPTURE(what);
+      CAPTURE(wrong);
+      Triple run(kSteps);
+      for (size_t i = 0; i < 3; ++i) run.StartServer(i == wrong ? "60,0," + what : "");
+      run.CheckEnd(kSteps);
+      CHECK(Contains(run.Events(), "\"outvoted\""));
+      CHECK(Contains(run.Events(), "have made different versions 60 of shard 0"));
+      CHECK(Contains(run.job.servers[wrong]->err(), "outvoted"));
+    }
+  }
+}
+
+TEST_CASE("two of three servers die at one instant, and nothing goes back") {
+  constexpr uint64_t kSteps = 600;
+  Triple run(kSteps);
+  for (size_t i = 0; i < 3; ++i) run.StartServer();
+  std::vector<Process*> living;
+  for (const auto& server : run.job.servers) living.push_back(server.get());
+  for (size_t round = 0; round < 3; ++round) {
+    run.job.AwaitSteps(50 * (round + 1));
+    run.AwaitReplicas();
+    living[0]->Signal(SIGKILL);
+    living[1]->Signal(SIGKILL);
+    living = {&run.StartServer(), living[2], &run.StartServer()};
+  }
+  run.CheckEnd(kSteps);
 }
 
 }  // namespace
