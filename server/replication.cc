@@ -121,7 +121,9 @@ void Replication::OnAcked(Micros now, Backup& backup, const RootAckItem& item) {
   if (item.version == shard.newest()) contradictions_.OnAgreed(item.shard, backup.peer);
   backup.acked = item.version;
   backup.debt.since.reset();
-  if (backup.acked < shard.newest() || shard.is_sealed()) clock_.Expect(now, backup.debt);
+  const bool owes_more = backup.acked < shard.newest() || shard.is_sealed() ||
+                         inquiry_.IsOpen(item.shard, backup.peer);
+  if (owes_more) clock_.Expect(now, backup.debt);
   committable_.insert(item.shard);
   NoteCaughtUp(now, shard, backup);
 }

@@ -29,6 +29,7 @@ void ShardSteps::OnRoot(Micros now, const Envelope& envelope, const Root& root) 
     const LaneProbe::Scope work(parts_.probe, LaneWork::kUpdate, item.shard, item.step);
     if (!shard.Adopt({item.step, item.scalars, item.payload, item.factors})) continue;
     parts_.progress.NoteMetrics(shard);
+    parts_.norms.OnAdopted(item.step);
     parts_.replication.OnAdopted(now, shard);
   }
 }

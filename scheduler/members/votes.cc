@@ -74,10 +74,11 @@ void Votes::OnDivergence(Micros now, const PeerId& from, const Divergence& diver
             .what = fmt::format("{} and {} have made different versions {} of shard {}",
                                 membership_.members().Sender(from).Name(), name,
                                 divergence.version.value(), shard.value()),
-            .hashes = {{from, std::nullopt}},
+            .in_sync = {placement.in_sync_backups.begin(), placement.in_sync_backups.end()},
             .ends_at = now + kPatience};
+  vote.in_sync.insert(from);
+  for (const PeerId& replica : vote.in_sync) vote.hashes.try_emplace(replica);
   if (backup != nullptr) vote.hashes.try_emplace(divergence.backup);
-  for (const PeerId& other : placement.in_sync_backups) vote.hashes.try_emplace(other);
   outbox_.TellNotable(now, "divergence", name, "{}", vote.what);
   if (vote.hashes.size() < kVotersMin) return RollBack(now, vote.what);
   votes_.emplace(shard, std::move(vote));
@@ -137,7 +138,9 @@ void Votes::OnOutvoted(Micros now, const PeerId& server, const Vote& vote) {
       "of {}",
       member->Name(), vote.what, machine);
   outbox_.TellNotable(now, "outvoted", member->Name(), "{}", text);
-  if (std::ranges::find(distrusted_machines_, machine) == distrusted_machines_.end())
+  const bool is_copy = !vote.in_sync.contains(server);  // perhaps of memory that has changed since
+  if (!is_copy &&
+      std::ranges::find(distrusted_machines_, machine) == distrusted_machines_.end())
     distrusted_machines_.push_back(machine);
   outvoted_.insert(server.incarnation);
   outbox_.Send(server, Refused{"given up: " + text});

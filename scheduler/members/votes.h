@@ -54,7 +54,8 @@ class Votes : SchedulerPart {
   using Hashes = std::map<PeerId, std::optional<RecordHashes>>;  // by replica; none: no answer yet
   struct Vote {
     Version version;
-    std::string what;  // for people
+    std::string what;          // for people
+    std::set<PeerId> in_sync;  // when it began; the others copy a replica
     Hashes hashes;
     Micros ends_at{0};
   };

@@ -34,6 +34,13 @@ class Norms : LanePart {
   // REQUIRES: shard.is_ready().
   std::optional<std::vector<float>> CollectFactors(Micros now, Shard& shard,
                                                    const StepScalars& scalars);
+  // Is called when a shard of this lane has made the step's version from a backup's root (P22): its
+  // values are in the record, and CollectFactors was not called for them.
+  void OnAdopted(Step step) {
+    if (!maker_.has_partials()) return;
+    has_news_ = true;
+    TellSums(step);
+  }
   // Returns once whether there are new values. Shards that wait for values may then advance.
   bool TakeNews() { return std::exchange(has_news_, false); }
 

@@ -88,8 +88,12 @@ void JournalChecker::CheckTransition(const View& before, const View& after) {
 void JournalChecker::CheckRollback(const View& before, const View& after) {
   parts_.coverage.Note(Event::kRollback);
   if (after.restore.version != Version(0)) parts_.coverage.Note(Event::kRollbackToStored);
+  // Two replicas cannot vote.
+  const bool has_few = std::ranges::any_of(before.shards, [](const ShardPlacement& placement) {
+    return placement.in_sync_backups.size() < 2;
+  });
   const bool is_excused =
-      is_resuming_ || has_divergence_ || failed_restores_ > 0 || parts_.truth.is_tainted();
+      (!has_wrong_memory_.empty() && has_few) || is_resuming_ || has_divergence_ || failed_restores_ > 0 || parts_.truth.is_tainted();
   is_resuming_ = false;
   if (failed_restores_ > 0) --failed_restores_;
   const auto is_lost = [&](const PeerId& peer) {
@@ -112,6 +116,13 @@ void JournalChecker::CheckGivenUp(const View& before, const View& after) {
     if (process == nullptr || process->is_leaving()) continue;
     if (drained_.contains({node.role, node.rank})) continue;
     if (has_wrong_memory_.contains(node.incarnation)) continue;
+    // A newcomer has a copy of the wrong bits.
+    const bool is_newcomer = std::ranges::any_of(before.shards, [&](const ShardPlacement& shard) {
+      return std::ranges::any_of(shard.syncing_backups, [&](const SyncingBackup& syncing) {
+        return syncing.peer.incarnation == node.incarnation;
+      });
+    });
+    if (!has_wrong_memory_.empty() && is_newcomer) continue;
     parts_.coverage.Note(Event::kFalseSuspicion);
     if (parts_.disturbances.IsDisturbed(*process) || parts_.truth.is_tainted()) continue;
     Fail("P27: " + process->seat().name + " is given up, though nothing kept its messages back");
