@@ -43,6 +43,8 @@ enum class Core : uint16_t {
   kIntake = 64,       // a scheduler whose run is not declared yet: DeclarationIntake
   kFiles = 128,       // the scheduler's FileStore (P45)
   kFileClient = 256,  // a node's client of the FileStore
+  kStandby = 512,     // a standby scheduler's MirrorReceiver (P47)
+  kMirror = 1024,     // the leading scheduler's Mirror
 };
 constexpr Core operator|(Core a, Core b) {
   return static_cast<Core>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));

@@ -54,6 +54,8 @@ enum Core {
   intake @6;
   files @7;
   fileClient @8;
+  standby @9;
+  mirror @10;
 }
 enum Sender {
   reader @0;
@@ -146,6 +148,10 @@ struct Envelope $byHand {
     filePart @61 :FilePart;
     listFiles @62 :ListFiles;
     fileNames @63 :FileNames;
+    mirrorStart @69 :MirrorStart;
+    mirrorStarted @70 :MirrorStarted;
+    mirrorPart @71 :MirrorPart;
+    mirrorAck @72 :MirrorAck;
     scalarsRequest @20 :ScalarsRequest;
     scalars @21 :Scalars;
     progress @22 :Progress;
@@ -795,6 +801,47 @@ struct FileNames $message(handlers = [fileClient], sender = onlyScheduler, size 
   after @1 :Text $limit(.fileNameBytes);  # copied
   names @2 :List(Text) $limit(what = "file names", max = "kFileNamesMax") $each(.fileNameBytes);
     # ascending, at most kFileNamesMax; if there are that many, there may be more
+}
+
+# ---- a mirrored run folder: leader -> standby scheduler (P47) --------------------------------------
+
+struct MirrorStart $message(handlers = [standby], sender = admin) {
+  # Leader -> standby. Repeated until answered.
+  session @0 :UInt64;  # random; the standby removes the files of its earlier session
+}
+
+struct MirrorStarted $message(handlers = [mirror], sender = onlyScheduler) {
+  # Standby -> leader.
+  session @0 :UInt64;  # copied
+}
+
+enum MirrorKind {
+  # How a part changes the standby's file.
+  whole @0;  # of a file that gets its name when all bytes are there
+  growing @1;  # of a file that grows at its end
+  removed @2;  # the leader has removed the file
+}
+
+struct MirrorPart $message(handlers = [standby], sender = admin, size = payloads) {
+  # Leader -> standby: bytes of a file. Repeated until acknowledged.
+  session @0 :UInt64;
+  part @1 :UInt64;  # number in the session, from 1: the standby takes parts in this order
+  kind @2 :MirrorKind;
+  name @3 :Text $limit(.fileNameBytes);  # within the run folder
+  offset @4 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");
+    # of the payload; at 0 the file begins again
+  size @5 :UInt64 $limit(what = "bytes of a file", max = "kFileBytesMax");  # of the file
+  hash @6 :Text $limit(what = "bytes of a hash", max = "kHashBytesMax");
+    # of a whole file (Hash128), in its last part
+  payload @7 :Data $bytes;  # its own frame
+}
+
+struct MirrorAck $message(handlers = [mirror], sender = onlyScheduler) {
+  # Standby -> leader.
+  session @0 :UInt64;  # copied; 0: the standby does not have the session, and the leader begins again
+  part @1 :UInt64;  # the standby has the parts up to this number durably
+  failure @2 :Text $limit(what = "bytes of a failure", max = "kTextBytesMax");
+    # why it cannot take the next part; empty: it can
 }
 
 # ---- scalars and progress: lane <-> scheduler -----------------------------------------------------

@@ -248,6 +248,15 @@ std::vector<Message> EndSamples() {
       FaultNote{UINT64_MAX, "kill", Role::kServer, "grove", UINT32_MAX, "server 1", 5, UINT64_MAX,
                 "signal 9 (SIGKILL)"},
       FaultNoteAck{UINT64_MAX},
+      MirrorStart{UINT64_MAX},
+      MirrorStarted{1},
+      MirrorPart{UINT64_MAX, 1, MirrorKind::kWhole, "snapshots/a.safetensors", 1 << 20,
+                 kFileBytesMax, std::string(kHashBytesMax, 'f'), CountingPayload(1 << 16)},
+      MirrorPart{1, UINT64_MAX, MirrorKind::kGrowing, "metrics.csv", 60, 120, "",
+                 CountingPayload(15)},
+      MirrorPart{1, 3, MirrorKind::kRemoved, std::string(kNameBytesMax, 'n'), 0, 0, "", Blob()},
+      MirrorAck{},
+      MirrorAck{UINT64_MAX, UINT64_MAX, "No space left on device"},
   };
 }
 

@@ -10,7 +10,8 @@ MESSAGE = re.compile(r"^struct (?P<name>\w+) \$message\((?P<facts>[^)]*)\)", re.
 DEFAULTS = {"handlers": "", "generation": "any", "about": "itself", "size": "small", "channel": "data"}
 # The document's word for a handler in the code.
 HANDLERS = {"scheduler": "scheduler", "lane": "lane", "worker": "worker", "group": "worker",
-            "joiner": "node", "client": "client", "files": "store", "fileClient": "node"}
+            "joiner": "node", "client": "client", "files": "store", "fileClient": "node",
+            "standby": "standby", "mirror": "leader"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
 # The document's word for a sender, and its roles in a view; the roles of other senders are both.
 ROLES = {"lane": {"servers"}, "worker": {"workers"}, "relay": {"workers"}, "scheduler": set()}
@@ -89,11 +90,11 @@ def find_problem(row, parties, about):
 
 def find_sender(name, senders):
     """Returns the code's word for these senders of the document: "worker, lane 0", "primary's lane"."""
-    if "client" in senders:
+    if senders & {"client", "leader"}:
         return "reader" if name in FOR_READERS else "admin"
     if "supervisor" in senders or name in JOINS:
         return "newcomer"
-    if senders in ({"scheduler"}, {"store"}):
+    if senders in ({"scheduler"}, {"store"}, {"standby"}):
         return "onlyScheduler"
     roles = set()
     for sender in ", ".join(senders).split(", "):
