@@ -18,9 +18,9 @@ std::string FolderWith(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// A rename survives a power cut only after its folder is synced.
-Status SyncFolder(const std::string& path) {
-  const std::string folder = FolderWith(path);
+}  // namespace
+
+Status SyncFolder(const std::string& folder) {
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems cannot sync folders and return EINVAL.
   if (!fd.is_open() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
@@ -28,8 +28,6 @@ Status SyncFolder(const std::string& path) {
   }
   return Status();
 }
-
-}  // namespace
 
 Status FileError(std::string_view what, const std::string& path, int error_number) {
   const std::string text = fmt::format("cannot {} {}: {}", what, path, std::strerror(error_number));
@@ -95,7 +93,7 @@ Status AtomicFile::Commit() {
   if (fsync(fd_.get()) != 0) return FileError("write", path_, errno);
   if (rename(temp_path_.c_str(), path_.c_str()) != 0) return FileError("write", path_, errno);
   fd_ = UniqueFd();
-  return SyncFolder(path_);
+  return SyncFolder(FolderWith(path_));
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view text, FileAccess access) {

@@ -41,6 +41,9 @@ class AtomicFile {
   UniqueFd fd_;  // open until committed
 };
 
+// Makes the folder's names durable: a rename survives a power cut only after that.
+Status SyncFolder(const std::string& folder);
+
 // Returns the error number; 0 if all bytes were written.
 int WriteAll(int fd, std::span<const std::byte> bytes);
 Status WriteFileAtomically(const std::string& path, std::string_view text,

@@ -825,7 +825,8 @@ enum MirrorKind {
 struct MirrorPart $message(handlers = [standby], sender = admin, size = payloads) {
   # Leader -> standby: bytes of a file. Repeated until acknowledged.
   session @0 :UInt64;
-  part @1 :UInt64;  # number in the session, from 1: the standby takes parts in this order
+  part @1 :UInt64;
+    # number in the session, from 1: the standby takes parts in this order; 0 only asks for an answer
   kind @2 :MirrorKind;
   name @3 :Text $limit(.fileNameBytes);  # within the run folder
   offset @4 :UInt64 $limit(what = "offset in a file", max = "kFileBytesMax");

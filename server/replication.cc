@@ -15,6 +15,7 @@ void Replication::EnterView(Micros now, const std::vector<ShardId>& promoted) {
   std::erase_if(backups_, [&](const auto& entry) {
     const bool is_over = replicas_.FindPrimary(entry.first) == nullptr;
     if (is_over) inquiry_.End(entry.first);
+    if (is_over) contradictions_.Forget(entry.first);
     return is_over;
   });
   const std::vector<ShardPlacement>& placements = member_.view().shards;
@@ -141,6 +142,7 @@ bool Replication::IsRootOfBackup(const Envelope& envelope, const RootItem& item)
   if (!CountsFor(envelope) || item.payload.size_bytes() == 0) return false;
   const Shard* shard = replicas_.FindPrimary(item.shard);
   return shard != nullptr && shard->has_data() && item.step == shard->step() &&
+         item.payload.floats().size() == shard->records().parameter_floats() &&
          inquiry_.IsOpen(item.shard, envelope.sender);
 }
 

@@ -66,7 +66,9 @@ void Votes::OnDivergence(Micros now, const PeerId& from, const Divergence& diver
     return;
   const ShardPlacement& placement = view.shards[shard.value()];
   if (placement.primary != from || votes_.contains(shard)) return;
-  if (outvoted_.contains(divergence.backup.incarnation)) return;  // reported before that
+  // A report from before the vote; a primary that is alone waits for ever, so the run rolls back.
+  const bool is_settled = outvoted_.contains(divergence.backup.incarnation);
+  if (is_settled && !placement.in_sync_backups.empty()) return;
   const Member* backup = membership_.members().Find(divergence.backup.incarnation);
   const std::string name =
       backup != nullptr ? backup->Name() : fmt::format("node {}", divergence.backup.node.value());
@@ -74,6 +76,7 @@ void Votes::OnDivergence(Micros now, const PeerId& from, const Divergence& diver
             .what = fmt::format("{} and {} have made different versions {} of shard {}",
                                 membership_.members().Sender(from).Name(), name,
                                 divergence.version.value(), shard.value()),
+            .primary = from,
             .in_sync = {placement.in_sync_backups.begin(), placement.in_sync_backups.end()},
             .ends_at = now + kPatience};
   vote.in_sync.insert(from);
@@ -81,16 +84,17 @@ void Votes::OnDivergence(Micros now, const PeerId& from, const Divergence& diver
   if (backup != nullptr) vote.hashes.try_emplace(divergence.backup);
   outbox_.TellNotable(now, "divergence", name, "{}", vote.what);
   if (vote.hashes.size() < kVotersMin) return RollBack(now, vote.what);
-  votes_.emplace(shard, std::move(vote));
-  Repeat();
+  Ask(shard, votes_.emplace(shard, std::move(vote)).first->second);
+}
+
+void Votes::Ask(ShardId shard, const Vote& vote) {
+  for (const auto& [replica, said] : vote.hashes) {
+    if (!said) outbox_.Send(replica, HashWanted{shard, vote.version});
+  }
 }
 
 void Votes::Repeat() {
-  for (const auto& [shard, vote] : votes_) {
-    for (const auto& [replica, said] : vote.hashes) {
-      if (!said) outbox_.Send(replica, HashWanted{shard, vote.version});
-    }
-  }
+  for (const auto& [shard, vote] : votes_) Ask(shard, vote);
 }
 
 void Votes::OnRecordHashes(Micros now, const PeerId& from, const RecordHashes& hashes) {
@@ -107,7 +111,9 @@ void Votes::Tick(Micros now) {
   for (const auto& [shard, vote] : votes_) {
     if (now >= vote.ends_at) over.push_back(shard);
   }
-  for (const ShardId shard : over) Settle(now, shard, /*is_over=*/true);
+  for (const ShardId shard : over) {
+    if (votes_.contains(shard)) Settle(now, shard, /*is_over=*/true);
+  }
 }
 
 Micros Votes::NextDeadline() const {
@@ -126,7 +132,10 @@ void Votes::Settle(Micros now, ShardId shard, bool is_over) {
   if (is_complete && AreEqual(vote.hashes) && FindWrong(vote.hashes).empty()) return;
   const std::vector<PeerId> wrong = FindWrong(vote.hashes);
   if (wrong.empty()) return RollBack(now, vote.what);
+  const bool has_led = std::ranges::find(wrong, vote.primary) != wrong.end();
   for (const PeerId& server : wrong) OnOutvoted(now, server, vote);
+  // Workers may have read its wrong bits before, and then the root has what they made of them.
+  if (has_led) phase_.PlanRollback(now, vote.what);
 }
 
 void Votes::OnOutvoted(Micros now, const PeerId& server, const Vote& vote) {
@@ -139,8 +148,7 @@ void Votes::OnOutvoted(Micros now, const PeerId& server, const Vote& vote) {
       member->Name(), vote.what, machine);
   outbox_.TellNotable(now, "outvoted", member->Name(), "{}", text);
   const bool is_copy = !vote.in_sync.contains(server);  // perhaps of memory that has changed since
-  if (!is_copy &&
-      std::ranges::find(distrusted_machines_, machine) == distrusted_machines_.end())
+  if (!is_copy && std::ranges::find(distrusted_machines_, machine) == distrusted_machines_.end())
     distrusted_machines_.push_back(machine);
   outvoted_.insert(server.incarnation);
   outbox_.Send(server, Refused{"given up: " + text});
@@ -148,6 +156,8 @@ void Votes::OnOutvoted(Micros now, const PeerId& server, const Vote& vote) {
 }
 
 void Votes::RollBack(Micros now, const std::string& what) {
+  votes_.clear();
+  if (phase_.is_rolling_back()) return;  // several shards differ for one cause
   if (++rollback_count_ > kDivergencesMax)
     return phase_.End(now, StopReason::kFailed, what + " again; test the memory of these machines");
   phase_.PlanRollback(now, what);

@@ -10,7 +10,8 @@
 //   or too few answer within kPatience               | them is wrong
 //
 // An outvoted server is declared dead, and its machine gets no replicas for the rest of the run,
-// unless all servers are on such machines.
+// unless all servers are on such machines. If it was the primary, the run rolls back all the same:
+// workers may have read its wrong parameters.
 #pragma once
 
 #include <map>
@@ -54,11 +55,13 @@ class Votes : SchedulerPart {
   using Hashes = std::map<PeerId, std::optional<RecordHashes>>;  // by replica; none: no answer yet
   struct Vote {
     Version version;
-    std::string what;          // for people
+    std::string what;  // for people
+    PeerId primary;
     std::set<PeerId> in_sync;  // when it began; the others copy a replica
     Hashes hashes;
     Micros ends_at{0};
   };
+  void Ask(ShardId shard, const Vote& vote);
   void Settle(Micros now, ShardId shard, bool is_over);
   void OnOutvoted(Micros now, const PeerId& server, const Vote& vote);
   void RollBack(Micros now, const std::string& what);

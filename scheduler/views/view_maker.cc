@@ -50,7 +50,12 @@ View ViewMaker::MakeFirst(Micros now) {
     next.restore = snapshots_.ledger().RestorePoint(verification_.RestoreBound());
   }
   next.nodes = membership_.members().NodeInfos(plan_.job.rack_sum, views_.view());
-  const auto servers = snapshots_.RestoringServers(next.restore, Avoided(now));
+  auto servers = snapshots_.RestoringServers(next.restore, Avoided(now));
+  const std::set<NodeId> distrusted = votes_.Distrusted();
+  const auto is_distrusted = [&](const PlacementServer& server) {
+    return distrusted.contains(server.peer.node);
+  };
+  if (!std::ranges::all_of(servers, is_distrusted)) std::erase_if(servers, is_distrusted);
   next.shards = PlaceShards(plan_.shards, servers, plan_.job.replicas);
   next.owners = owners_.FirstOwners(now);
   synced_.clear();

@@ -32,6 +32,10 @@ class Contradictions {
     });
     if (const auto agreed = agreed_.find(shard); agreed != agreed_.end()) agreed->second.clear();
   }
+  void Forget(ShardId shard) {
+    std::erase_if(reported_, [&](const auto& entry) { return entry.first.first == shard; });
+    agreed_.erase(shard);
+  }
   void Clear() {
     reported_.clear();
     agreed_.clear();

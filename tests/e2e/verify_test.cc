@@ -88,12 +88,12 @@ struct Triple {
              Contains(events.substr(view, end - view), " 0 replicas syncing");
     }));
   }
-  void CheckEnd(uint64_t steps) {
+  void CheckEnd(uint64_t steps, uint64_t rollbacks_max = 0) {
     job.scheduler->Await(2 * kEventDeadline);
     REQUIRE_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
     const Summary summary = SummaryIn(job.run_dir);
     CHECK(summary.weights_hash == SerialHash(steps, kMore));
-    CHECK(summary.rollbacks == 0);
+    CHECK(summary.rollbacks <= rollbacks_max);
   }
   static inline const Args kMore{"--replicas", "3", "--optimizer", "sgd", "--momentum", "0.9"};
   JobByHand job;
@@ -107,7 +107,7 @@ TEST_CASE("a server with one wrong bit in a version is outvoted, named and repla
       CAPTURE(wrong);
       Triple run(kSteps);
       for (size_t i = 0; i < 3; ++i) run.StartServer(i == wrong ? "60,0," + what : "");
-      run.CheckEnd(kSteps);
+      run.CheckEnd(kSteps, /*rollbacks_max=*/1);  // it may lead the shard
       CHECK(Contains(run.Events(), "\"outvoted\""));
       CHECK(Contains(run.Events(), "have made different versions 60 of shard 0"));
       CHECK(Contains(run.job.servers[wrong]->err(), "outvoted"));

@@ -44,7 +44,7 @@ void WrongBits::FlipMemory(const Process& process, const Lane& lane) {
     float& value = const_cast<FloatBuffer&>(*memory).data()[0];
     value = value == 0.0f ? 1.0f : -value;
     has_tampered_ = true;
-    if (stage_.swarm.fault_count > 0) checker_.journal().NoteDivergence();
+    if (may_lead) checker_.journal().NoteDivergence();
     checker_.journal().NoteWrongMemory(process.incarnation());
     stage_.coverage.Note(Event::kMemoryFlip);
     return stage_.Note(process.seat().name + " has a wrong bit in version " +

@@ -92,8 +92,8 @@ void JournalChecker::CheckRollback(const View& before, const View& after) {
   const bool has_few = std::ranges::any_of(before.shards, [](const ShardPlacement& placement) {
     return placement.in_sync_backups.size() < 2;
   });
-  const bool is_excused =
-      (!has_wrong_memory_.empty() && has_few) || is_resuming_ || has_divergence_ || failed_restores_ > 0 || parts_.truth.is_tainted();
+  const bool is_excused = (!has_wrong_memory_.empty() && has_few) || is_resuming_ ||
+                          has_divergence_ || failed_restores_ > 0 || parts_.truth.is_tainted();
   is_resuming_ = false;
   if (failed_restores_ > 0) --failed_restores_;
   const auto is_lost = [&](const PeerId& peer) {
