@@ -13,6 +13,7 @@
 #include "cli/bind_choice.h"
 #include "cli/commands.h"
 #include "cli/program_choice.h"
+#include "cli/standby/etcd_options.h"
 #include "cli/status_table.h"
 #include "common/clock.h"
 #include "common/endpoint.h"
@@ -42,6 +43,7 @@ struct SchedulerOptions {
   std::string keys_folder;
   std::string prepared_run_dir;  // a folder that `pando train` made
   FolderChoice folder;
+  EtcdChoice etcd;
   bool is_verbose = false;
 };
 
@@ -124,15 +126,62 @@ Status CheckCanListen(const std::string& bind) {
   return bound.ok() ? Status() : BadBind(bound.status());
 }
 
+// Checks that other schedulers and all nodes reach this one, under the endpoint that it is given.
+Status CheckMeetingPoint(const std::string& bind) {
+  if (const Result<Endpoint> parsed = ParsePeerEndpoint(bind); parsed.ok()) {
+    if (parsed->kind == Endpoint::Kind::kTcp) return Status();
+  }
+  return InvalidArgument(
+      fmt::format("with --etcd the other schedulers and all nodes dial this one: give --bind "
+                  "tcp://ADDRESS:PORT with an address of this machine and a port, not {}",
+                  bind));
+}
+
+// A standby has no job file: the run's comes from the leader.
+Result<int> StandByFor(const SchedulerOptions& options, SchedulerArgs args) {
+  std::string run_dir;
+  for (const auto& override_ : options.source.overrides) {
+    if (override_.key != "run.dir")
+      return InvalidArgument("a standby takes its job from the leader: leave out " +
+                             override_.where);
+    run_dir = override_.text;
+  }
+  if (!options.source.job_path.empty())
+    return InvalidArgument("a standby takes its job from the leader: leave out the job file");
+  if (run_dir.empty()) return InvalidArgument("--standby needs --run-dir, an empty folder");
+  args.run_dir = run_dir;
+  PANDO_ASSIGN_OR_RETURN(args.etcd, ReadEtcdChoice(options.etcd, run_dir));
+  PANDO_RETURN_IF_ERROR(CheckMeetingPoint(args.bind));
+  PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
+  std::error_code error;
+  std::filesystem::create_directories(run_dir, error);
+  SetUpLog({.process = "scheduler", .is_verbose = options.is_verbose});
+  args.is_standby = true;
+  return RunScheduler(args);
+}
+
 Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
   args.manager = TakeServiceManager();
+  args.is_verbose = options.is_verbose;
   PANDO_ASSIGN_OR_RETURN(args.bind, ChooseBind(args.bind, options.interface, kSchedulerBind));
   if (const std::string folder = KeysFolder(options.keys_folder); !folder.empty()) {
     PANDO_ASSIGN_OR_RETURN(args.keys, ReadSchedulerKeys(folder));
   }
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure, args.keys));
+  if (options.etcd.is_standby) return StandByFor(options, args);
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
+  PANDO_ASSIGN_OR_RETURN(args.etcd, ReadEtcdChoice(options.etcd, job.run_dir));
+  if (args.etcd) PANDO_RETURN_IF_ERROR(CheckMeetingPoint(args.bind));
+  // A leader that was lost, and whose folder its successor fills, has no job in it for a while.
+  const RunFolder kept = RunFolder::Open(job.run_dir);
+  std::error_code ignored;
+  if (args.etcd && std::filesystem::exists(SeatPath(job.run_dir), ignored) &&
+      !std::filesystem::exists(kept.JobPath(), ignored)) {
+    args.run_dir = job.run_dir;
+    args.is_standby = true;
+    return RunScheduler(args);
+  }
   if (IsExternal(job) && !IsDeclared(job))
     PANDO_RETURN_IF_ERROR(RefuseProgramKeys(options.source, IsOfTraining));
   if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
@@ -152,7 +201,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
 }
 
 Result<int> Serve(ServerArgs args, const std::string& keys_folder) {
-  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckEndpoints("--join", args.join));
   PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
   PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure, args.keys));
   SetUpLog({.process = "server", .is_verbose = args.is_verbose});
@@ -160,7 +209,7 @@ Result<int> Serve(ServerArgs args, const std::string& keys_folder) {
 }
 
 Result<int> Work(WorkerArgs args, const std::string& keys_folder) {
-  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckEndpoints("--join", args.join));
   PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
   PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   SetUpLog({.process = "worker", .is_verbose = args.is_verbose});
@@ -168,7 +217,7 @@ Result<int> Work(WorkerArgs args, const std::string& keys_folder) {
 }
 
 Result<int> KeepNode(NodeArgs args, const std::string& keys_folder, const std::string& workers) {
-  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckEndpoints("--join", args.join));
   PANDO_ASSIGN_OR_RETURN(args.keys, FindKeys(keys_folder, KeyRole::kMember));
   if (args.server_count > 0)
     PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure, args.keys));
@@ -331,7 +380,13 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
       "  pando worker --join tcp://127.0.0.1:7070\n\n"
       "After a power cut, for servers and workers of several machines:\n"
       "  pando scheduler runs/first/job.toml --resume --bind tcp://10.0.0.1:7070 --keys KEYS\n\n"
-      "A scheduler that died alone is restarted without --resume: training has continued.\n");
+      "A scheduler that died alone is restarted without --resume: training has continued.\n\n"
+      "Two schedulers, so that the loss of one machine ends nothing (docs/clusters.md):\n"
+      "  pando scheduler job.toml --run-dir run --bind tcp://10.0.0.1:7070 --keys KEYS --etcd "
+      "http://10.0.0.1:2379\n"
+      "  pando scheduler --standby --run-dir run --bind tcp://10.0.0.2:7070 --keys KEYS --etcd "
+      "http://10.0.0.1:2379\n"
+      "  pando node --join tcp://10.0.0.1:7070,tcp://10.0.0.2:7070 --keys KEYS\n");
   AddJobOptions(command, &options->source);
   AddBindOptions(command, "to listen", &options->args.bind, &options->args.insecure);
   AddInterfaceOption(command, &options->interface);
@@ -340,6 +395,7 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
   AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
             "write the endpoint to this file once it listens (for port 0)");
   AddOption(command, "--prepared-run-dir", &options->prepared_run_dir, "").Group("");
+  AddEtcdOptions(command, &options->etcd);
   AddFlag(command, "--resume", &options->args.is_resumed,
           "continue a run whose processes are all gone, from its last snapshot");
   AddVerboseOption(command, &options->is_verbose);

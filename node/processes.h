@@ -16,6 +16,7 @@
 #include "node/programs/log_follower.h"
 #include "node/programs/program_process.h"
 #include "node/service_notice.h"
+#include "node/standby/seat.h"
 #include "node/supervisor.h"
 #include "plan/job.h"
 #include "proto/messages.h"
@@ -33,6 +34,10 @@ struct SchedulerArgs {
   bool is_resumed = false;    // all processes of the run are gone: a new generation begins from the
                               // last snapshot (`pando resume`)
   ServiceManager manager = {};  // gets notices once the endpoint is bound
+  // Where the schedulers of a run with standbys meet; none: this is the only one.
+  std::optional<EtcdPlace> etcd = {};
+  bool is_verbose = false;  // the log's; for a scheduler that takes over
+  bool is_standby = false;  // has no job file: run_dir gets the run's
 };
 // Returns an error if this machine's limit of open files is too low for the job's scheduler.
 Status CheckFilesOfScheduler(const Job& job);

@@ -26,10 +26,14 @@
 #include "node/processes.h"
 #include "node/programs/declaration.h"
 #include "node/shutdown_signal.h"
+#include "node/standby/lead_in_turn.h"
+#include "node/standby/leader_gate.h"
+#include "node/standby/standby.h"
 #include "node/timeline/process_timeline.h"
 #include "node/timeline/run_timeline.h"
 #include "plan/external_model.h"
 #include "plan/rate_table.h"
+#include "run/etcd/etcd_journal.h"
 #include "run/output/events_file.h"
 #include "run/run_lock.h"
 #include "run/run_recorder.h"
@@ -84,11 +88,25 @@ Result<std::optional<SchedulerState>> ReadState(StoredJournal& journal,
   bool has_told = false;
   while (true) {
     Result<std::optional<SchedulerState>> state = journal.ReadState();
-    if (state.ok() || state.status().code() != StatusCode::kNoSpace) return state;
+    const bool may_pass =
+        state.status().code() == StatusCode::kNoSpace ||
+        (state.status().code() == StatusCode::kUnavailable && !journal.is_fenced());
+    if (state.ok() || !may_pass) return state;
     if (!std::exchange(has_told, true))
       spdlog::warn("the scheduler waits for its journal: {}", state.status().message());
     if (!WaitToRetry(shutdown)) return Interrupted(state.status().message());
   }
+}
+
+// Nodes reach the store of each of several schedulers at the port after the scheduler's.
+Status CheckPorts(const std::string& bound, const std::string& files) {
+  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParseEndpoint(bound));
+  PANDO_ASSIGN_OR_RETURN(const Endpoint store, ParseEndpoint(files));
+  if (store.port == scheduler.port + 1) return Status();
+  return Unavailable(fmt::format(
+      "port {} is in use: with --etcd the file store needs the port after the scheduler's; give "
+      "--bind another port",
+      scheduler.port + 1));
 }
 
 // The objects with which one life of the scheduler works; all outlive it.
@@ -101,6 +119,7 @@ struct SchedulerParts {
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
   ServiceNotice& service;
+  Leadership* leadership;  // null: this scheduler has no standbys
 };
 
 // SchedulerProcess connects the core with journal, recorder and snapshot folder, and shows what the
@@ -124,10 +143,8 @@ class SchedulerProcess : public RunObserver {
     DropEvaluations(last_good, &recorder_.summary());
   }
   void OnFault(Micros now, const FaultRecord& fault) override;
-  std::optional<SnapshotCheck> OnSnapshotRipe(Micros /*now*/,
-                                              const SnapshotManifest& manifest) override {
-    return checker_.Check(manifest);
-  }
+  std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
+                                              const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
@@ -145,6 +162,7 @@ class SchedulerProcess : public RunObserver {
   }
   void KeepBestWeights();
   void Watch(Micros now);
+  void WatchStandbys();
   void WarnOfManifest(const Status& status);
   void AwaitLastFiles();
   double TrainingSeconds(const RunTimes& times);
@@ -169,6 +187,7 @@ class SchedulerProcess : public RunObserver {
     return CheckSnapshot(folder, manifest, job, plan);
   }};
   std::unique_ptr<FileService> files_;  // null: the run folder is shared
+  std::unique_ptr<LeaderGate> gate_;    // to the core's transport
   std::unique_ptr<Scheduler> scheduler_;
   struct Gathering {  // of the processes with which the run starts
     Micros since{0};
@@ -187,7 +206,8 @@ int SchedulerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   const Status status = Lead();
-  if (parts_.journal.is_fenced()) {
+  if (parts_.journal.is_fenced() ||
+      (parts_.leadership != nullptr && parts_.leadership->is_lost())) {
     spdlog::error("{}", status.message());
     return kExitFenced;
   }
@@ -235,7 +255,15 @@ Status SchedulerProcess::OnFinalWeights(Micros /*now*/, Version version,
       LogWarning("the final weights are not compared: " + difference.status().message());
     if (difference.ok() && !difference->empty()) return Corrupt(*difference);
   }
-  return recorder_.OnWeights(version, flat.span());
+  PANDO_RETURN_IF_ERROR(recorder_.OnWeights(version, flat.span()));
+  if (parts_.leadership == nullptr || parts_.leadership->AwaitStandbys(std::chrono::seconds(2)))
+    return Status();
+  return Unavailable("a standby does not have the final weights yet");
+}
+
+std::optional<SnapshotCheck> SchedulerProcess::OnSnapshotRipe(Micros /*now*/,
+                                                              const SnapshotManifest& manifest) {
+  return gate_->AwaitFiles(manifest.snapshot, [&] { return checker_.Check(manifest); });
 }
 
 Status SchedulerProcess::Lead() {
@@ -251,7 +279,9 @@ Status SchedulerProcess::Lead() {
                        .on_warning = LogWarning,
                        .on_disconnect = disconnected,
                        .on_nonsense = nonsense});
-  Result<std::string> endpoint = transport.Bind(args_.bind);
+  Result<std::string> endpoint = parts_.leadership == nullptr
+                                     ? transport.Bind(args_.bind)
+                                     : BindPatiently(transport, args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   parts_.service.SendReady("waiting for servers and workers at " + endpoint_);
@@ -262,7 +292,8 @@ Status SchedulerProcess::Lead() {
   ViewGuard views(transport, ViewKeyPair(context_.keys()));
   options.seal = views.seal();
   recorder_.summary().run_id = HexText(options.job.value());
-  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, transport);
+  gate_ = std::make_unique<LeaderGate>(transport, parts_.leadership);
+  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, *gate_);
   journal_.SetWait(
       [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
   TrustMembers(transport);  // members of earlier lives
@@ -272,9 +303,15 @@ Status SchedulerProcess::Lead() {
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
                      {checker_.fd(), [this](Micros) { checker_.TakeResults(); }},
                      {-1, [&](Micros) { TrustMembers(transport); }},
+                     {parts_.leadership == nullptr ? -1 : parts_.leadership->mirror().fd(),
+                      [this](Micros) { WatchStandbys(); }},
                      {-1, [this](Micros now) { parts_.service.Feed(now); },
                       parts_.service.feed_interval()}},
-           .is_finished = [this] { return scheduler_->is_finished() || scheduler_->is_fenced(); },
+           .is_finished =
+               [this] {
+                 return scheduler_->is_finished() || scheduler_->is_fenced() ||
+                        (parts_.leadership != nullptr && parts_.leadership->is_lost());
+               },
            .turn_min =
                [this] {
                  const auto member_count = std::ssize(scheduler_->membership().members().all());
@@ -283,6 +320,8 @@ Status SchedulerProcess::Lead() {
                }});
   parts_.service.SendStopping();
   if (scheduler_->is_fenced()) return scheduler_->journal_status();
+  if (parts_.leadership != nullptr && parts_.leadership->is_lost())
+    return Unavailable("the lease in etcd has ended: another scheduler may lead this run");
   AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
@@ -317,7 +356,7 @@ Status SchedulerProcess::StartFiles(JobId job, const std::string& bound) {
                                              .plan = plan_,
                                              .insecure = args_.insecure,
                                              .is_fresh = args_.is_resumed || !parts_.state}));
-  return Status();
+  return parts_.leadership == nullptr ? Status() : CheckPorts(bound, files_->endpoint());
 }
 
 // Answers heartbeats and questions while a commit waits; all other messages are repeated (P10).
@@ -330,12 +369,12 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
                    .why = why.message() + "; steps go on until they need it",
                    .since = since};
   const auto answer = [&](const Envelope& asked, Message reply) {
-    transport.Send({.job = asked.job,
-                    .generation = scheduler_->view().generation,
-                    .view = scheduler_->view().id,
-                    .sender = {kSchedulerNode, parts_.incarnation, 0},
-                    .receiver = asked.sender,
-                    .message = std::move(reply)});
+    gate_->Send({.job = asked.job,
+                 .generation = scheduler_->view().generation,
+                 .view = scheduler_->view().id,
+                 .sender = {kSchedulerNode, parts_.incarnation, 0},
+                 .receiver = asked.sender,
+                 .message = std::move(reply)});
   };
   is_waiting_ = true;  // members that lose a connection dial again, and leases decide
   pollfd signalled{shutdown_.fd(), POLLIN, 0};
@@ -369,6 +408,17 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
           .next_row = recorder_.next_row(),
           .state = parts_.state,
           .is_resumed = args_.is_resumed};
+}
+
+// Releases what waited for the standbys, and records what has happened to them.
+void SchedulerProcess::WatchStandbys() {
+  if (parts_.leadership == nullptr) return;
+  parts_.leadership->mirror().Clear();
+  gate_->Release();
+  for (const auto& [event, text] : parts_.leadership->TakeChanges()) {
+    recorder_.OnEvent(event, "scheduler", text);
+    recorder_.Note(text);
+  }
 }
 
 // Handles signals, and shows what the start of the run waits for.
@@ -462,35 +512,46 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
+Result<std::unique_ptr<StoredJournal>> OpenJournal(const SchedulerArgs& args,
+                                                   Incarnation incarnation,
+                                                   const Leadership* leadership) {
+  std::unique_ptr<StoredJournal> journal;
+  if (leadership != nullptr) {
+    journal = std::make_unique<EtcdJournal>(args.etcd->options, args.etcd->prefix,
+                                            incarnation.value(), leadership->election());
+    return journal;
+  }
+  PANDO_ASSIGN_OR_RETURN(
+      SqliteJournal file,
+      SqliteJournal::Open(RunFolder::Open(args.run_dir).JournalPath(), incarnation.value()));
+  journal = std::make_unique<SqliteJournal>(std::move(file));
+  return journal;
+}
+
 Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
-                            ServiceNotice& service) {
+                            ServiceNotice& service, Leadership* leadership) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   const RunFolder folder = RunFolder::Open(args.run_dir);
   PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data));
   std::error_code ignored;  // an earlier end's summary, which nodes must not take for this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();
-  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
-                         SqliteJournal::Open(folder.JournalPath(), incarnation.value()));
-  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, ReadState(journal, shutdown));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<StoredJournal> journal,
+                         OpenJournal(args, incarnation, leadership));
+  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, ReadState(*journal, shutdown));
   if (state) PANDO_RETURN_IF_ERROR(CheckState(*state, plan, folder.JournalPath()));
   const auto gap = args.is_resumed ? EventsFile::Gap::kIsLeftOut : EventsFile::Gap::kCounts;
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, state
                                                    ? RunRecorder::Reopen(plan, folder, *state, gap)
                                                    : RunRecorder::Create(plan, folder));
-  const SchedulerParts parts{args, plan, incarnation, state, journal, recorder, shutdown, service};
+  const SchedulerParts parts{args,     plan,     incarnation, state,     *journal,
+                             recorder, shutdown, service,     leadership};
   return SchedulerProcess(parts).Run();
 }
 
-Result<int> LeadRun(const SchedulerArgs& args) {
+Result<int> LeadRun(const SchedulerArgs& args, ShutdownSignal& shutdown, ServiceNotice& service,
+                    Leadership* leadership) {
   PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
-  ShutdownSignal shutdown;
-  ServiceNotice service(args.manager);
-  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
-  if (!lock.ok()) {
-    ExitWith(lock.status());
-    return kExitFenced;
-  }
   // Removes keys of an earlier start, with which `pando status` would get no answer.
   std::error_code ignored;
   const RunFolder folder = RunFolder::Open(args.run_dir);
@@ -500,13 +561,28 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     if (!args.keys.are_none()) folder.LinkKeys(args.keys.folder);
   }
   if (!IsExternal(args.job) || IsDeclared(args.job))
-    return LeadDeclaredRun(args, shutdown, service);
+    return LeadDeclaredRun(args, shutdown, service, leadership);
   PANDO_ASSIGN_OR_RETURN(const SchedulerArgs declared, AwaitDeclaration(args, shutdown, service));
-  return LeadDeclaredRun(declared, shutdown, service);
+  return LeadDeclaredRun(declared, shutdown, service, leadership);
+}
+
+Result<int> LeadAlone(const SchedulerArgs& args) {
+  ShutdownSignal shutdown;
+  ServiceNotice service(args.manager);
+  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
+  if (!lock.ok()) {
+    ExitWith(lock.status());
+    return kExitFenced;
+  }
+  if (!args.etcd) return LeadRun(args, shutdown, service, nullptr);
+  return LeadInTurn(args, shutdown, service,
+                    [&](const SchedulerArgs& leading, Leadership& leadership) {
+                      return LeadRun(leading, shutdown, service, &leadership);
+                    });
 }
 
 }  // namespace
 
-int RunScheduler(const SchedulerArgs& args) { return ExitWith(LeadRun(args)); }
+int RunScheduler(const SchedulerArgs& args) { return ExitWith(LeadAlone(args)); }
 
 }  // namespace pando

@@ -808,6 +808,7 @@ struct FileNames $message(handlers = [fileClient], sender = onlyScheduler, size 
 struct MirrorStart $message(handlers = [standby], sender = admin) {
   # Leader -> standby. Repeated until answered.
   session @0 :UInt64;  # random; the standby removes the files of its earlier session
+  term @1 :UInt64;  # orders leaders: a standby begins no session of an earlier one
 }
 
 struct MirrorStarted $message(handlers = [mirror], sender = onlyScheduler) {

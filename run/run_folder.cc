@@ -257,7 +257,9 @@ std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
 bool RunFolder::HoldsUnfinished(const Job& job) {
   const RunFolder folder(job.run_dir);
   std::error_code ignored;  // an unreadable folder is not ours
-  if (!fs::exists(folder.JournalPath(), ignored)) return false;
+  const bool has_journal = fs::exists(folder.JournalPath(), ignored) ||
+                           fs::exists(SeatPath(job.run_dir), ignored);  // then it is in etcd
+  if (!has_journal) return false;
   Result<Job> begun = ReadJobFile(folder.JobPath());
   if (!begun.ok() || JobIdentityText(*begun) != JobIdentityText(job)) return false;
   Result<Summary> summary = folder.ReadSummary();

@@ -109,6 +109,9 @@ class RunFolder {
   std::string path_;
 };
 
+// Names a run folder and its run in etcd, if the journal is there (node/standby/seat.h).
+inline std::string SeatPath(const std::string& run_dir) { return run_dir + "/.etcd"; }
+
 // Returns the training samples that KeepIdentity wrote; none in a folder of an earlier release.
 std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder);
 

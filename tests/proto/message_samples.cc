@@ -248,7 +248,7 @@ std::vector<Message> EndSamples() {
       FaultNote{UINT64_MAX, "kill", Role::kServer, "grove", UINT32_MAX, "server 1", 5, UINT64_MAX,
                 "signal 9 (SIGKILL)"},
       FaultNoteAck{UINT64_MAX},
-      MirrorStart{UINT64_MAX},
+      MirrorStart{UINT64_MAX, 7},
       MirrorStarted{1},
       MirrorPart{UINT64_MAX, 1, MirrorKind::kWhole, "snapshots/a.safetensors", 1 << 20,
                  kFileBytesMax, std::string(kHashBytesMax, 'f'), CountingPayload(1 << 16)},

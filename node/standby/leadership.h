@@ -1,0 +1,74 @@
+// Leadership belongs to a leading scheduler process in a run with standbys: the election's lease
+// and the copies of its run folder.
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/mailbox.h"
+#include "node/log.h"
+#include "node/processes.h"
+#include "node/standby/standby_keeper.h"
+
+namespace pando {
+
+class Leadership {
+ public:
+  struct Change {
+    std::string event;
+    std::string text;
+  };
+  // `context` outlives it.
+  static Result<std::unique_ptr<Leadership>> Take(const SchedulerArgs& args, const Seat& seat,
+                                                  Lead lead, ZmqContext& context) {
+    std::unique_ptr<Leadership> leadership(new Leadership(std::move(lead)));
+    PANDO_ASSIGN_OR_RETURN(
+        leadership->mirror_,
+        Mirror::Start({context, args.run_dir,
+                       static_cast<uint64_t>(leadership->election().revision), LogWarning}));
+    leadership->keeper_ = std::make_unique<StandbyKeeper>(
+        StandbyKeeper::Options{
+            *args.etcd, seat.folder(), leadership->election(),
+            [raw = leadership.get()](const std::string& event, const std::string& text) {
+              std::ignore = raw->changes_.Push({event, text});
+            }},
+        *leadership->mirror_);
+    return leadership;
+  }
+
+  const EtcdCompare& election() const { return lead_.election; }
+  StandbyKeeper& keeper() { return *keeper_; }
+  Mirror& mirror() { return *mirror_; }
+  // Returns the news about standbys since the last call.
+  std::deque<Change> TakeChanges() { return changes_.Drain(); }
+  // Whether no other process can lead yet. Afterwards this one must be silent (P47).
+  bool MaySpeak() const { return SteadyNow() < lead_.lease->deadline(); }
+  // etcd says that the lease has ended.
+  bool is_lost() const { return lead_.lease->is_lost(); }
+  // Waits a moment until the standbys have all that is in the folder now.  Returns whether they do.
+  bool AwaitStandbys(Micros patience) {
+    const uint64_t mark = keeper_->Mark();
+    const Micros deadline = SteadyNow() + patience;
+    while (!keeper_->HasReached(mark)) {
+      if (SteadyNow() >= deadline) return false;
+      pollfd reached{mirror_->fd(), POLLIN, 0};
+      poll(&reached, 1, /*timeout=*/20);
+      mirror_->Clear();
+    }
+    return true;
+  }
+
+ private:
+  explicit Leadership(Lead lead) : lead_(std::move(lead)) {}
+
+  Lead lead_;
+  Mailbox<Change> changes_;
+  std::unique_ptr<Mirror> mirror_;
+  std::unique_ptr<StandbyKeeper> keeper_;
+};
+
+}  // namespace pando

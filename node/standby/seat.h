@@ -1,0 +1,99 @@
+// Seat is one scheduler's place in a run whose schedulers meet in etcd: a leader and its standbys.
+// Each has its run folder; a file in it, ".etcd", names the folder and the run. The keys of the run
+// in etcd, below its prefix ("/pando/NAME/"):
+//
+//   leader          the folder of the leader, with the lease of its process: the election
+//   complete        the folders that have everything of the run, in lines: only these may lead
+//   standbys/FOLDER the endpoint of a standby, with the lease of its process
+//   ended           the run has ended so; the standbys leave
+//   head, log/...   the journal (run/etcd/etcd_journal.h)
+//
+// A standby's folder loses its name before a leader's session removes what it has (P47), because
+// etcd's list may still have the name: the folder goes on under a new one.
+//
+// Threads: one for requests to etcd; folder() and BeginSession() may be called by another one.
+// Errors are those of EtcdClient, and kInvalidArgument for a folder that does not belong to the
+// run.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "run/etcd/etcd_lease.h"
+#include "run/run_folder.h"
+
+namespace pando {
+
+// How the schedulers of a run reach etcd, and the name of the run there.
+struct EtcdPlace {
+  EtcdOptions options;
+  std::string prefix;  // ends with '/'
+};
+
+// A won election. The leader's process keeps it while it leads.
+struct Lead {
+  std::unique_ptr<EtcdLease> lease;
+  EtcdCompare election;  // every write of the leader compares it
+};
+
+class Seat {
+ public:
+  // Reads RUN_DIR/.etcd, or creates it. A standby's folder must be empty or have this file.
+  static Result<std::unique_ptr<Seat>> Open(const EtcdPlace& place, const std::string& run_dir,
+                                            bool is_standby);
+
+  std::string folder() const {
+    const std::lock_guard lock(mutex_);
+    return folder_;
+  }
+  // Returns whether the leader of this term may begin a session in the folder now. If not, it is an
+  // earlier leader, or the folder has got another name, which the leader will learn.
+  bool BeginSession(uint64_t term);
+
+  // How the run has ended, if it has and this scheduler has no part in another one. One that
+  // `begins` a run may begin it again in a folder that has everything, or in a new folder.
+  Result<std::optional<std::string>> ReadOwnEnd(bool begins);
+  // Tells the leader where this standby listens, until the lease ends. Does nothing if the leader
+  // can know it.
+  Status Announce(const EtcdLease& lease, const std::string& endpoint);
+  // Leads if no other process does and this folder may. `begins`: it may begin a run that etcd does
+  // not know. Returns none if it may not lead now.
+  Result<std::optional<Lead>> TryToLead(std::unique_ptr<EtcdLease>& lease, bool begins);
+
+ private:
+  struct Complete {
+    std::vector<std::string> folders;
+    int64_t revision = 0;  // 0: the run has not begun
+    bool Has(const std::string& folder) const {
+      return std::ranges::find(folders, folder) != folders.end();
+    }
+  };
+  Seat(const EtcdPlace& place, const std::string& run_dir)
+      : client_(place.options), prefix_(place.prefix), path_(SeatPath(run_dir)) {}
+
+  Status Keep() const;  // writes the file
+  Result<std::optional<std::string>> ReadEnd();
+  Result<Complete> ReadComplete();
+
+  EtcdClient client_;
+  const std::string prefix_;
+  const std::string path_;
+  bool is_known_ = false;  // the folder had the file before: it has had a place in the run
+  mutable std::mutex mutex_;
+  std::string folder_;
+  uint64_t term_ = 0;                          // of the last session, or of the own lead
+  bool may_be_listed_ = false;                 // etcd's list may have folder_
+  std::pair<std::string, int64_t> announced_;  // the folder, and the lease
+};
+
+// Splits and joins the lines of the key "complete".
+std::vector<std::string> ReadFolders(const std::string& text);
+std::string WriteFolders(const std::vector<std::string>& folders);
+
+}  // namespace pando

@@ -1,0 +1,122 @@
+#include "node/standby/standby.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/event_fd.h"
+#include "common/system.h"
+#include "net/event_loop.h"
+#include "node/log.h"
+#include "node/standby/mirror_receiver.h"
+
+namespace pando {
+namespace {
+
+constexpr Micros kTryInterval = std::chrono::milliseconds(200);
+
+// Candidate asks etcd again and again, on its own thread, until this scheduler leads or the run has
+// ended. Requests to etcd block.
+class Candidate {
+ public:
+  Candidate(const EtcdOptions& options, std::string endpoint, Seat& seat, bool begins)
+      : options_(options), endpoint_(std::move(endpoint)), seat_(seat), begins_(begins) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  }
+  int fd() const { return done_.fd(); }
+  // REQUIRES: fd() was readable, which happens once.
+  Result<std::variant<Lead, RunEnded>> TakeResult() {
+    thread_.join();
+    return std::move(*result_);
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any wake;
+    while (!stop.stop_requested()) {
+      if (const Status status = Try(); !status.ok()) Tell(status);
+      if (result_) return done_.Raise();
+      wake.wait_for(lock, stop, kTryInterval, [] { return false; });
+    }
+  }
+
+  Status Try() {
+    if (lease_ == nullptr || lease_->is_lost()) {
+      PANDO_ASSIGN_OR_RETURN(lease_, EtcdLease::Grant(options_));
+    }
+    PANDO_RETURN_IF_ERROR(seat_.Announce(*lease_, endpoint_));
+    PANDO_ASSIGN_OR_RETURN(const std::optional<std::string> end, seat_.ReadOwnEnd(begins_));
+    if (end) result_ = std::variant<Lead, RunEnded>(RunEnded{*end});
+    if (end) return Status();
+    PANDO_ASSIGN_OR_RETURN(std::optional<Lead> lead, seat_.TryToLead(lease_, begins_));
+    if (lead) result_ = std::variant<Lead, RunEnded>(std::move(*lead));
+    return Status();
+  }
+
+  // Refused credentials and the like do not pass by themselves.
+  void Tell(const Status& status) {
+    if (status.code() == StatusCode::kInvalidArgument) result_ = status;
+    if (status.message() == told_) return;
+    told_ = status.message();
+    spdlog::warn("this scheduler cannot stand by: {}", told_);
+  }
+
+  const EtcdOptions options_;
+  const std::string endpoint_;
+  Seat& seat_;
+  const bool begins_;
+  std::unique_ptr<EtcdLease> lease_;
+  std::string told_;
+  std::optional<Result<std::variant<Lead, RunEnded>>> result_;
+  EventFd done_;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint) {
+  constexpr Micros kPatience = std::chrono::seconds(5);
+  const Micros deadline = SteadyNow() + kPatience;
+  Result<std::string> bound = transport.Bind(endpoint);
+  while (!bound.ok() && SteadyNow() < deadline) {
+    transport.Wait(SteadyNow() + std::chrono::milliseconds(10));
+    bound = transport.Bind(endpoint);
+  }
+  return bound;
+}
+
+Result<std::variant<Lead, RunEnded>> StandBy(const SchedulerArgs& args, Seat& seat, bool begins,
+                                             ShutdownSignal& shutdown, ServiceNotice& service) {
+  ZmqContext context(args.keys, LogWarning);
+  Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = args.insecure});
+  PANDO_ASSIGN_OR_RETURN(const std::string endpoint, BindPatiently(transport, args.bind));
+  MirrorReceiver receiver(args.run_dir, transport,
+                          [&](uint64_t term) { return seat.BeginSession(term); });
+  Candidate candidate(args.etcd->options, endpoint, seat, begins);
+  service.SendReady("standing by at " + endpoint);
+  const std::array fds{shutdown.fd(), candidate.fd()};
+  while (true) {
+    transport.Wait(SteadyNow() + std::chrono::seconds(1), fds);
+    service.Feed(SteadyNow());
+    pollfd done{candidate.fd(), POLLIN, 0};
+    if (poll(&done, 1, 0) > 0) return candidate.TakeResult();
+    if (const int signal = shutdown.Take(); signal != 0) return StoppedBy(signal);
+    Envelope envelope;
+    for (int i = 0; i < kMessagesPerTurnMax && transport.Receive(&envelope); ++i)
+      receiver.OnMessage(SteadyNow(), envelope);
+    receiver.Tick(SteadyNow());
+  }
+}
+
+}  // namespace pando

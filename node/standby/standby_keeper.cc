@@ -1,0 +1,140 @@
+#include "node/standby/standby_keeper.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+namespace pando {
+
+StandbyKeeper::StandbyKeeper(Options options, Mirror& mirror)
+    : options_(std::move(options)), mirror_(mirror), client_(options_.place.options) {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+StandbyKeeper::~StandbyKeeper() = default;
+
+void StandbyKeeper::Run(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any wake;
+  do {
+    Look();
+  } while (!wake.wait_for(lock, stop, kLookInterval, [] { return false; }) &&
+           !stop.stop_requested());
+}
+
+bool StandbyKeeper::HasReached(const std::string& folder, uint64_t mark) const {
+  const std::vector<std::string> reached = mirror_.ReachedBy(mark);
+  return std::ranges::find(reached, folder) != reached.end();
+}
+
+bool StandbyKeeper::HasReached(uint64_t mark) const {
+  const std::lock_guard lock(mutex_);
+  const bool waits =
+      std::ranges::any_of(standbys_, [](const auto& entry) { return entry.second.is_awaited; });
+  if (!waits) return true;
+  const std::vector<std::string> reached = mirror_.ReachedBy(mark);
+  return std::ranges::all_of(standbys_, [&](const auto& entry) {
+    return !entry.second.is_awaited || std::ranges::find(reached, entry.first) != reached.end();
+  });
+}
+
+std::vector<std::string> StandbyKeeper::Ready() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> endpoints;
+  for (const auto& [folder, standby] : standbys_) {
+    if (standby.is_complete) endpoints.push_back(standby.endpoint);
+  }
+  return endpoints;
+}
+
+// Reads which standbys there are. While etcd does not answer, nothing changes.
+void StandbyKeeper::Look() {
+  const std::string prefix = options_.place.prefix + "standbys/";
+  const Result<std::vector<EtcdRecord>> found =
+      client_.Get(prefix, options_.place.prefix + "standbys0");
+  if (!found.ok()) return;
+  std::map<std::string, std::string> announced;
+  for (const EtcdRecord& record : *found)
+    announced[record.key.substr(prefix.size())] = record.value;
+  announced.erase(options_.folder);
+  mirror_.SetStandbys(announced);
+  for (const auto& [folder, endpoint] : announced) {
+    if (!standbys_.contains(folder))
+      Set(folder, {.endpoint = endpoint, .filled_at = mirror_.Mark()});
+  }
+  const std::map<std::string, Standby> standbys = standbys_;  // only this thread changes them
+  for (const auto& [folder, standby] : standbys)
+    Follow(folder, standby, announced.contains(folder));
+}
+
+// Makes the next change of one standby's state, if it is due. The leader waits for it before etcd
+// has it in the list, and etcd has it out of the list before the leader stops to wait. A row that
+// was acknowledged before the leader began to wait is in the folder before the mark `awaited_at`.
+void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_there) {
+  const std::optional<Micros> heard = mirror_.HeardAt(folder);
+  if (!is_there || !heard || SteadyNow() - *heard > kSilence) {
+    OnLost(folder, standby);
+    const std::lock_guard lock(mutex_);
+    if (!is_there && !standbys_.at(folder).is_awaited) standbys_.erase(folder);
+  } else if (!standby.is_awaited && HasReached(folder, standby.filled_at)) {
+    standby.is_awaited = true;
+    Set(folder, standby);
+    standby.awaited_at = mirror_.Mark();
+    Set(folder, standby);
+  } else if (standby.is_awaited && !standby.is_complete && HasReached(folder, standby.awaited_at) &&
+             WriteComplete(folder, true)) {
+    standby.is_complete = true;
+    Set(folder, standby);
+    options_.on_change("standby-ready", fmt::format("the standby at {} has everything and may lead",
+                                                    standby.endpoint));
+  }
+}
+
+void StandbyKeeper::OnLost(const std::string& folder, const Standby& standby) {
+  if (!standby.is_awaited) return;
+  if (standby.may_be_listed && !WriteComplete(folder, false)) return;
+  Set(folder, {.endpoint = standby.endpoint, .filled_at = mirror_.Mark()});
+  options_.on_change("standby-lost", fmt::format("the standby at {} is silent: it may not lead "
+                                                 "until it has everything again",
+                                                 standby.endpoint));
+}
+
+void StandbyKeeper::Set(const std::string& folder, const Standby& standby) {
+  const std::lock_guard lock(mutex_);
+  standbys_[folder] = standby;
+}
+
+// A request without an answer may be executed later. So each one compares the revision of the list
+// that this thread knows, and a failed one reads it again.
+bool StandbyKeeper::WriteComplete(const std::string& folder, bool is_in) {
+  const std::string key = options_.place.prefix + "complete";
+  if (!list_revision_) {
+    const Result<std::vector<EtcdRecord>> found = client_.Get(key);
+    if (!found.ok() || found->empty()) return false;
+    list_revision_ = found->front().mod_revision;
+  }
+  std::vector<std::string> folders{options_.folder};
+  for (const auto& [other, standby] : standbys_) {
+    if (standby.is_complete && other != folder) folders.push_back(other);
+  }
+  if (is_in) folders.push_back(folder);
+  const Result<EtcdOutcome> written = client_.Transact(
+      {.compares = {options_.election, {key, EtcdCompare::Revision::kMod, *list_revision_}},
+       .success = {EtcdPut{key, WriteFolders(folders)}}});
+  const bool is_written = written.ok() && written->has_succeeded;
+  list_revision_ = is_written ? std::optional(written->revision) : std::nullopt;
+  return is_written;
+}
+
+bool StandbyKeeper::TellEnd(const std::string& how) {
+  thread_ = {};  // joined; its client is free
+  const Result<EtcdOutcome> written =
+      client_.Transact({.compares = {options_.election},
+                        .success = {EtcdPut{options_.place.prefix + "ended", how}}});
+  return written.ok() && written->has_succeeded;
+}
+
+}  // namespace pando

@@ -1,0 +1,83 @@
+// StandbyKeeper is the leader's side of its standbys. It reads from etcd which standbys there are,
+// copies the run folder to them (Mirror), and decides which of them may lead.
+//
+//   a standby              | what the leader waits for   | key "complete"
+//   -----------------------+-----------------------------+-----------------
+//   announces itself       | nothing; it is filled       | without it
+//   has been filled once   | it gets every row and file  | without it
+//   has those, too         | the same                    | names it: it may lead
+//   is silent, or gone     | the same, until etcd has it | without it
+//
+// So the leader never acknowledges a row, and commits no manifest, that a folder in "complete"
+// lacks (P47). While etcd does not answer, the list stays, and the leader waits for a lost standby.
+//
+// Threads: any thread may call the functions; one thread, which this owns, asks etcd.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "node/standby/mirror.h"
+#include "node/standby/seat.h"
+
+namespace pando {
+
+class StandbyKeeper {
+ public:
+  static constexpr Micros kLookInterval = std::chrono::milliseconds(200);
+  static constexpr Micros kSilence = std::chrono::seconds(3);
+
+  struct Options {
+    EtcdPlace place;
+    std::string folder;    // the leader's
+    EtcdCompare election;  // every write compares it
+    // Any thread. Gets a line for people when a standby may lead, and when it may no longer.
+    std::function<void(const std::string& event, const std::string& text)> on_change;
+  };
+  // `mirror` outlives it.
+  StandbyKeeper(Options options, Mirror& mirror);
+  ~StandbyKeeper();
+
+  // Everything that is in the run folder now.
+  uint64_t Mark() { return mirror_.Mark(); }
+  // Whether every standby for which the leader waits has reached the mark.
+  bool HasReached(uint64_t mark) const;
+  // The endpoints of the standbys that may lead.
+  std::vector<std::string> Ready() const;
+  // The run has ended: the standbys leave. False: etcd does not answer.
+  bool TellEnd(const std::string& how);
+
+ private:
+  struct Standby {
+    std::string endpoint;
+    uint64_t filled_at = 0;      // the mark that it has to reach first
+    bool is_awaited = false;     // the leader waits for it
+    uint64_t awaited_at = 0;     // the mark after which the leader began to wait
+    bool may_be_listed = false;  // etcd's list has it, or may get it by a request without an answer
+    bool is_complete = false;    // etcd's list has it
+  };
+  void Run(const std::stop_token& stop);
+  void Look();
+  void Follow(const std::string& folder, Standby standby, bool is_there);
+  void OnLost(const std::string& folder, const Standby& standby);
+  void Set(const std::string& folder, const Standby& standby);
+  bool WriteComplete(const std::string& folder, bool is_in);
+  bool HasReached(const std::string& folder, uint64_t mark) const;
+
+  const Options options_;
+  Mirror& mirror_;
+  EtcdClient client_;  // the thread's
+  mutable std::mutex mutex_;
+  std::map<std::string, Standby> standbys_;  // by folder
+  std::optional<int64_t> list_revision_;     // of the key "complete"; the thread's
+  std::jthread thread_;
+};
+
+}  // namespace pando
