@@ -266,7 +266,7 @@ void Transport::Send(Envelope envelope) {
   }
   const PeerId& receiver = envelope.receiver;
   std::vector<Line*> lines;
-  if (receiver.node != kSchedulerNode) {
+  if (receiver.node != kSchedulerNode || receiver.lane >= kStandbyLane) {
     if (const auto dialed = lines_.find(receiver); dialed != lines_.end())
       lines.push_back(&dialed->second);
   } else {

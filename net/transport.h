@@ -129,9 +129,9 @@ class Transport : public Outbox {
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
   // scheduler is dialed with incarnation 0, which means any. If it has several endpoints
   // (SplitEndpoints), all are dialed, and messages go to the one that sent the last message, or to
-  // all after kSchedulerSilence. Dialing a peer again does nothing; at
-  // another endpoint it replaces the connection. With keys, a peer over tcp must show `public_key`,
-  // and the scheduler the admin's key.
+  // all after kSchedulerSilence. A message for a lane from kStandbyLane on goes to that one alone.
+  // Dialing a peer again does nothing; at another endpoint it replaces the connection. With keys, a
+  // peer over tcp must show `public_key`, and the scheduler the admin's key.
   Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
   static constexpr Micros kSchedulerSilence = std::chrono::milliseconds(1500);
   // Makes later tcp connections, except those to the scheduler, use clear text (run.encrypt). Binds

@@ -20,6 +20,9 @@ inline constexpr NodeId kSchedulerNode{0};
 inline constexpr NodeId kUnknownNode{UINT32_MAX};  // a node that has no Welcome yet
 // The file store's lane: it has a thread and an endpoint beside the scheduler's.
 inline constexpr uint16_t kFilesLane = 1;
+// A leading scheduler dials its standbys as schedulers with lanes from here on (P47). Such a lane
+// names one of them. Lower ones stand for the scheduler, which may be any of several.
+inline constexpr uint16_t kStandbyLane = 64;
 inline constexpr uint32_t kAnyRank = UINT32_MAX;  // Register::wanted_rank
 inline constexpr uint64_t kScalarsPerBlock = 4096;
 

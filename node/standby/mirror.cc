@@ -157,7 +157,7 @@ void Mirror::Core::TakeStandbys() {
 }
 
 void Mirror::Core::Add(const std::string& folder, const std::string& endpoint) {
-  uint16_t lane = 0;
+  uint16_t lane = kStandbyLane;
   while (targets_.contains(lane)) ++lane;
   const Status dialed = lane < kLanesMax ? transport_.Dial(PeerAt(lane), endpoint)
                                          : Unavailable("there are too many standbys");

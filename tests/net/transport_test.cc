@@ -314,6 +314,33 @@ TEST_CASE("of several schedulers the one that answered last gets the messages, o
   CHECK(node.dialed().size() == 1);
 }
 
+TEST_CASE("of several standbys the one whose lane a message names gets it") {
+  ZmqContext context;
+  const PeerId leader = NewPeer(7);
+  Transport node(context, leader, {});
+  std::vector<std::unique_ptr<Transport>> standbys;
+  const auto peer_at = [](int i) {
+    return PeerId{kSchedulerNode, {}, static_cast<uint16_t>(kStandbyLane + i)};
+  };
+  for (int i = 0; i < 2; ++i) {
+    const PeerId self{kSchedulerNode, NewIncarnation(), 0};
+    standbys.push_back(std::make_unique<Transport>(context, self, Transport::Options{}));
+    REQUIRE(node.Dial(peer_at(i), MustBind(*standbys.back(), kAnyTcpPort)).ok());
+  }
+  for (const int i : {1, 0, 1, 1, 0}) {
+    node.Send(TextFrom(leader, peer_at(i), std::to_string(i)));
+    CHECK(Text(MustReceive(*standbys[i])) == std::to_string(i));
+    standbys[i]->Send({.sender = peer_at(i), .receiver = leader, .message = ScalarsRequest{}});
+    CHECK(MustReceive(node).sender == peer_at(i));
+  }
+  node.HangUp(peer_at(1));
+  node.Send(TextFrom(leader, peer_at(1), "to none"));
+  CHECK(node.counters().unroutable == 1);
+  for (const auto& standby : standbys) CHECK(standby->counters().misattributed == 0);
+  CHECK(standbys[0]->counters().received == 2);
+  CHECK(standbys[1]->counters().received == 3);
+}
+
 TEST_CASE("a full queue drops messages instead of growing") {
   const ScratchFolder folder;
   ZmqContext context;
