@@ -144,6 +144,28 @@ TEST_CASE("a file that changes after the look is sent as it then is") {
   CHECK(f.warnings.empty());
 }
 
+TEST_CASE("changes of a file that waits become one, in one session") {
+  SenderFixture f;
+  f.leader.Append("metrics.csv", "step,loss\n");
+  f.leader.Append("logs/a.log", "before");
+  f.leader.Replace("snapshots/a", "a");
+  f.Pass(milliseconds(20));
+  for (const char* row : {"1,0.5\n", "2,0.25\n", "3,0.125\n"}) {
+    f.leader.Append("metrics.csv", row);
+    f.leader.Append("logs/a.log", row);
+    f.leader.Replace("snapshots/a", row);
+    f.Look();
+  }
+  f.leader.Replace("logs/a.log", "a new file");
+  f.leader.Remove("snapshots/a");
+  f.Look();
+  f.sender.Tick(f.now);
+  CHECK(f.to_standby.sent.size() == 3);
+  f.Settle();
+  f.CheckEqual();
+  CHECK(f.warnings.empty());
+}
+
 TEST_CASE("a file below timeline/ is sent when it has rested") {
   SenderFixture f;
   f.leader.Append("timeline/worker-0.bin", "spans");
