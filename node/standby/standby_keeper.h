@@ -32,7 +32,7 @@ namespace pando {
 class StandbyKeeper {
  public:
   static constexpr Micros kLookInterval = std::chrono::milliseconds(200);
-  static constexpr Micros kSilence = std::chrono::seconds(3);
+  static constexpr Micros kSilence = std::chrono::seconds(6);
 
   struct Options {
     EtcdPlace place;

@@ -67,7 +67,6 @@ enum class Mutation {
   kNoSequenceCheck,     // P42: a reader ignores the slot's sequence
   kRewriteHeldSlot,     // P42: a slot is reused while a reader holds it
   kVoteOfOne,           // P8: one replica's word tells which of three is wrong
-  kTotalIsPart,         // P16: the total over all shards is added to sums over some
   kImageUnchecked,      // P20: a newcomer may have another record than its source had made
   kStoredUnchecked,     // P29: a snapshot is complete although a file holds other bits
 };

@@ -64,7 +64,6 @@ constexpr std::array kMutations{
     NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
     NamedMutation{"late-restore", Mutation::kLateRestore},
     NamedMutation{"vote-of-one", Mutation::kVoteOfOne},
-    NamedMutation{"total-is-part", Mutation::kTotalIsPart},
     NamedMutation{"image-unchecked", Mutation::kImageUnchecked},
     NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},
 };

@@ -26,7 +26,6 @@ constexpr std::array kScenarios{
              Focus::kSilences},
     Scenario{"a relay that pushes before it computes still asks for what it computes with", 4019,
              Focus::kRacks},
-    Scenario{"a total over all shards is no part of another sum", 313, Focus::kTriples},
     Scenario{"a question is repeated although another version was acknowledged", 202332},
     Scenario{"a version made from a backup's root completes its lane's sum", 200842, Focus::kVotes},
     Scenario{"a part of a declaration that waited for the next scheduler refuses no worker", 72,

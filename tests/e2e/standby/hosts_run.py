@@ -261,7 +261,8 @@ class World:
         assert done.returncode == 0, done.stderr
         serial = json.loads((self.folder / "serial/summary.json").read_text())
         print(f"hash {summary['weights_hash']}, serial {serial['weights_hash']}; "
-              f"rollbacks {summary['rollbacks']}, rows {self.rows(name) - 1}, missing {summary.get('missing_rows', 0)}; "
+              f"rollbacks {summary['rollbacks']}, rows {self.rows(name) - 1}, "
+              f"missing {summary.get('missing_rows', 0)}; "
               f"leaders lost: "
               f"{', '.join(f'{gap:.1f} s' for gap in self.gaps)}; longest time without a row {self.longest_gap:.1f} s")
         assert summary["weights_hash"] == serial["weights_hash"], "the weights are not the serial ones"
