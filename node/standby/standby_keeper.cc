@@ -32,22 +32,10 @@ bool StandbyKeeper::HasReached(const std::string& folder, uint64_t mark) const {
 
 bool StandbyKeeper::HasReached(uint64_t mark) const {
   const std::lock_guard lock(mutex_);
-  const bool waits =
-      std::ranges::any_of(standbys_, [](const auto& entry) { return entry.second.is_awaited; });
-  if (!waits) return true;
   const std::vector<std::string> reached = mirror_.ReachedBy(mark);
   return std::ranges::all_of(standbys_, [&](const auto& entry) {
-    return !entry.second.is_awaited || std::ranges::find(reached, entry.first) != reached.end();
+    return !entry.second.is_awaited() || std::ranges::find(reached, entry.first) != reached.end();
   });
-}
-
-std::vector<std::string> StandbyKeeper::Ready() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> endpoints;
-  for (const auto& [folder, standby] : standbys_) {
-    if (standby.is_complete) endpoints.push_back(standby.endpoint);
-  }
-  return endpoints;
 }
 
 // Reads which standbys there are. While etcd does not answer, nothing changes.
@@ -62,41 +50,44 @@ void StandbyKeeper::Look() {
   announced.erase(options_.folder);
   mirror_.SetStandbys(announced);
   for (const auto& [folder, endpoint] : announced) {
-    if (!standbys_.contains(folder))
-      Set(folder, {.endpoint = endpoint, .filled_at = mirror_.Mark()});
+    if (!standbys_.contains(folder)) Set(folder, {.endpoint = endpoint, .due = mirror_.Mark()});
   }
   const std::map<std::string, Standby> standbys = standbys_;  // only this thread changes them
   for (const auto& [folder, standby] : standbys)
     Follow(folder, standby, announced.contains(folder));
 }
 
-// Makes the next change of one standby's state, if it is due. The leader waits for it before etcd
+// Makes the next change of one standby's stage, if it is due. The leader waits for it before etcd
 // has it in the list, and etcd has it out of the list before the leader stops to wait. A row that
-// was acknowledged before the leader began to wait is in the folder before the mark `awaited_at`.
+// was acknowledged before the leader began to wait is in the folder before the mark made then.
 void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_there) {
   const std::optional<Micros> heard = mirror_.HeardAt(folder);
   if (!is_there || !heard || SteadyNow() - *heard > kSilence) {
     OnLost(folder, standby);
     const std::lock_guard lock(mutex_);
-    if (!is_there && !standbys_.at(folder).is_awaited) standbys_.erase(folder);
-  } else if (!standby.is_awaited && HasReached(folder, standby.filled_at)) {
-    standby.is_awaited = true;
-    Set(folder, standby);
-    standby.awaited_at = mirror_.Mark();
-    Set(folder, standby);
-  } else if (standby.is_awaited && !standby.is_complete && HasReached(folder, standby.awaited_at) &&
-             WriteComplete(folder, true)) {
-    standby.is_complete = true;
-    Set(folder, standby);
-    options_.on_change("standby-ready", fmt::format("the standby at {} has everything and may lead",
-                                                    standby.endpoint));
+    if (!is_there && !standbys_.at(folder).is_awaited()) standbys_.erase(folder);
+    return;
   }
+  if (standby.stage == Stage::kListed || !HasReached(folder, standby.due)) return;
+  if (standby.stage == Stage::kFilled) {
+    standby.stage = Stage::kAwaited;
+    Set(folder, standby);
+    standby.due = mirror_.Mark();
+    return Set(folder, standby);
+  }
+  standby.stage = Stage::kListing;
+  Set(folder, standby);
+  if (!WriteComplete(folder, true)) return;
+  standby.stage = Stage::kListed;
+  Set(folder, standby);
+  options_.on_change("standby-ready", fmt::format("the standby at {} has everything and may lead",
+                                                  standby.endpoint));
 }
 
 void StandbyKeeper::OnLost(const std::string& folder, const Standby& standby) {
-  if (!standby.is_awaited) return;
-  if (standby.may_be_listed && !WriteComplete(folder, false)) return;
-  Set(folder, {.endpoint = standby.endpoint, .filled_at = mirror_.Mark()});
+  if (!standby.is_awaited()) return;
+  if (standby.stage >= Stage::kListing && !WriteComplete(folder, false)) return;
+  Set(folder, {.endpoint = standby.endpoint, .due = mirror_.Mark()});
   options_.on_change("standby-lost", fmt::format("the standby at {} is silent: it may not lead "
                                                  "until it has everything again",
                                                  standby.endpoint));
@@ -118,7 +109,7 @@ bool StandbyKeeper::WriteComplete(const std::string& folder, bool is_in) {
   }
   std::vector<std::string> folders{options_.folder};
   for (const auto& [other, standby] : standbys_) {
-    if (standby.is_complete && other != folder) folders.push_back(other);
+    if (standby.stage == Stage::kListed && other != folder) folders.push_back(other);
   }
   if (is_in) folders.push_back(folder);
   const Result<EtcdOutcome> written = client_.Transact(

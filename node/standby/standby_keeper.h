@@ -19,7 +19,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,19 +48,21 @@ class StandbyKeeper {
   uint64_t Mark() { return mirror_.Mark(); }
   // Whether every standby for which the leader waits has reached the mark.
   bool HasReached(uint64_t mark) const;
-  // The endpoints of the standbys that may lead.
-  std::vector<std::string> Ready() const;
   // The run has ended: the standbys leave. False: etcd does not answer.
   bool TellEnd(const std::string& how);
 
  private:
+  enum class Stage {
+    kFilled,   // the leader does not wait for it
+    kAwaited,  // the leader waits for it, from here on
+    kListing,  // etcd's list may have it, by a request whose answer is not known
+    kListed,   // etcd's list has it
+  };
   struct Standby {
     std::string endpoint;
-    uint64_t filled_at = 0;      // the mark that it has to reach first
-    bool is_awaited = false;     // the leader waits for it
-    uint64_t awaited_at = 0;     // the mark after which the leader began to wait
-    bool may_be_listed = false;  // etcd's list has it, or may get it by a request without an answer
-    bool is_complete = false;    // etcd's list has it
+    Stage stage = Stage::kFilled;
+    uint64_t due = 0;  // the mark that it has to reach before the next stage
+    bool is_awaited() const { return stage >= Stage::kAwaited; }
   };
   void Run(const std::stop_token& stop);
   void Look();

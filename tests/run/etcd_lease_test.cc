@@ -1,23 +1,15 @@
 #include "run/etcd/etcd_lease.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "tests/deadline.h"
+#include "tests/await.h"
 #include "tests/etcd_server.h"
 #include "tests/run/etcd_proxy.h"
 
 namespace pando {
 namespace {
-
-void Await(const std::function<bool()>& is_so) {
-  for (const Micros deadline = SteadyNow() + kEventDeadline; !is_so(); usleep(1000))
-    REQUIRE(SteadyNow() < deadline);
-}
 
 std::unique_ptr<EtcdLease> MustGrant(const EtcdOptions& options) {
   auto lease = EtcdLease::Grant(options);

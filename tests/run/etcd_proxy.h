@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,6 +56,11 @@ class EtcdProxy {
   void SetFate(Fate fate) {
     SetFate([fate](size_t) { return fate; });
   }
+  // The fate of requests that would change a key; SetFate is about the others then.
+  void SetFateOfWrites(std::optional<Fate> fate) {
+    const std::lock_guard lock(mutex_);
+    write_fate_ = fate;
+  }
   size_t count() {
     const std::lock_guard lock(mutex_);
     return count_;
@@ -76,7 +82,9 @@ class EtcdProxy {
   void Answer(const httplib::Request& request, httplib::Response& response) {
     const std::lock_guard lock(mutex_);
     const size_t n = count_++;
-    const Fate fate = decide_ ? decide_(n) : Fate::kPassed;
+    const bool is_write = request.body.find("request_put") != std::string::npos;
+    Fate fate = decide_ ? decide_(n) : Fate::kPassed;
+    if (is_write && write_fate_) fate = *write_fate_;
     response.status = 503;
     if (fate == Fate::kLate) late_.emplace_back(request.path, request.body);
     if (fate == Fate::kRefused || fate == Fate::kLate) return;
@@ -92,6 +100,7 @@ class EtcdProxy {
   std::thread thread_;
   std::mutex mutex_;  // guards all below
   Decide decide_;
+  std::optional<Fate> write_fate_;
   size_t count_ = 0;
   std::vector<std::pair<std::string, std::string>> late_;
 };
