@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <tuple>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -83,6 +85,25 @@ std::string Hex(const std::string& bytes) {
 
 bool HasName(const Endpoint& endpoint) {
   return endpoint.kind == Endpoint::Kind::kTcp && !IsAddress(endpoint.host);
+}
+
+// Returns the range of dialed lines on which a message goes. Of several lines to schedulers it is
+// the one that answered last, or all of them if none has answered within `silence`.
+template <class Lines>
+std::pair<typename Lines::iterator, typename Lines::iterator> LinesTo(Lines& lines,
+                                                                      const PeerId& receiver,
+                                                                      Micros silence) {
+  if (receiver.node != kSchedulerNode || receiver.lane >= kStandbyLane)
+    return lines.equal_range(receiver);
+  const auto first = lines.lower_bound(PeerId{kSchedulerNode, Incarnation(), 0});
+  auto last = first, newest = first;
+  for (; last != lines.end() && last->first->node == kSchedulerNode; ++last) {
+    if (last->second.answered_at > newest->second.answered_at) newest = last;
+  }
+  const bool is_choice = first != last && std::next(first) != last;
+  if (is_choice && SteadyNow() - newest->second.answered_at < silence)
+    return {newest, std::next(newest)};
+  return {first, last};
 }
 
 }  // namespace
@@ -265,55 +286,43 @@ void Transport::Send(Envelope envelope) {
     return;
   }
   const PeerId& receiver = envelope.receiver;
-  std::vector<Line*> lines;
-  if (receiver.node != kSchedulerNode || receiver.lane >= kStandbyLane) {
-    if (const auto dialed = lines_.find(receiver); dialed != lines_.end())
-      lines.push_back(&dialed->second);
-  } else {
-    for (auto it = lines_.lower_bound(PeerId{kSchedulerNode, Incarnation(), 0});
-         it != lines_.end() && it->first->node == kSchedulerNode; ++it)
-      lines.push_back(&it->second);
-  }
-  if (lines.size() > 1) {
-    Line* last = *std::ranges::max_element(lines, {}, &Line::answered_at);
-    if (SteadyNow() - last->answered_at < kSchedulerSilence) lines = {last};
-  }
-  std::string routing_id;
-  if (lines.empty()) {
-    const auto router = lines_.find(std::nullopt);
-    if (router == lines_.end()) {
-      ++counters_.unroutable;
-      return;
-    }
-    lines.push_back(&router->second);
-    routing_id = RoutingId(DialerFor(receiver, envelope.message), self_);
-    if (lines[0]->is_secured) routing_id = guard_.Complete(routing_id, receiver.incarnation);
-  }
-  const Frames encoded = Encode(envelope);
-  for (Line* line : lines) {
-    Frames frames = encoded;
+  const auto send_on = [&](Line& line, const std::string& routing_id) {
+    Frames frames = Encode(envelope);
     const size_t bytes = MessageBytes(frames);
-    SharedLink* link = FindLink(links_, {MakeLinkPeer(receiver), line->peer.has_value()});
+    SharedLink* link = FindLink(links_, {MakeLinkPeer(receiver), line.peer.has_value()});
     if (link != nullptr) {
       link->Share(&frames);
       if (link->Send(frames)) {
         ++counters_.sent;
         ++counters_.sent_by_link;
         context_.traffic().OnSent(LineKind::kShm, bytes);
-        continue;
+        return;
       }
     }
-    line->is_drained = false;
-    const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
+    line.is_drained = false;
+    const ZmqSocket::Sent sent = line.socket.Send(routing_id, frames);
     if (sent == ZmqSocket::Sent::kYes) {
       ++counters_.sent;
-      context_.traffic().OnSent(link != nullptr ? LineKind::kShm : line->kind(), bytes);
-      if (line->is_local || link != nullptr)
+      context_.traffic().OnSent(link != nullptr ? LineKind::kShm : line.kind(), bytes);
+      if (line.is_local || link != nullptr)
         counters_.copied_on_host_bytes += ShareableBytes(frames);
     }
     if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
     if (sent == ZmqSocket::Sent::kQueueFull) ++counters_.queue_full;
+  };
+  const auto [first, last] = LinesTo(lines_, receiver, kSchedulerSilence);
+  if (first != last) {
+    for (auto it = first; it != last; ++it) send_on(it->second, "");
+    return;
   }
+  const auto router = lines_.find(std::nullopt);
+  if (router == lines_.end()) {
+    ++counters_.unroutable;
+    return;
+  }
+  std::string routing_id = RoutingId(DialerFor(receiver, envelope.message), self_);
+  if (router->second.is_secured) routing_id = guard_.Complete(routing_id, receiver.incarnation);
+  send_on(router->second, routing_id);
 }
 
 // Links and ZeroMQ lines take turns.
