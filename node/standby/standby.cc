@@ -6,14 +6,12 @@
 #include <poll.h>
 
 #include <array>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/event_fd.h"
+#include "common/stop_wait.h"
 #include "common/system.h"
 #include "net/event_loop.h"
 #include "node/log.h"
@@ -41,14 +39,10 @@ class Candidate {
 
  private:
   void Run(const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any wake;
-    while (!stop.stop_requested()) {
+    do {
       if (const Status status = Try(); !status.ok()) Tell(status);
       if (result_) return done_.Raise();
-      wake.wait_for(lock, stop, kTryInterval, [] { return false; });
-    }
+    } while (WaitUnlessStopped(stop, kTryInterval));
   }
 
   Status Try() {

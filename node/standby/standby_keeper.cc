@@ -3,8 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
+
+#include "common/stop_wait.h"
 
 namespace pando {
 
@@ -16,13 +17,9 @@ StandbyKeeper::StandbyKeeper(Options options, Mirror& mirror)
 StandbyKeeper::~StandbyKeeper() = default;
 
 void StandbyKeeper::Run(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any wake;
   do {
     Look();
-  } while (!wake.wait_for(lock, stop, kLookInterval, [] { return false; }) &&
-           !stop.stop_requested());
+  } while (WaitUnlessStopped(stop, kLookInterval));
 }
 
 bool StandbyKeeper::HasReached(const std::string& folder, uint64_t mark) const {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/stop_wait.h"
+
 namespace pando {
 
 Result<std::unique_ptr<EtcdLease>> EtcdLease::Grant(EtcdOptions options) {
@@ -22,10 +24,7 @@ EtcdLease::~EtcdLease() {
 }
 
 void EtcdLease::Run(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any wake;
-  while (!wake.wait_for(lock, stop, kInterval, [] { return false; }) && !stop.stop_requested()) {
+  while (WaitUnlessStopped(stop, kInterval)) {
     const Micros start = SteadyNow();
     const Result<EtcdLeaseTime> kept = client_.KeepAlive(id_);
     if (!kept.ok()) continue;  // silence alone does not end it
