@@ -110,15 +110,9 @@ Result<Endpoint> ParsePeerEndpoint(const std::string& text) {
 }
 
 std::vector<std::string> SplitEndpoints(const std::string& text) {
-  std::vector<std::string> endpoints{""};
-  for (const char c : text) {
-    if (c == ',') {
-      endpoints.emplace_back();
-    } else {
-      endpoints.back() += c;
-    }
-  }
-  return endpoints;
+  const std::string ended = text + ',';  // so that an endpoint that is missing is an empty one
+  const auto endpoints = SplitText(ended, ',');
+  return {endpoints.begin(), endpoints.end()};
 }
 
 bool IsOfOneMachine(const std::string& endpoint) {

@@ -19,6 +19,10 @@ namespace pando {
 std::string Joined(const std::vector<std::string>& words);
 std::string Joined(const std::vector<uint64_t>& numbers);
 
+// Returns the parts before, between and after the separators, as views of the text. A separator at
+// the end ends the last part: "a,b," has the parts of "a,b", and "" has none.
+std::vector<std::string_view> SplitText(std::string_view text, char separator);
+
 // Reads a text that is one number. Returns none if it is not a number, or if T cannot hold it.
 template <class T>
 std::optional<T> ParseNumber(std::string_view text) {

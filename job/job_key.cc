@@ -27,11 +27,7 @@ std::vector<std::string> ParseTexts(std::string_view text) {
   std::vector<std::string> list;
   std::string_view rest = Trimmed(text, " ");
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    list.emplace_back(Trimmed(rest.substr(0, comma), " \""));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
+  for (const std::string_view part : SplitText(rest, ',')) list.emplace_back(Trimmed(part, " \""));
   return list;
 }
 

@@ -21,21 +21,11 @@ constexpr uint32_t kGroupMax = 1000;
 constexpr uint64_t kElementsMax = uint64_t{1} << 36;  // of a model: 256 GiB
 constexpr const char* kForm = "expected NAME [EXTENT,...], as \"conv1.weight [64,3,7,7]\"";
 
-std::vector<std::string_view> Split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const size_t at = std::min(text.find(separator), text.size());
-    parts.push_back(text.substr(0, at));
-    text.remove_prefix(std::min(at + 1, text.size()));
-  }
-  return parts;
-}
-
 // Reads a shape such as "[64,3]"; "[]" is a scalar.
 bool ReadShape(std::string_view text, std::vector<uint64_t>* shape) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
   uint64_t elements = 1;
-  for (std::string_view part : Split(text.substr(1, text.size() - 2), ',')) {
+  for (std::string_view part : SplitText(text.substr(1, text.size() - 2), ',')) {
     const std::optional<uint64_t> extent = ParseNumber<uint64_t>(part);
     if (!extent || *extent == 0 || *extent > kElementsMax / elements) return false;
     elements *= *extent;
@@ -77,7 +67,7 @@ std::string TensorText(const TensorSpec& spec) {
 }
 
 Result<TensorSpec> ParseTensor(std::string_view text) {
-  const std::vector<std::string_view> parts = Split(text, ' ');
+  const std::vector<std::string_view> parts = SplitText(text, ' ');
   TensorSpec spec;
   bool is_valid = parts.size() >= 2 && !parts[0].empty() && ReadShape(parts[1], &spec.shape);
   for (size_t i = 2; is_valid && i < parts.size(); ++i) is_valid = ReadOption(parts[i], &spec);

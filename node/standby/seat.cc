@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "common/atomic_file.h"
@@ -31,10 +30,8 @@ bool IsFree(const std::string& run_dir) {
 }  // namespace
 
 std::vector<std::string> ReadFolders(const std::string& text) {
-  std::vector<std::string> folders;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) folders.push_back(line);
-  return folders;
+  const auto folders = SplitText(text, '\n');
+  return {folders.begin(), folders.end()};
 }
 
 std::string WriteFolders(const std::vector<std::string>& folders) {

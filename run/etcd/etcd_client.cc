@@ -156,8 +156,8 @@ Result<Json> ReadAnswer(const Answer& answer) {
 
 Result<EtcdOptions> ParseEtcdUrls(const std::string& urls) {
   EtcdOptions options;
-  for (size_t from = 0; from <= urls.size(); from += options.endpoints.back().size() + 1) {
-    const std::string url = urls.substr(from, urls.find(',', from) - from);
+  options.endpoints = SplitEndpoints(urls);
+  for (const std::string& url : options.endpoints) {
     const size_t scheme = url.starts_with("https://") ? 8 : url.starts_with("http://") ? 7 : 0;
     if (scheme == 0 || !ParsePeerEndpoint("tcp://" + url.substr(scheme)).ok()) {
       return InvalidArgument(
@@ -165,7 +165,6 @@ Result<EtcdOptions> ParseEtcdUrls(const std::string& urls) {
                       "or https://HOST:PORT, and a comma between two",
                       Printable(url)));
     }
-    options.endpoints.push_back(url);
   }
   return options;
 }
