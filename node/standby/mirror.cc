@@ -179,6 +179,7 @@ void Mirror::Core::Look(Micros now) {
   const uint64_t mark = mirror_.mark_;
   if (mark == looked_mark_ && now < look_at_) return;
   look_at_ = now + MirrorScan::kListInterval;
+  if (targets_.empty()) return;  // no mark is asked for
   std::vector<MirrorChange> changes;
   const Status looked = scan_.Look(now, &changes);
   if (looked.ok()) looked_mark_ = mark;
