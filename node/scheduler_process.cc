@@ -163,6 +163,8 @@ class SchedulerProcess : public RunObserver {
   void KeepBestWeights();
   void Watch(Micros now);
   void WatchStandbys();
+  // Whether another scheduler may lead the run, as etcd says.
+  bool HasLostLead() const { return parts_.leadership != nullptr && parts_.leadership->is_lost(); }
   void WarnOfManifest(const Status& status);
   void AwaitLastFiles();
   double TrainingSeconds(const RunTimes& times);
@@ -206,8 +208,7 @@ int SchedulerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's, and those that send
   const Status status = Lead();
-  if (parts_.journal.is_fenced() ||
-      (parts_.leadership != nullptr && parts_.leadership->is_lost())) {
+  if (parts_.journal.is_fenced() || HasLostLead()) {
     spdlog::error("{}", status.message());
     return kExitFenced;
   }
@@ -299,28 +300,26 @@ Status SchedulerProcess::Lead() {
   TrustMembers(transport);  // members of earlier lives
   gathering_.since = SteadyNow();
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
-  RunLoop(*scheduler_, transport,
-          {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
-                     {checker_.fd(), [this](Micros) { checker_.TakeResults(); }},
-                     {-1, [&](Micros) { TrustMembers(transport); }},
-                     {parts_.leadership == nullptr ? -1 : parts_.leadership->mirror().fd(),
-                      [this](Micros) { WatchStandbys(); }},
-                     {-1, [this](Micros now) { parts_.service.Feed(now); },
-                      parts_.service.feed_interval()}},
-           .is_finished =
-               [this] {
-                 return scheduler_->is_finished() || scheduler_->is_fenced() ||
-                        (parts_.leadership != nullptr && parts_.leadership->is_lost());
-               },
-           .turn_min =
-               [this] {
-                 const auto member_count = std::ssize(scheduler_->membership().members().all());
-                 const Micros pause = std::min(kTurnMax, kTurnPerMember * member_count);
-                 return pause < kTurnMin ? Micros(0) : pause;
-               }});
+  RunLoop(
+      *scheduler_, transport,
+      {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
+                 {checker_.fd(), [this](Micros) { checker_.TakeResults(); }},
+                 {-1, [&](Micros) { TrustMembers(transport); }},
+                 {parts_.leadership == nullptr ? -1 : parts_.leadership->mirror().fd(),
+                  [this](Micros) { WatchStandbys(); }},
+                 {-1, [this](Micros now) { parts_.service.Feed(now); },
+                  parts_.service.feed_interval()}},
+       .is_finished =
+           [this] { return scheduler_->is_finished() || scheduler_->is_fenced() || HasLostLead(); },
+       .turn_min =
+           [this] {
+             const auto member_count = std::ssize(scheduler_->membership().members().all());
+             const Micros pause = std::min(kTurnMax, kTurnPerMember * member_count);
+             return pause < kTurnMin ? Micros(0) : pause;
+           }});
   parts_.service.SendStopping();
   if (scheduler_->is_fenced()) return scheduler_->journal_status();
-  if (parts_.leadership != nullptr && parts_.leadership->is_lost())
+  if (HasLostLead())
     return Unavailable("the lease in etcd has ended: another scheduler may lead this run");
   AwaitLastFiles();
   recorder_.summary().generation = scheduler_->view().generation;

@@ -13,9 +13,7 @@
 
 namespace pando {
 
-// LeaderGate sends the core's messages. An acknowledgement of rows waits until the standbys have
-// the rows. After the lease's deadline nothing leaves but answers to `pando status`, which tell
-// what this process waits for. Without `leadership` it is a pipe.
+// Without `leadership` it is a pipe.
 class LeaderGate : public Outbox {
  public:
   LeaderGate(Outbox& outbox, Leadership* leadership) : outbox_(outbox), leadership_(leadership) {}
