@@ -18,6 +18,15 @@ LaneFixture& Start(LaneFixture& f, std::vector<uint32_t> backups) {
   return f;
 }
 
+// Server 1 dies once only server 2 has version 1 of shard 0, and server 3 is promoted.
+void PromoteTheLessAdvanced(LaneFixture& f) {
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
+  f.Kill(1);
+  f.Place(0, 3, {2});
+  f.Announce();
+}
+
 // Writes down what lanes say they are at, of shard 0.
 struct WrittenProbe : public LaneProbe {
   void Begin(LaneWork work, ShardId shard, Step step) override {
@@ -161,11 +170,7 @@ TEST_CASE("a promoted replica without company commits its newest version at once
 
 TEST_CASE("the less advanced of two replicas may be promoted: the other acknowledges what it has") {
   LaneFixture f(3);
-  Start(f, {2, 3}).PushStep(1, 0);
-  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
-  f.Kill(1);
-  f.Place(0, 3, {2});
-  f.Announce();
+  PromoteTheLessAdvanced(f);
   f.PushStep(3, 0);
   f.Deliver();
   CHECK(f.Shown() == Version(1));
@@ -174,11 +179,7 @@ TEST_CASE("the less advanced of two replicas may be promoted: the other acknowle
 
 TEST_CASE("a promoted replica makes the version that another backup has made (P22)") {
   LaneFixture f(3);
-  Start(f, {2, 3}).PushStep(1, 0);
-  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
-  f.Kill(1);
-  f.Place(0, 3, {2});
-  f.Announce();
+  PromoteTheLessAdvanced(f);
   f.SendFrom(LaneFixture::kWorker, 3, Pull{{{ShardId(0), Version(1)}}});
   f.Deliver();  // nothing is pushed again
   CHECK(f.Shown() == Version(1));

@@ -1,4 +1,4 @@
-// What a leader writes about its standbys into a real etcd, and for which of them it waits (P47).
+// The keeper of a leader with one standby, a real etcd and real sockets (P47).
 #include "node/standby/standby_keeper.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct KeeperFixture {
     const auto found = client.Get(prefix + "complete");
     return found.ok() && !found->empty() ? found->front().value : "";
   }
-  // The event of the n-th change, and the list when it was told. Waits for it.
+  // Waits for the n-th change. Returns its event, and the list at that moment.
   std::pair<std::string, std::string> ChangeAt(size_t n) {
     Await([&] {
       const std::lock_guard lock(mutex);
