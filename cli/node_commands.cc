@@ -140,11 +140,10 @@ Status CheckMeetingPoint(const std::string& bind) {
 // A standby has no job file: the run's comes from the leader.
 Result<int> StandByFor(const SchedulerOptions& options, SchedulerArgs args) {
   std::string run_dir;
-  for (const auto& override_ : options.source.overrides) {
-    if (override_.key != "run.dir")
-      return InvalidArgument("a standby takes its job from the leader: leave out " +
-                             override_.where);
-    run_dir = override_.text;
+  for (const auto& given : options.source.overrides) {
+    if (given.key != "run.dir")
+      return InvalidArgument("a standby takes its job from the leader: leave out " + given.where);
+    run_dir = given.text;
   }
   if (!options.source.job_path.empty())
     return InvalidArgument("a standby takes its job from the leader: leave out the job file");

@@ -1,5 +1,7 @@
 #include "scheduler/members/votes.h"
 
+#include <doctest/doctest.h>
+
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {
