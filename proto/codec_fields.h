@@ -38,7 +38,7 @@ auto MakeWireField(const char* text, Get get, Set set, Init init, Adopt adopt, T
       #__VA_ARGS__, [](auto& r) { return r.get##Name(); },           \
       [](auto& w, const auto& value) { w.set##Name(value); },        \
       [](auto& w, auto... count) { return w.init##Name(count...); }, \
-      [](auto& w, auto&& orphan) { w.adopt##Name(std::move(orphan)); }, __VA_ARGS__)
+      [](auto& w, auto orphan) { w.adopt##Name(std::move(orphan)); }, __VA_ARGS__)
 
 // `what` names the value in errors.
 struct Limit {

@@ -93,7 +93,7 @@ def check_tidy(project, build_folder, say, scope=None):
     foreign = [path for path, lines in zip(wanted, results) if "[clang-diagnostic-error]" in "".join(lines or [])]
     if foreign:
         say(f"tidy: this clang-tidy cannot compile all of: {' '.join(foreign)}")
-    return collect_tidy(project, [line for lines in results for line in lines or []])
+    return collect_tidy(project, [line for lines in results for line in lines or []], Path(build_folder).resolve())
 
 
 def read_database(project, database):
@@ -155,15 +155,16 @@ def run_tidy(project, tidy, path, build_folder, deadline):
     return done.stdout.splitlines()
 
 
-def collect_tidy(project, lines):
+def collect_tidy(project, lines, build_folder):
     findings = {}  # a header's findings come from several sources
     for found in map(LINE.match, lines):
         if not found or not re.match(r"(warning|error): ", found["what"]):
             continue
         if "[clang-diagnostic-" in found["what"]:
             continue  # g++ decides what compiles: clang 14 lacks parts of C++20
-        path = Path(found["path"]).resolve()
-        if path.is_relative_to(project.root) and path.exists():  # others are generated
+        path = (build_folder / found["path"]).resolve()  # clang-tidy names it as the compiler does
+        is_generated = path.is_relative_to(build_folder)
+        if path.is_relative_to(project.root) and not is_generated:
             finding = Finding("tidy", str(path.relative_to(project.root)), int(found["line"]),
                               f"clang-tidy: {found['what']}")
             findings[finding] = None
