@@ -1,4 +1,4 @@
-// PatientJournal is the journal of a scheduler process whose disk may be full or slow. Only
+// PatientJournal is the journal of a scheduler process whose disk may be full, or etcd away. Only
 // node/scheduler_process uses it.
 #pragma once
 
@@ -11,7 +11,6 @@
 
 #include "common/clock.h"
 #include "node/shutdown_signal.h"
-#include "run/run_folder.h"
 #include "run/run_recorder.h"
 #include "run/stored_journal.h"
 
@@ -30,9 +29,8 @@ inline bool WaitToRetry(const ShutdownSignal& shutdown) {
 // the steps before it are on the disk, as far as the disk takes them.
 class PatientJournal : public Journal {
  public:
-  PatientJournal(StoredJournal& journal, RunFolder folder, RunRecorder& recorder,
-                 const ShutdownSignal& shutdown)
-      : journal_(journal), folder_(std::move(folder)), recorder_(recorder), shutdown_(shutdown) {}
+  PatientJournal(StoredJournal& journal, RunRecorder& recorder, const ShutdownSignal& shutdown)
+      : journal_(journal), recorder_(recorder), shutdown_(shutdown) {}
 
   Status Commit(const SchedulerState& state) override {
     if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
@@ -67,7 +65,7 @@ class PatientJournal : public Journal {
   // A write of the journal that takes longer is an event.
   static constexpr Micros kSlowJournal = std::chrono::seconds(1);
 
-  // A slow disk shows only after the write, since this thread writes.
+  // Slowness shows only after the write, since this thread writes.
   void TellTime(Micros time, bool has_told) {
     if (time < kSlowJournal && !has_told) return;
     const double seconds = std::chrono::duration<double>(time).count();
@@ -75,15 +73,13 @@ class PatientJournal : public Journal {
       return recorder_.OnEvent("stall-ended", "scheduler",
                                fmt::format("the journal is written, after {:.1f} s", seconds));
     }
-    const std::string text =
-        fmt::format("the scheduler's journal took {:.1f} s to write: is the disk of {} slow?",
-                    seconds, folder_.path());
+    const std::string text = fmt::format(
+        "the scheduler's journal took {:.1f} s to write: is {} slow?", seconds, journal_.place());
     recorder_.Note(text);
     recorder_.OnEvent("slow-journal", "scheduler", text);
   }
 
   StoredJournal& journal_;
-  const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
   Wait wait_;  // null: poll the signals

@@ -183,7 +183,7 @@ class SchedulerProcess : public RunObserver {
   ShutdownSignal& shutdown_{parts_.shutdown};
   ZmqContext context_{args_.keys, LogWarning};
   IsolationSignal isolation_{context_};
-  PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
+  PatientJournal journal_{parts_.journal, recorder_, shutdown_};
   SnapshotChecker checker_{[folder = snapshots_.path(), job = FindJobId(),
                             &plan = plan_](const SnapshotManifest& manifest) {
     return CheckSnapshot(folder, manifest, job, plan);

@@ -95,6 +95,7 @@ class SqliteJournal : public StoredJournal {
   // Writes the rows of the records that differ from the last commit.
   Status Commit(const SchedulerState& state) override;
   bool is_fenced() const override { return !fence_.ok(); }
+  std::string place() const override { return "the disk of " + db_.path(); }
 
  private:
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}

@@ -20,6 +20,8 @@ class StoredJournal : public Journal {
   virtual Result<std::optional<SchedulerState>> ReadState() = 0;
   // Another scheduler leads. Otherwise a commit that failed may be retried.
   virtual bool is_fenced() const = 0;
+  // Names the thing that is slow if a commit is: "the disk of RUN/scheduler.db".
+  virtual std::string place() const = 0;
 };
 
 // ---- errors that all journals have; `place` names the journal

@@ -56,6 +56,7 @@ class EtcdJournal : public StoredJournal {
   Result<std::optional<SchedulerState>> ReadState() override;
   Status Commit(const SchedulerState& state) override;
   bool is_fenced() const override { return !fence_.ok(); }
+  std::string place() const override { return "etcd"; }
 
  private:
   // The entry that a commit writes, until etcd has confirmed it.
