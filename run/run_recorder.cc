@@ -387,9 +387,14 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
 }
 
 Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
-  summary_.weights_hash = WeightsHash(plan_->layout, flat);
+  const std::pair weights{version, WeightsHash(plan_->layout, flat)};
+  if (written_weights_ == weights) return Status();
+  summary_.weights_hash = weights.second;
   EndWith(version);
-  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat, WeightsMetadata(*plan_, version));
+  PANDO_RETURN_IF_ERROR(
+      WriteWeights(folder_.WeightsPath(), plan_->layout, flat, WeightsMetadata(*plan_, version)));
+  written_weights_ = weights;
+  return Status();
 }
 
 // Sets the summary's end. Ctrl-C is not an early stop.

@@ -145,6 +145,7 @@ class RunRecorder {
   TensorBoardFile curves_;
   ProgressLine progress_;
   Summary summary_;
+  std::pair<Version, std::string> written_weights_;  // of this life, with their hash
   Status weights_status_;  // whether an earlier life's final weights can be read
   bool has_held_ = false;  // whether rows are held
   TrainingSpeed speed_;
