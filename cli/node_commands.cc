@@ -103,6 +103,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
   const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
   if (is_unfinished && (options.args.is_resumed || !options.folder.is_forced)) {
     *job = begun;
+    if (!args.etcd) PANDO_RETURN_IF_ERROR(CheckJournalIsHere(job->run_dir));
     if (options.args.is_resumed) {
       args.run_dir = job->run_dir;
       PANDO_RETURN_IF_ERROR(CheckNoMemberAnswers(args));
@@ -176,7 +177,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
   const RunFolder kept = RunFolder::Open(job.run_dir);
   std::error_code ignored;
   if (args.etcd && std::filesystem::exists(SeatPath(job.run_dir), ignored) &&
-      !std::filesystem::exists(kept.JobPath(), ignored)) {
+      !std::filesystem::exists(kept.JobPath(), ignored) && !options.folder.is_forced) {
     args.run_dir = job.run_dir;
     args.is_standby = true;
     return RunScheduler(args);
@@ -192,6 +193,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
             .file = folder.LogPath("scheduler")});
   args.job = job;
   args.run_dir = folder.path();
+  args.is_forced = options.folder.is_forced && !options.args.is_resumed;
   const int exit_code = RunScheduler(args);
   const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
   if (const Result<Summary> summary = folder.ReadSummary(); is_ours && summary.ok())

@@ -210,6 +210,7 @@ uint64_t FindFirstStep(const RunFolder& folder) {
 // Checks the journal before the folder is changed. Without it a run would begin again, and would
 // remove the snapshots as another run's. Other faults show when the scheduler opens the journal.
 Status CheckJournal(const RunFolder& folder) {
+  PANDO_RETURN_IF_ERROR(CheckJournalIsHere(folder.path()));
   const Status journal = SqliteJournal::Check(folder.JournalPath());
   if (journal.code() == StatusCode::kCorrupt) return journal;
   if (journal.code() != StatusCode::kNotFound) return Status();

@@ -36,6 +36,7 @@ struct SchedulerArgs {
   ServiceManager manager = {};  // gets notices once the endpoint is bound
   // Where the schedulers of a run with standbys meet; none: this is the only one.
   std::optional<EtcdPlace> etcd = {};
+  bool is_forced = false;   // begins the run in etcd even if there is an older one (--force)
   bool is_verbose = false;  // the log's; for a scheduler that takes over
   bool is_standby = false;  // has no job file: run_dir gets the run's
 };

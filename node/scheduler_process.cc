@@ -526,6 +526,7 @@ Result<std::unique_ptr<StoredJournal>> OpenJournal(const SchedulerArgs& args,
   journal = std::make_unique<SqliteJournal>(std::move(file));
   return journal;
 }
+  PANDO_RETURN_IF_ERROR(CheckJournalIsHere(args.run_dir));
 
 Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
                             ServiceNotice& service, Leadership* leadership) {

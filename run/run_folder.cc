@@ -28,7 +28,7 @@ constexpr std::array kOwnFiles{
     "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
-    "init.safetensors", "init.safetensors.tmp", "files-endpoint"};
+    "init.safetensors", "init.safetensors.tmp", "files-endpoint",        ".etcd"};
 // Removes the files that an earlier run wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // a file that stays shows when it is written
@@ -252,6 +252,16 @@ std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
   const auto count = values.find(kTrainSamplesKey);
   if (count == values.end() || count->second == "0") return std::nullopt;
   return ParseNumber<uint64_t>(count->second);
+}
+
+Status CheckJournalIsHere(const std::string& run_dir) {
+  const Result<std::string> seat = ReadTextFile(SeatPath(run_dir));
+  if (!seat.ok()) return Status();
+  return InvalidArgument(fmt::format(
+      "the journal of the run in {} is in etcd: start its scheduler with pando scheduler, "
+      "--run-dir "
+      "{}, --etcd and --etcd-prefix {}, and with --resume if all processes of the run are gone",
+      run_dir, run_dir, seat->substr(0, seat->find('\n'))));
 }
 
 bool RunFolder::HoldsUnfinished(const Job& job) {

@@ -42,8 +42,11 @@ Result<int> LeadInTurn(SchedulerArgs args, ShutdownSignal& shutdown, ServiceNoti
                        const LeadOnce& lead_once) {
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Seat> seat,
                          Seat::Open(*args.etcd, args.run_dir, args.is_standby));
+  MayBegin may_begin = args.is_standby  ? MayBegin::kNone
+                       : args.is_forced ? MayBegin::kAnyRun
+                                        : MayBegin::kNewRun;
   while (true) {
-    PANDO_ASSIGN_OR_RETURN(auto turn, StandBy(args, *seat, !args.is_standby, shutdown, service));
+    PANDO_ASSIGN_OR_RETURN(auto turn, StandBy(args, *seat, may_begin, shutdown, service));
     if (const auto* end = std::get_if<RunEnded>(&turn)) {
       spdlog::info("the run has ended: {}", end->how);
       return kExitCompleted;
@@ -54,6 +57,7 @@ Result<int> LeadInTurn(SchedulerArgs args, ShutdownSignal& shutdown, ServiceNoti
     spdlog::warn("another scheduler may lead the run; this one stands by");
     args.is_standby = true;
     args.is_resumed = false;
+    may_begin = MayBegin::kNone;
   }
 }
 

@@ -86,82 +86,109 @@ bool Seat::BeginSession(uint64_t term) {
   return is_kept && may_begin;
 }
 
-Result<std::optional<std::string>> Seat::ReadEnd() {
-  PANDO_ASSIGN_OR_RETURN(const std::vector<EtcdRecord> found, client_.Get(prefix_ + "ended"));
-  if (found.empty()) return std::optional<std::string>();
-  return std::optional(found[0].value);
-}
-
-Result<Seat::Complete> Seat::ReadComplete() {
-  PANDO_ASSIGN_OR_RETURN(const std::vector<EtcdRecord> found, client_.Get(prefix_ + "complete"));
-  if (found.empty()) return Complete();
-  return Complete{ReadFolders(found[0].value), found[0].mod_revision};
-}
-
-Result<std::optional<std::string>> Seat::ReadOwnEnd(bool begins) {
-  PANDO_ASSIGN_OR_RETURN(const std::optional<std::string> end, ReadEnd());
-  if (!end || (begins && !is_known_)) return std::optional<std::string>();
-  PANDO_ASSIGN_OR_RETURN(const Complete complete, ReadComplete());
-  return begins && complete.Has(folder()) ? std::optional<std::string>() : end;
+// Reads the three keys in one request that changes nothing: schedulers ask again and again.
+Result<Seat::Facts> Seat::Read() {
+  EtcdTransaction reads;
+  for (const char* name : {"complete", "ended", "leader"})
+    reads.success.emplace_back(EtcdGet{prefix_ + name});
+  PANDO_ASSIGN_OR_RETURN(const EtcdOutcome outcome, client_.Transact(reads));
+  Facts facts;
+  for (const EtcdRecord& record : outcome.records) {
+    const std::string name = record.key.substr(prefix_.size());
+    if (name == "complete") {
+      facts.folders = ReadFolders(record.value);
+      facts.revision = record.mod_revision;
+    } else if (name == "ended") {
+      facts.end = record.value;
+    } else {
+      facts.has_leader = true;
+    }
+  }
+  return facts;
 }
 
 Status Seat::Announce(const EtcdLease& lease, const std::string& endpoint) {
   const std::pair now{folder(), lease.id()};
   if (now == announced_) return Status();
-  std::vector<EtcdOp> writes{EtcdPut{prefix_ + "standbys/" + now.first, endpoint, lease.id()}};
+  std::vector<EtcdOp> writes{EtcdPut{prefix_ + "schedulers/" + now.first, endpoint, lease.id()}};
   if (!announced_.first.empty() && announced_.first != now.first)
-    writes.push_back(EtcdDelete{prefix_ + "standbys/" + announced_.first, {}});
+    writes.push_back(EtcdDelete{prefix_ + "schedulers/" + announced_.first, {}});
   PANDO_RETURN_IF_ERROR(client_.Transact({.success = std::move(writes)}).status());
   announced_ = now;
   return Status();
 }
 
+// Returns why this folder may not lead.
+std::string Seat::WhyNot(const Facts& facts) const {
+  if (facts.revision == 0 && is_known_) {
+    return fmt::format(
+        "etcd has lost this run, there is nothing below {}: restore etcd, or begin again with "
+        "--force",
+        prefix_);
+  }
+  if (facts.revision == 0) return "the run has not begun";
+  return fmt::format(
+      "other folders have everything of the run {}, and the one that leads fills this one; if none "
+      "does, start a scheduler in one of them; another run needs another --etcd-prefix",
+      prefix_);
+}
+
+bool Seat::BeginsRun(const Facts& facts, MayBegin may_begin) const {
+  const bool is_free = facts.revision == 0 || facts.end || may_begin == MayBegin::kAnyRun;
+  return may_begin != MayBegin::kNone && is_free && !is_known_ && !facts.Has(folder());
+}
+
 // The list of complete folders is read again once the election is won: from then on only this
 // process changes it. A won election that may not be used ends with its lease.
-Result<std::optional<Lead>> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, bool begins) {
-  Complete complete;
-  bool is_new = false;  // whether etcd has no run of this name, or only one that ended elsewhere
+Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_begin) {
   const std::string own = folder();
-  const auto may_lead = [&]() -> Result<bool> {
-    PANDO_ASSIGN_OR_RETURN(complete, ReadComplete());
-    PANDO_ASSIGN_OR_RETURN(const auto end, ReadEnd());
-    is_new = !complete.Has(own) && !is_known_ && (complete.revision == 0 || end.has_value());
-    return complete.Has(own) || (begins && is_new);
-  };
-  PANDO_ASSIGN_OR_RETURN(const bool may_try, may_lead());
-  if (!may_try) return std::optional<Lead>();
+  PANDO_ASSIGN_OR_RETURN(Facts facts, Read());
+  bool is_new = BeginsRun(facts, may_begin);
+  const bool begins_again = may_begin != MayBegin::kNone && facts.Has(own);
+  if (facts.end && !is_new && !begins_again) return Turn(RunEnded{*facts.end});
+  if (!is_new && !facts.Has(own)) return Turn(StandsBy{WhyNot(facts)});
+  if (facts.has_leader && may_begin == MayBegin::kAnyRun) {
+    return InvalidArgument(
+        fmt::format("--force: another scheduler leads the run {}; stop all of its schedulers and "
+                    "wait for {} s, "
+                    "or give another --etcd-prefix",
+                    prefix_, EtcdLease::kLeaseSeconds.count()));
+  }
+  const auto other_leads = [] { return Turn(StandsBy{"another scheduler leads"}); };
+  if (facts.has_leader) return other_leads();
   const std::string key = prefix_ + "leader";
   PANDO_ASSIGN_OR_RETURN(const EtcdElection election, Campaign(client_, *lease, key, own));
-  if (!election.is_won) return std::optional<Lead>();
+  if (!election.is_won) return other_leads();
   const EtcdCompare ours{key, EtcdCompare::Revision::kCreate, election.create_revision};
-  PANDO_ASSIGN_OR_RETURN(const bool may_still, may_lead());
+  PANDO_ASSIGN_OR_RETURN(facts, Read());
+  is_new = BeginsRun(facts, may_begin);
   {
     // A session of another leader may have begun meanwhile, and the folder has another name then.
     const std::lock_guard lock(mutex_);
+    const bool may_still = is_new || facts.Has(own);
     term_ = std::max(term_, static_cast<uint64_t>(election.create_revision));
     may_be_listed_ = is_known_ = true;
     if (!may_still || folder_ != own || !Keep().ok()) {
       lease.reset();
-      return std::optional<Lead>();
+      return other_leads();
     }
   }
   std::vector<EtcdOp> writes{EtcdPut{prefix_ + "complete", WriteFolders({own})},
-                             EtcdDelete{prefix_ + "standbys/" + own, {}},
                              EtcdDelete{prefix_ + "ended", {}}};
   if (is_new) {
     writes.insert(writes.end(), {EtcdDelete{prefix_ + "head", {}},
                                  EtcdDelete{prefix_ + "log/", prefix_ + "log0"}});
   }
   // The comparison of the list's revision keeps a late copy of this request from undoing a change.
-  const EtcdCompare unchanged{prefix_ + "complete", EtcdCompare::Revision::kMod, complete.revision};
+  const EtcdCompare unchanged{prefix_ + "complete", EtcdCompare::Revision::kMod, facts.revision};
   PANDO_ASSIGN_OR_RETURN(const EtcdOutcome begun, client_.Transact({.compares = {ours, unchanged},
                                                                     .success = std::move(writes)}));
   if (!begun.has_succeeded) {
     lease.reset();
-    return std::optional<Lead>();
+    return other_leads();
   }
   announced_ = {};
-  return std::optional(Lead{std::move(lease), ours});
+  return Turn(Lead{std::move(lease), ours});
 }
 
 }  // namespace pando

@@ -4,7 +4,8 @@
 //
 //   leader          the folder of the leader, with the lease of its process: the election
 //   complete        the folders that have everything of the run, in lines: only these may lead
-//   standbys/FOLDER the endpoint of a standby, with the lease of its process
+//   schedulers/FOLDER
+//                   the endpoint of a leader or a standby, with the lease of its process
 //   ended           the run has ended so; the standbys leave
 //   head, log/...   the journal (run/etcd/etcd_journal.h)
 //
@@ -23,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "run/etcd/etcd_lease.h"
@@ -42,6 +44,25 @@ struct Lead {
   EtcdCompare election;  // every write of the leader compares it
 };
 
+// Which run a scheduler may begin in etcd.
+enum class MayBegin : uint8_t {
+  kNone,    // a standby
+  kNewRun,  // one that etcd does not have, or only its end
+  kAnyRun,  // and one whose schedulers are gone (--force)
+};
+
+// A scheduler may not lead now.
+struct StandsBy {
+  std::string why;  // for people
+};
+
+// The run has ended, and this scheduler has no part in another one.
+struct RunEnded {
+  std::string how;
+};
+
+using Turn = std::variant<Lead, RunEnded, StandsBy>;
+
 class Seat {
  public:
   // Reads RUN_DIR/.etcd, or creates it. A standby's folder must be empty or have this file.
@@ -56,20 +77,20 @@ class Seat {
   // earlier leader, or the folder has got another name, which the leader will learn.
   bool BeginSession(uint64_t term);
 
-  // How the run has ended, if it has and this scheduler has no part in another one. One that
-  // `begins` a run may begin it again in a folder that has everything, or in a new folder.
-  Result<std::optional<std::string>> ReadOwnEnd(bool begins);
   // Tells the leader where this standby listens, until the lease ends. Does nothing if the leader
   // can know it.
   Status Announce(const EtcdLease& lease, const std::string& endpoint);
-  // Leads if no other process does and this folder may. `begins`: it may begin a run that etcd does
-  // not know. Returns none if it may not lead now.
-  Result<std::optional<Lead>> TryToLead(std::unique_ptr<EtcdLease>& lease, bool begins);
+  // Leads if no other process does, and this folder may or it may begin the run. A run that has
+  // ended begins again only with a scheduler that may begin it, in a folder that has everything, or
+  // in a new folder.
+  Result<Turn> TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_begin);
 
  private:
-  struct Complete {
-    std::vector<std::string> folders;
-    int64_t revision = 0;  // 0: the run has not begun
+  struct Facts {                       // in etcd
+    std::vector<std::string> folders;  // those that have everything
+    int64_t revision = 0;              // of their list; 0: the run has not begun
+    std::optional<std::string> end;
+    bool has_leader = false;
     bool Has(const std::string& folder) const {
       return std::ranges::find(folders, folder) != folders.end();
     }
@@ -78,8 +99,9 @@ class Seat {
       : client_(place.options), prefix_(place.prefix), path_(SeatPath(run_dir)) {}
 
   Status Keep() const;  // writes the file
-  Result<std::optional<std::string>> ReadEnd();
-  Result<Complete> ReadComplete();
+  Result<Facts> Read();
+  std::string WhyNot(const Facts& facts) const;
+  bool BeginsRun(const Facts& facts, MayBegin may_begin) const;
 
   EtcdClient client_;
   const std::string prefix_;

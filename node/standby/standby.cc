@@ -26,13 +26,13 @@ constexpr Micros kTryInterval = std::chrono::milliseconds(200);
 // ended. Requests to etcd block.
 class Candidate {
  public:
-  Candidate(const EtcdOptions& options, std::string endpoint, Seat& seat, bool begins)
-      : options_(options), endpoint_(std::move(endpoint)), seat_(seat), begins_(begins) {
+  Candidate(const EtcdOptions& options, std::string endpoint, Seat& seat, MayBegin may_begin)
+      : options_(options), endpoint_(std::move(endpoint)), seat_(seat), may_begin_(may_begin) {
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
   int fd() const { return done_.fd(); }
   // REQUIRES: fd() was readable, which happens once.
-  Result<std::variant<Lead, RunEnded>> TakeResult() {
+  Result<Turn> TakeResult() {
     thread_.join();
     return std::move(*result_);
   }
@@ -50,11 +50,13 @@ class Candidate {
       PANDO_ASSIGN_OR_RETURN(lease_, EtcdLease::Grant(options_));
     }
     PANDO_RETURN_IF_ERROR(seat_.Announce(*lease_, endpoint_));
-    PANDO_ASSIGN_OR_RETURN(const std::optional<std::string> end, seat_.ReadOwnEnd(begins_));
-    if (end) result_ = std::variant<Lead, RunEnded>(RunEnded{*end});
-    if (end) return Status();
-    PANDO_ASSIGN_OR_RETURN(std::optional<Lead> lead, seat_.TryToLead(lease_, begins_));
-    if (lead) result_ = std::variant<Lead, RunEnded>(std::move(*lead));
+    PANDO_ASSIGN_OR_RETURN(Turn turn, seat_.TryToLead(lease_, may_begin_));
+    if (const auto* waits = std::get_if<StandsBy>(&turn); waits == nullptr) {
+      result_ = std::move(turn);
+    } else if (waits->why != told_) {
+      told_ = waits->why;
+      spdlog::info("this scheduler stands by: {}", told_);
+    }
     return Status();
   }
 
@@ -69,10 +71,10 @@ class Candidate {
   const EtcdOptions options_;
   const std::string endpoint_;
   Seat& seat_;
-  const bool begins_;
+  const MayBegin may_begin_;
   std::unique_ptr<EtcdLease> lease_;
   std::string told_;
-  std::optional<Result<std::variant<Lead, RunEnded>>> result_;
+  std::optional<Result<Turn>> result_;
   EventFd done_;
   std::jthread thread_;
 };
@@ -90,14 +92,14 @@ Result<std::string> BindPatiently(Transport& transport, const std::string& endpo
   return bound;
 }
 
-Result<std::variant<Lead, RunEnded>> StandBy(const SchedulerArgs& args, Seat& seat, bool begins,
-                                             ShutdownSignal& shutdown, ServiceNotice& service) {
+Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
+                     ShutdownSignal& shutdown, ServiceNotice& service) {
   ZmqContext context(args.keys, LogWarning);
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = args.insecure});
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, BindPatiently(transport, args.bind));
   MirrorReceiver receiver(args.run_dir, transport,
                           [&](uint64_t term) { return seat.BeginSession(term); });
-  Candidate candidate(args.etcd->options, endpoint, seat, begins);
+  Candidate candidate(args.etcd->options, endpoint, seat, may_begin);
   service.SendReady("standing by at " + endpoint);
   const std::array fds{shutdown.fd(), candidate.fd()};
   while (true) {

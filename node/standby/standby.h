@@ -13,15 +13,10 @@
 
 namespace pando {
 
-// The run has ended while this scheduler stood by.
-struct RunEnded {
-  std::string how;
-};
-
-// Returns when this scheduler leads, or the run has ended. `begins`: it may begin the run.
+// Returns when this scheduler leads, or the run has ended. `may_begin`: Seat::TryToLead.
 // kInterrupted: a signal asked it to leave.
-Result<std::variant<Lead, RunEnded>> StandBy(const SchedulerArgs& args, Seat& seat, bool begins,
-                                             ShutdownSignal& shutdown, ServiceNotice& service);
+Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
+                     ShutdownSignal& shutdown, ServiceNotice& service);
 
 // Binds, and waits while the socket of the life before still has the address.
 Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint);

@@ -37,9 +37,9 @@ bool StandbyKeeper::HasReached(uint64_t mark) const {
 
 // Reads which standbys there are. While etcd does not answer, nothing changes.
 void StandbyKeeper::Look() {
-  const std::string prefix = options_.place.prefix + "standbys/";
+  const std::string prefix = options_.place.prefix + "schedulers/";
   const Result<std::vector<EtcdRecord>> found =
-      client_.Get(prefix, options_.place.prefix + "standbys0");
+      client_.Get(prefix, options_.place.prefix + "schedulers0");
   if (!found.ok()) return;
   std::map<std::string, std::string> announced;
   for (const EtcdRecord& record : *found)

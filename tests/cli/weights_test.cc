@@ -499,6 +499,12 @@ TEST_CASE("a run whose folder was changed is not resumed, and stays as it is") {
   CHECK(outcome.exit_code == kExitUsage);
   CHECK(Contains(outcome.output, "scheduler.db is missing"));
   CHECK(Contains(outcome.output, "has a snapshot of step 6"));
+  std::ofstream(SeatPath(run.path)) << "/pando/run/\n";
+  outcome = Pando({"resume", run.path});
+  CHECK(Contains(outcome.output, "--etcd and --etcd-prefix /pando/run/,"));
+  outcome = Pando({"scheduler", run.folder.JobPath(), "--run-dir", run.path});
+  CHECK(Contains(outcome.output, "--etcd and --etcd-prefix /pando/run/,"));
+  fs::remove(SeatPath(run.path));
   std::ofstream(run.folder.JournalPath()) << "no database";
   outcome = Pando({"resume", run.path});
   CHECK(outcome.exit_code != kExitCompleted);

@@ -38,12 +38,12 @@ struct KeeperFixture {
     const std::lock_guard lock(client_mutex);
     REQUIRE(client.Transact({.success = {EtcdPut{prefix + key, value}}}).ok());
   }
-  void Announce() { Put("standbys/one", standby->endpoint()); }
+  void Announce() { Put("schedulers/one", standby->endpoint()); }
   // Ends the standby, as etcd and the leader see it.
   void EndStandby() {
     standby.reset();
     const std::lock_guard lock(client_mutex);
-    REQUIRE(client.Transact({.success = {EtcdDelete{prefix + "standbys/one", {}}}}).ok());
+    REQUIRE(client.Transact({.success = {EtcdDelete{prefix + "schedulers/one", {}}}}).ok());
   }
   // The folders that may lead, as etcd has them.
   std::string List() {
