@@ -27,7 +27,7 @@
 #include "node/programs/declaration.h"
 #include "node/shutdown_signal.h"
 #include "node/standby/lead_in_turn.h"
-#include "node/standby/leader_gate.h"
+#include "node/standby/leadership.h"
 #include "node/standby/standby.h"
 #include "node/timeline/process_timeline.h"
 #include "node/timeline/run_timeline.h"

@@ -13,10 +13,11 @@
 #include "node/log.h"
 #include "node/processes.h"
 #include "node/standby/standby_keeper.h"
+#include "scheduler/leader_gate.h"
 
 namespace pando {
 
-class Leadership {
+class Leadership : public StandbyCopies {
  public:
   struct Change {
     std::string event;
@@ -45,15 +46,16 @@ class Leadership {
   Mirror& mirror() { return *mirror_; }
   // Returns the news about standbys since the last call.
   std::deque<Change> TakeChanges() { return changes_.Drain(); }
-  // Whether no other process can lead yet. Afterwards this one must be silent (P47).
-  bool MaySpeak() const { return SteadyNow() < lead_.lease->deadline(); }
+  uint64_t Mark() override { return mirror_->Mark(); }
+  bool HasReached(uint64_t mark) const override { return keeper_->HasReached(mark); }
+  bool MaySpeak() const override { return SteadyNow() < lead_.lease->deadline(); }
   // etcd says that the lease has ended.
   bool is_lost() const { return lead_.lease->is_lost(); }
   // Waits a moment until the standbys have all that is in the folder now.  Returns whether they do.
   bool AwaitStandbys(Micros patience) {
-    const uint64_t mark = keeper_->Mark();
+    const uint64_t mark = Mark();
     const Micros deadline = SteadyNow() + patience;
-    while (!keeper_->HasReached(mark)) {
+    while (!HasReached(mark)) {
       if (SteadyNow() >= deadline) return false;
       pollfd reached{mirror_->fd(), POLLIN, 0};
       poll(&reached, 1, /*timeout=*/20);

@@ -49,6 +49,7 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "stopped",
                                                       "hostile peer",
                                                       "forged view dropped",
+                                                      "takeover",
                                                       "view not in the journal"};
 
 template <size_t N>

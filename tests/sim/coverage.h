@@ -57,6 +57,7 @@ enum class Event : uint8_t {
   kStopped,       // a run was stopped, with its last steps in a snapshot
   kHostilePeer,
   kForgedView,  // was dropped
+  kTakeover,    // a standby led, with its copy of the run folder
   kLostView,    // a member had a view that the journal had lost, or its successor's
   kCount
 };

@@ -12,6 +12,7 @@
 #include "scheduler/scheduler.h"
 #include "server/lane.h"
 #include "tests/sim/compute/virtual_computer.h"
+#include "tests/sim/lead/copies.h"
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
 #include "tests/sim/storage/disk.h"
@@ -65,7 +66,9 @@ struct ProcessAround {  // what a process lives among; all outlive it
   World& world;
   Network& network;
   VirtualDisk& disk;
-  const bool files_travel;  // to the scheduler (P45); else servers share the disk
+  const bool files_travel;                  // to the scheduler (P45); else servers share the disk
+  const Micros copy_lag_max;                // of a standby's folder (P47); 0: there is none
+  const std::function<FolderState()> look;  // into the leading scheduler's folder
   JournalDisk& journal;
   ViewSeal* seal;  // null: the run has no keys
   RunObserver& observer;

@@ -41,6 +41,8 @@ enum class Mutation {
   kAnyRow,              // metric rows of shards and versions that are not its own
   kAnySnapshotVersion,  // versions that no shard can have, or that no server was asked for
   kLateRestore,         // a snapshot that was restored already
+  kAckBeforeCopy,       // P47: a row is acknowledged before the standby has it
+  kManifestBeforeCopy,  // P47: a manifest is committed before the standby has its files
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -63,6 +63,8 @@ constexpr std::array kMutations{
     NamedMutation{"any-row", Mutation::kAnyRow},
     NamedMutation{"any-snapshot-version", Mutation::kAnySnapshotVersion},
     NamedMutation{"late-restore", Mutation::kLateRestore},
+    NamedMutation{"ack-before-copy", Mutation::kAckBeforeCopy},
+    NamedMutation{"manifest-before-copy", Mutation::kManifestBeforeCopy},
     NamedMutation{"vote-of-one", Mutation::kVoteOfOne},
     NamedMutation{"image-unchecked", Mutation::kImageUnchecked},
     NamedMutation{"stored-unchecked", Mutation::kStoredUnchecked},

@@ -13,6 +13,19 @@ constexpr Place kDeskPlace = 0;
 constexpr Micros kStartSpread = milliseconds(50);
 constexpr Micros kNoteLate = seconds(10);
 constexpr Micros kKeepInterval = milliseconds(500);
+constexpr Micros kEtcdLease = seconds(2);
+constexpr Micros kElection = milliseconds(300);  // at most, after the lease's end
+
+FolderState LookIntoFolder(const Stage& stage, Checker& checker) {
+  const ResultChecker& results = checker.results();
+  return {results.next_row(), stage.disk.kept_count(), results.has_final_weights()};
+}
+
+// Whether a standby may lead in its place.
+bool CanReplace(Process& leader) {
+  VirtualCopies* copies = leader.lead()->copies();
+  return copies != nullptr && copies->ListedFolder();
+}
 
 }  // namespace
 
@@ -56,7 +69,9 @@ Process& Population::AddProcess(const Seat& seat) {
   return *parts_.processes.emplace_back(std::make_unique<Process>(
       seat, *plan_,
       ProcessAround{stage_.world, stage_.network, stage_.disk, stage_.swarm.files_travel,
-                    stage_.journal, stage_.seal, parts_.observer, parts_.keeper}));
+                    stage_.swarm.copy_lag_max,
+                    [this] { return LookIntoFolder(stage_, parts_.checker); }, stage_.journal,
+                    stage_.seal, parts_.observer, parts_.keeper}));
 }
 
 void Population::StartScheduler(const Seat& seat, bool is_resumed) {
@@ -97,7 +112,16 @@ void Population::Kill(Process& process) {
     stage_.network.ResetConnections(process.incarnation());
   }
   const bool is_leader = &process == Leader();
-  TellOfDeath(process);
+  // A supervisor's note, or the scheduler's own sockets, or nothing: then the lease ends it.
+  if (stage_.world.chance().OneIn(stage_.swarm.exit_note_share)) {
+    desk_.Tell({.action = "exit",
+                .role = process.seat().role,
+                .host = process.seat().host,
+                .process_id = process.seat().process_id,
+                .target = process.seat().name,
+                .exited_us = static_cast<uint64_t>(stage_.world.now().count())});
+  }
+  TellOfDisconnect(process);
   process.Kill();
   if (is_leader) parts_.checker.disturbances().NoteSchedulerAway();
   const double lost_view_share = is_leader ? stage_.swarm.lost_view_share : 0;
@@ -120,19 +144,6 @@ void Population::OnCommit(const Process& process, CommitPoint point) {
   commit_death_ = CommitPoint::kNone;
   stage_.coverage.Note(Event::kUncommittedDeath);
   Kill(*leader_);
-}
-
-// A supervisor's note, or the scheduler's own sockets, or nothing: then the lease ends it.
-void Population::TellOfDeath(const Process& process) {
-  if (stage_.world.chance().OneIn(stage_.swarm.exit_note_share)) {
-    desk_.Tell({.action = "exit",
-                .role = process.seat().role,
-                .host = process.seat().host,
-                .process_id = process.seat().process_id,
-                .target = process.seat().name,
-                .exited_us = static_cast<uint64_t>(stage_.world.now().count())});
-  }
-  TellOfDisconnect(process);
 }
 
 void Population::TellOfDisconnect(const Process& process) {
@@ -159,7 +170,7 @@ bool Population::MayStayAway(Role role) const {
   return leader != nullptr && leader->scheduler()->phase() != Scheduler::Phase::kGathering;
 }
 
-void Population::StartAgain(const Process& dead) {
+void Population::StartAgain(Process& dead) {
   Chance& chance = stage_.world.chance();
   const Role role = dead.seat().role;
   if (!chance.OneIn(stage_.swarm.restart_share) && MayStayAway(role)) return;
@@ -170,10 +181,12 @@ void Population::StartAgain(const Process& dead) {
   uint32_t& under_way = starts_under_way_[static_cast<size_t>(role)];
   ++under_way;
   stage_.world.After(Micros(500) + chance.Until(stage_.swarm.restart_after_max),
-                     [this, seat, epoch, &under_way, has_old_number] {
+                     [this, &dead, seat, epoch, &under_way, has_old_number] {
                        if (epoch != power_epoch_) return;
                        --under_way;
                        if (seat.role == Role::kScheduler) {
+                         if (CanReplace(dead) && stage_.world.chance().OneIn(0.5))
+                           return Replace(dead);
                          stage_.coverage.Note(Event::kSchedulerRestart);
                          return StartScheduler(seat, false);
                        }
@@ -206,14 +219,36 @@ void Population::Ask(CommandKind kind) {
   desk_.Ask({.kind = kind});
 }
 
-// The old one comes back and does not know that it has a successor.
+// Another scheduler takes this one's place: with a standby's copy of the folder if there are
+// standbys, else with the folder.
+void Population::Replace(Process& old) {
+  stage_.coverage.Note(Event::kSchedulerRestart);
+  if (VirtualCopies* copies = old.lead()->copies()) {
+    const FolderState copy = *copies->ListedFolder();
+    copies->Depose();
+    stage_.coverage.Note(Event::kTakeover);
+    stage_.Note("a standby leads, with rows before " + std::to_string(copy.next_row.value()));
+    parts_.checker.results().GoOnWith(copy.next_row, copy.has_final_weights);
+    stage_.disk.LoseAllBut(copy.file_count);
+    parts_.checker.journal().CheckFiles(stage_.journal.state());
+  }
+  StartScheduler(NewSeat(Role::kScheduler), false);
+}
+
+// The old one comes back and does not know that it has a successor. A standby leads only when the
+// old one's lease has ended.
 void Population::StartSecondScheduler(Micros pause) {
   Process* old = Leader();
   if (old == nullptr) return;
+  const bool has_copies = old->lead()->copies() != nullptr;
+  const Micros lease = has_copies ? kEtcdLease + stage_.world.chance().Until(kElection) : Micros(0);
   stage_.Note(old->seat().name + " stops, and another takes its place");
-  old->StopUntil(stage_.world.now() + pause);
-  stage_.coverage.Note(Event::kSchedulerRestart);
-  StartScheduler(NewSeat(Role::kScheduler), false);
+  old->StopUntil(stage_.world.now() + lease + pause);
+  if (!has_copies) return Replace(*old);
+  stage_.world.After(lease, [this, old, epoch = power_epoch_] {
+    const bool is_stopped = epoch == power_epoch_ && Leader() == old && old->is_stopped();
+    if (is_stopped && CanReplace(*old)) Replace(*old);
+  });
 }
 
 void Population::PowerOff() {

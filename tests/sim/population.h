@@ -74,8 +74,8 @@ class Population {
   Process& AddProcess(const Seat& seat);
   Seat NewSeat(Role role);
   void StartScheduler(const Seat& seat, bool is_resumed);
-  void StartAgain(const Process& dead);
-  void TellOfDeath(const Process& process);
+  void StartAgain(Process& dead);
+  void Replace(Process& old);
   void TellOfDisconnect(const Process& process);
   bool MayStayAway(Role role) const;
   void KeepEnough();

@@ -6,67 +6,6 @@
 
 namespace pando::sim {
 
-class Process::JournalPort : public Journal {
- public:
-  explicit JournalPort(Process& process) : process_(process) {}
-  Status Commit(const SchedulerState& state) override {
-    const ProcessAround& around = process_.around_;
-    if (process_.is_alive()) around.keeper.BeforeCommit(process_);
-    if (!process_.is_alive()) return {};  // dead: what it believes goes nowhere
-    const std::optional<SchedulerState> before = around.journal.state();
-    const bool is_taken = around.journal.Commit(process_.incarnation(), state);
-    around.keeper.OnCommitted(process_, before, is_taken);
-    return is_taken ? Status() : Unavailable("another scheduler leads this run");
-  }
-
- private:
-  Process& process_;
-};
-
-// Events of a dead scheduler are ignored.
-class Process::ObserverDoor : public RunObserver {
- public:
-  explicit ObserverDoor(Process& process) : process_(process) {}
-  void OnEvent(Micros now, const RunEvent& event) override {
-    if (process_.is_alive()) process_.around_.observer.OnEvent(now, event);
-  }
-  void OnStepMetrics(Micros now, const StepMetrics& metrics) override {
-    if (process_.is_alive()) process_.around_.observer.OnStepMetrics(now, metrics);
-  }
-  void OnEvaluation(Micros now, const EvaluationSummary& summary) override {
-    if (process_.is_alive()) process_.around_.observer.OnEvaluation(now, summary);
-  }
-  void OnEvaluationsDropped(Micros now, Version last_good) override {
-    if (process_.is_alive()) process_.around_.observer.OnEvaluationsDropped(now, last_good);
-  }
-  std::optional<SnapshotCheck> OnSnapshotRipe(Micros now,
-                                              const SnapshotManifest& manifest) override {
-    return process_.is_alive() ? process_.around_.observer.OnSnapshotRipe(now, manifest)
-                               : std::nullopt;
-  }
-  void OnSnapshot(Micros now, const SnapshotManifest& manifest) override {
-    if (process_.is_alive()) process_.around_.observer.OnSnapshot(now, manifest);
-  }
-  void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override {
-    if (process_.is_alive()) process_.around_.observer.OnSnapshotDropped(now, manifest);
-  }
-  void OnFault(Micros now, const FaultRecord& record) override {
-    if (process_.is_alive()) process_.around_.observer.OnFault(now, record);
-  }
-  void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override {
-    if (process_.is_alive()) process_.around_.observer.OnSnapshotForgotten(now, snapshot);
-  }
-  Status OnFinalWeights(Micros now, Version version, const SnapshotManifest* stored,
-                        const FloatBuffer& flat) override {
-    return process_.is_alive()
-               ? process_.around_.observer.OnFinalWeights(now, version, stored, flat)
-               : Status();
-  }
-
- private:
-  Process& process_;
-};
-
 // As node/server_process.cc has it.
 constexpr Micros kLaneEndMax = std::chrono::seconds(1);
 
@@ -153,40 +92,16 @@ void Process::JoinAgain() {
 void Process::Lead(const SchedulerStart& start) {
   ++life_;
   self_ = {kSchedulerNode, Incarnation(around_.world.chance().Next() | 1), 0};
-  Loop& loop = loops_.Add(is_stopped());
-  journal_port_ = std::make_unique<JournalPort>(*this);
-  observer_door_ = std::make_unique<ObserverDoor>(*this);
-  auto core =
-      std::make_unique<Scheduler>(Scheduler::Options{.self = self_,
-                                                     .job = kJob,
-                                                     .job_toml = "simulated",
-                                                     .snapshot_dir = "simulated",
-                                                     .next_row = start.next_row,
-                                                     .state = around_.journal.Open(incarnation()),
-                                                     .is_resumed = start.is_resumed,
-                                                     .seal = around_.seal},
-                                  plan_, *journal_port_, *observer_door_, loop.outbox());
-  scheduler_ = core.get();
-  if (around_.files_travel) {
-    files_ = std::make_unique<SchedulerFiles>(around_.disk, loops_.Add(is_stopped()), self_, kJob);
-    loops_.Listen(files_->loop(), files_->self());
-  }
-  loop.SetCore(std::move(core), {.after_tick = [this] {
-                 if (files_ != nullptr) files_->Admit(*scheduler_);
-                 if (scheduler_->is_finished() || scheduler_->is_fenced()) Leave();
-               }});
-  around_.network.SetScheduler(self_);
-  around_.network.Attach(seat_.place, self_, [this, &loop](const Envelope& envelope) {
-    loop.Post([this, envelope] { scheduler_->OnMessage(around_.world.now(), envelope); });
-  });
-  loop.WakeSoon();
+  lead_ = std::make_unique<LeadingLife>(*this, plan_, around_, loops_, start);
 }
+
+Scheduler* Process::scheduler() { return lead_ == nullptr ? nullptr : &lead_->scheduler(); }
 
 // ---- ends --------------------------------------------------------------------------------------
 
 void Process::OnDisconnect(Incarnation incarnation) {
   loops_.front().Post(
-      [this, incarnation] { scheduler_->OnDisconnect(around_.world.now(), incarnation); });
+      [this, incarnation] { scheduler()->OnDisconnect(around_.world.now(), incarnation); });
 }
 
 void Process::Kill() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/join_core.h"
+#include "tests/sim/lead/leading_life.h"
 #include "tests/sim/member.h"
 
 namespace pando::sim {
@@ -39,16 +40,14 @@ class Process {
 
   // Starts as a node that joins, or as the run's scheduler.
   void Join();
-  struct SchedulerStart {
-    bool is_resumed = false;  // no earlier member lives
-    Step next_row;
-  };
+  using SchedulerStart = LeadingLife::Start;
   void Lead(const SchedulerStart& start);
 
   void Kill();
   void StopUntil(Micros until);  // SIGSTOP, then SIGCONT
   void ContinueNow();
   void AskToLeave();  // SIGTERM
+  void Leave();       // by itself
 
   const Seat& seat() const { return seat_; }
   const PeerId& self() const { return self_; }
@@ -67,15 +66,14 @@ class Process {
   const Member* member() const { return member_; }
   // The computer of the newest life that had one.
   VirtualComputer* computer();
-  Scheduler* scheduler() { return scheduler_; }
+  // Null in a process that joined.
+  LeadingLife* lead() { return lead_.get(); }
+  Scheduler* scheduler();
 
  private:
-  class JournalPort;
-  class ObserverDoor;
   void DropLife();
   void BecomeMember(const ViewMember::Identity& identity, uint32_t rank);
   void JoinAgain();
-  void Leave();
   void OnFinished(StopReason reason, bool all);
   void Beat(uint64_t life);
 
@@ -93,10 +91,7 @@ class Process {
   ProcessLoops loops_;
   std::vector<std::unique_ptr<Member>> members_;  // by life
   Member* member_ = nullptr;                      // of this life
-  std::unique_ptr<JournalPort> journal_port_;
-  std::unique_ptr<ObserverDoor> observer_door_;
-  Scheduler* scheduler_ = nullptr;
-  std::unique_ptr<SchedulerFiles> files_;  // null: the disk is shared
+  std::unique_ptr<LeadingLife> lead_;             // null: it has joined
 };
 
 }  // namespace pando::sim

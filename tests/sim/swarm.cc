@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocu
     "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
     "echoes",    "handovers",  "silences", "partials", "decisions",  "shared",
     "hosts",     "racks",      "stops",    "hostile",  "files",      "lost-views",
-    "stale",     "rounds",     "triples",  "votes",    "declared"};
+    "stale",     "rounds",     "triples",  "votes",    "standbys",   "declared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -129,6 +129,24 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
     default:
       return AllowWrongBits(swarm, chance, focus);
   }
+}
+
+// Without a shared folder.
+void DrawStandbys(Swarm& swarm, Chance& chance, Focus focus) {
+  if (focus != Focus::kStandbys && (focus != Focus::kNone || !chance.OneIn(0.1))) return;
+  swarm.files_travel = true;
+  swarm.copy_lag_max = milliseconds(chance.Between(1, 100));
+}
+
+// Foci with general faults have those that are drawn for all seeds.
+void ChooseFaults(Swarm& swarm, Chance& chance, Focus focus) {
+  using enum FaultKind;
+  if (focus == Focus::kNone || focus == Focus::kHostile || IsStale(focus)) return;
+  if (focus != Focus::kStandbys) return AllowFocus(swarm, chance, focus);
+  swarm.kinds.fill(false);
+  swarm.fault_count = static_cast<uint32_t>(chance.Between(3, 12));
+  Allow(swarm, {kKillServer, kKillAllServers, kKillWorker, kKillScheduler, kSecondScheduler, kPause,
+                kSnapshotNow});
 }
 
 // With trust ratios, one tensor lies in two shards.
@@ -243,6 +261,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
     swarm.hostile_interval = milliseconds(hostile.Between(1, 20));
   Chance files(Chance(chance).Next() + 13);  // nor does this
   swarm.files_travel = focus == Focus::kFiles || (focus == Focus::kNone && files.OneIn(0.5));
+  DrawStandbys(swarm, files, focus);
   Chance keys(Chance(chance).Next() + 14);  // nor this
   swarm.has_keys = keys.OneIn(0.5);
   const bool loses_views = focus == Focus::kLostViews || (focus == Focus::kNone && keys.OneIn(0.1));
@@ -287,9 +306,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.kinds[static_cast<size_t>(FaultKind::kStop)] = stops.OneIn(0.1);
   Chance norms(Chance(stops).Next() + 1);
   if (norms.OneIn(0.7)) swarm.norm_peers_max = norms.Between(1, 4);
-  const bool has_general_faults =
-      focus == Focus::kNone || focus == Focus::kHostile || IsStale(focus);
-  if (!has_general_faults) AllowFocus(swarm, chance, focus);
+  ChooseFaults(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The death of the replica with the right bits must not make the wrong ones valid.
     using enum FaultKind;
@@ -340,7 +357,8 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
     job.replicas = 3;
     job.servers += 2;
   }
-  if (focus == Focus::kFiles) job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
+  if (focus == Focus::kFiles || focus == Focus::kStandbys)
+    job.snapshot_every = std::clamp<uint64_t>(job.snapshot_every, 1, 5);
   if (focus == Focus::kHosts) job.workers = std::max(job.workers, 2u);
   if (focus == Focus::kRacks) job.workers = std::max(job.workers, 3u);
   if (focus == Focus::kHandovers) {

@@ -73,6 +73,7 @@ enum class Focus : uint8_t {
   kRounds,      // the same with few long micro-batches, as rounds of local steps are
   kTriples,     // three replicas, servers come and go, two at once
   kVotes,       // three replicas, and one has wrong bits
+  kStandbys,    // the scheduler dies or stops, and a standby leads with its copy of the folder
   kDeclared,    // a program declares the run: another story (tests/sim/declarations.h)
   kCount
 };
@@ -100,6 +101,7 @@ struct Swarm {
   double server_share = 0.5;     // of the faults of servers and workers
   double speed_spread = 1;       // the slowest worker's time over the fastest's
   bool files_travel = false;     // to the scheduler and back (P45)
+  Micros copy_lag_max{0};        // of a standby scheduler's folder; 0: there is none (P47)
   bool shares_memory = false;    // payloads are read where they lie (P42)
   std::optional<size_t> push_window_bytes = {};
   size_t norm_peers_max = NormTree::kPeersMax;

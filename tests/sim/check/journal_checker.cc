@@ -130,6 +130,14 @@ void JournalChecker::CheckGivenUp(const View& before, const View& after) {
 }
 
 // P29: all shards' records of exactly this version, in files that are there.
+void JournalChecker::CheckFiles(const std::optional<SchedulerState>& state) {
+  if (!state) return;
+  for (const SnapshotManifest& manifest : state->snapshots) {
+    if (!parts_.disk.Check(manifest).status.ok())
+      Fail("P47: a standby that leads lacks files of snapshot " + Text(manifest.snapshot.version));
+  }
+}
+
 void JournalChecker::CheckManifest(const SnapshotManifest& manifest) {
   parts_.coverage.Note(Event::kSnapshot);
   const Version version = manifest.snapshot.version;

@@ -30,6 +30,8 @@ class JournalChecker {
   explicit JournalChecker(const Parts& parts) : parts_(parts), plan_(parts.truth.plan()) {}
 
   void OnCommitted(const std::optional<SchedulerState>& before, const SchedulerState& after);
+  // The run goes on with a copy of its folder, which has to have what the journal names (P47).
+  void CheckFiles(const std::optional<SchedulerState>& state);
   void OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state);
   void NoteSynced(const Synced& synced);
   // Events that explain later rollbacks and departures.

@@ -27,6 +27,11 @@ class ResultChecker {
   // The job is over: all of it must be there.
   void CheckEnd(const SchedulerState& state);
   Step next_row() const { return next_row_; }
+  // The run goes on with a copy of its folder that lacks the rest.
+  void GoOnWith(Step next_row, bool has_final_weights) {
+    next_row_ = next_row;
+    has_final_weights_ = has_final_weights;
+  }
   bool has_final_weights() const { return has_final_weights_; }
 
  private:

@@ -41,6 +41,7 @@ void VirtualDisk::Store(StoreRequest request, IsAlive is_alive, Done done) {
 
 void VirtualDisk::Keep(const Key& key, Record record) {
   if (!record.parameters.empty() && FailsNow()) record.parameters[0] += 1;
+  record.number = ++kept_count_;
   records_[key].push_back(std::move(record));
 }
 
@@ -98,6 +99,12 @@ void VirtualDisk::Drop(const SnapshotManifest& manifest) {
                   [&](const Record& record) { return record.file == manifest.shards[s].file; });
     if (records->second.empty()) records_.erase(records);
   }
+}
+
+void VirtualDisk::LoseAllBut(uint64_t file_count) {
+  for (auto& [key, records] : records_)
+    std::erase_if(records, [&](const Record& record) { return record.number > file_count; });
+  std::erase_if(records_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 std::pair<VirtualDisk::Key, const VirtualDisk::Record*> VirtualDisk::FindFile(

@@ -25,6 +25,7 @@ class VirtualDisk {
     std::string file;
     std::vector<float> parameters;
     std::vector<float> state;
+    uint64_t number = 0;  // among the files that were ever written, from 1
   };
   VirtualDisk(World& world, Micros time_max) : world_(world), time_max_(time_max) {}
 
@@ -34,6 +35,9 @@ class VirtualDisk {
   void Store(StoreRequest request, IsAlive is_alive, Done done);
   void Load(LoadRequest request, IsAlive is_alive, Done done);
   void Drop(const SnapshotManifest& manifest);  // the files that it names
+  // Forgets all files but the first ones that were written: a copy of the folder lacks them.
+  void LoseAllBut(uint64_t file_count);
+  uint64_t kept_count() const { return kept_count_; }
   // Whether the files that it names hold the records that it names.
   SnapshotCheck Check(const SnapshotManifest& manifest) const;
   // For a while requests take so much longer, and this share of writes fails.
@@ -71,6 +75,7 @@ class VirtualDisk {
   double slowness_ = 1;
   double failure_share_ = 0;
   uint64_t file_count_ = 0;
+  uint64_t kept_count_ = 0;
   uint64_t failed_count_ = 0;
   uint64_t lost_count_ = 0;  // torn: the process died while it wrote
   uint64_t loaded_count_ = 0;

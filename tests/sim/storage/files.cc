@@ -63,7 +63,8 @@ std::string PrefixFor(const SnapshotRef& snapshot) {
 
 class VirtualDraft : public FileDraft {
  public:
-  VirtualDraft(VirtualDisk& disk, std::string name) : disk_(disk), name_(std::move(name)) {}
+  VirtualDraft(VirtualDisk& disk, std::function<bool()> is_ours, std::string name)
+      : disk_(disk), is_ours_(std::move(is_ours)), name_(std::move(name)) {}
   ~VirtualDraft() override {
     if (!is_done_) disk_.NoteLost();
   }
@@ -73,6 +74,7 @@ class VirtualDraft : public FileDraft {
   }
   Status Commit() override {
     is_done_ = true;
+    if (!is_ours_()) return Status();
     auto [head, record] = ParseFile(bytes_);
     record.file = name_.substr(std::strlen(kFolder));
     disk_.Keep({{head.generation, Version(head.version)}, ShardId(head.shard)}, std::move(record));
@@ -81,6 +83,7 @@ class VirtualDraft : public FileDraft {
 
  private:
   VirtualDisk& disk_;
+  const std::function<bool()> is_ours_;
   const std::string name_;
   std::vector<std::byte> bytes_;
   bool is_done_ = false;
@@ -92,7 +95,7 @@ bool VirtualFolder::Has(const std::string& name) {
 
 Result<std::unique_ptr<FileDraft>> VirtualFolder::Create(const std::string& name) {
   if (disk_.FailsNow()) return NoSpace("the simulated disk is full");
-  std::unique_ptr<FileDraft> draft = std::make_unique<VirtualDraft>(disk_, name);
+  std::unique_ptr<FileDraft> draft = std::make_unique<VirtualDraft>(disk_, is_ours_, name);
   return draft;
 }
 
@@ -132,8 +135,10 @@ std::vector<std::string> VirtualFolder::List(const std::string& prefix, const st
   return names;
 }
 
-SchedulerFiles::SchedulerFiles(VirtualDisk& disk, Loop& loop, const PeerId& scheduler, JobId job)
-    : self_{kSchedulerNode, scheduler.incarnation, kFilesLane}, folder_(disk), loop_(loop) {
+SchedulerFiles::SchedulerFiles(VirtualFolder folder, Loop& loop, const PeerId& scheduler, JobId job)
+    : self_{kSchedulerNode, scheduler.incarnation, kFilesLane},
+      folder_(std::move(folder)),
+      loop_(loop) {
   auto core = std::make_unique<FileStore>(self_, job, folder_, loop.outbox());
   store_ = core.get();
   loop.SetCore(std::move(core), {});

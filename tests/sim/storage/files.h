@@ -26,7 +26,9 @@ inline constexpr FileClient::Sizes kSmallParts{.part = 1000, .window = 4000};
 // The virtual disk as a folder of files, one per record.
 class VirtualFolder : public FileDisk {
  public:
-  explicit VirtualFolder(VirtualDisk& disk) : disk_(disk) {}
+  // Once `is_ours` is false, a scheduler that no longer leads has the folder, and files vanish.
+  VirtualFolder(VirtualDisk& disk, std::function<bool()> is_ours)
+      : disk_(disk), is_ours_(std::move(is_ours)) {}
   bool Has(const std::string& name) override;
   Result<std::unique_ptr<FileDraft>> Create(const std::string& name) override;
   Result<Part> Read(const std::string& name, uint64_t offset, uint64_t size) override;
@@ -36,12 +38,13 @@ class VirtualFolder : public FileDisk {
 
  private:
   VirtualDisk& disk_;
+  const std::function<bool()> is_ours_;
 };
 
 // Stands for the product's FileService: the store beside a life of the scheduler.
 class SchedulerFiles {
  public:
-  SchedulerFiles(VirtualDisk& disk, Loop& loop, const PeerId& scheduler, JobId job);
+  SchedulerFiles(VirtualFolder folder, Loop& loop, const PeerId& scheduler, JobId job);
   Loop& loop() { return loop_; }
   const PeerId& self() const { return self_; }
   void Admit(const Scheduler& scheduler);
