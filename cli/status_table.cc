@@ -64,6 +64,15 @@ std::string FaultLines(const RunStatus& status) {
   return text;
 }
 
+// "schedulers: tcp://a:7070 leads, tcp://b:7070 may lead".
+std::string SchedulersText(const RunStatus& status) {
+  if (!status.schedulers) return "";
+  std::string text;
+  for (const auto& [endpoint, state] : *status.schedulers)
+    text += fmt::format("{}{} {}", text.empty() ? "schedulers: " : ", ", endpoint, state);
+  return text;
+}
+
 std::string VerifiedText(const RunStatus& status) {
   if (!status.verification) return "";
   return fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice",
@@ -116,6 +125,7 @@ std::string StatusTable(const RunStatus& status) {
   };
   if (status.stall) add(status.stall->text);
   add(WaitText(status));
+  add(SchedulersText(status));
   text += NodeLines(status.nodes);
   add(EvaluatedText(status));
   add(VerifiedText(status));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/hash.h"
 #include "common/text.h"
 
 namespace pando {
@@ -113,6 +114,11 @@ std::vector<std::string> SplitEndpoints(const std::string& text) {
   const std::string ended = text + ',';  // so that an endpoint that is missing is an empty one
   const auto endpoints = SplitText(ended, ',');
   return {endpoints.begin(), endpoints.end()};
+}
+
+uint64_t HashEndpoints(const std::vector<std::string>& endpoints) {
+  if (endpoints.empty()) return 0;
+  return Hash64(Joined(endpoints));
 }
 
 bool IsOfOneMachine(const std::string& endpoint) {

@@ -36,6 +36,9 @@ Result<Endpoint> ParseEndpoint(const std::string& text);
 // them: "tcp://a:7070,tcp://b:7070". Returns them in order, at least one.
 std::vector<std::string> SplitEndpoints(const std::string& text);
 
+// Returns a hash of the list, and 0 for an empty one.
+uint64_t HashEndpoints(const std::vector<std::string>& endpoints);
+
 // Parses an endpoint to dial: like ParseEndpoint, but a wildcard host or port is an error too.
 Result<Endpoint> ParsePeerEndpoint(const std::string& text);
 

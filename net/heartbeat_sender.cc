@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/unique_fd.h"
 #include "proto/message_limits.h"
 
@@ -88,8 +89,11 @@ void HeartbeatSender::Run() {
   const std::array<int, 1> fds = {stop_.fd()};
   Micros next{0};
   while (!stop_.is_requested()) {
-    Envelope ack;
-    while (transport_.Receive(&ack)) answered_at_ = SteadyNow();
+    Envelope answer;
+    while (transport_.Receive(&answer)) {
+      answered_at_ = SteadyNow();
+      if (const auto* ack = std::get_if<HeartbeatAck>(&answer.message)) Learn(ack->schedulers);
+    }
     const Micros now = SteadyNow();
     if (now >= next) {
       transport_.Send(Compose(now, log_.LastLine()));
@@ -97,6 +101,11 @@ void HeartbeatSender::Run() {
     }
     transport_.Wait(next, fds);
   }
+}
+
+void HeartbeatSender::Learn(const std::vector<std::string>& schedulers) {
+  context_.schedulers().Learn(schedulers);
+  schedulers_hash_ = HashEndpoints(schedulers);
 }
 
 Envelope HeartbeatSender::Compose(Micros now, const std::string& log_line) {
@@ -111,6 +120,7 @@ Envelope HeartbeatSender::Compose(Micros now, const std::string& log_line) {
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));
   }
   heartbeat.log_line = log_line;
+  heartbeat.schedulers_hash = schedulers_hash_;
   heartbeat.tcp_traffic = context_.traffic().Read(LineKind::kTcp);
   heartbeat.ipc_traffic = context_.traffic().Read(LineKind::kIpc);
   heartbeat.shm_traffic = context_.traffic().Read(LineKind::kShm);

@@ -21,7 +21,7 @@ struct HeartbeatState {
   PeerId scheduler{kSchedulerNode, {}, 0};  // the current one; incarnation 0: any
   uint32_t generation = 0;
   ViewId view;
-  Heartbeat content;                    // except the fields below, traffic and log
+  Heartbeat content;                    // except the fields below, traffic, log and schedulers
   std::optional<Micros> waiting_since;  // the start of the wait for parameters
   Transport::LineCounts lines = {};     // of dialed connections
 };
@@ -60,12 +60,14 @@ class HeartbeatSender {
 
  private:
   void Run();
+  void Learn(const std::vector<std::string>& schedulers);
   Envelope Compose(Micros now, const std::string& log_line);
 
   const Options options_;
   ZmqContext& context_;
-  Transport transport_;  // only thread_ uses it once that runs
-  OwnLog log_;           // as transport_
+  Transport transport_;           // only thread_ uses it once that runs
+  OwnLog log_;                    // as transport_
+  uint64_t schedulers_hash_ = 0;  // as log_
   StopFlag stop_;
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;

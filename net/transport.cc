@@ -32,6 +32,8 @@ constexpr Micros kBindAgainMax = std::chrono::seconds(5);
 constexpr Micros kWaitMax = std::chrono::hours(1);
 // The time for which Dial waits for a name's first address, so that the first message is not lost.
 constexpr Micros kFirstLookUp = std::chrono::milliseconds(200);
+// How often a transport that waits looks for schedulers that have become known.
+constexpr Micros kFollowInterval = std::chrono::seconds(1);
 // After this time without a message the address of a peer's name is looked up again.
 constexpr Micros kSilentFor = std::chrono::seconds(2);
 
@@ -106,6 +108,21 @@ std::pair<typename Lines::iterator, typename Lines::iterator> LinesTo(Lines& lin
   return {first, last};
 }
 
+// Returns whether a message to the scheduler may go on the line to this peer.
+bool IsToScheduler(const std::optional<PeerId>& peer) {
+  return peer && peer->node == kSchedulerNode && peer->lane < kStandbyLane;
+}
+
+// Returns whether another line to a scheduler has this address. Two lines of one transport have the
+// same routing id, so that they would take the scheduler's answers from each other.
+bool IsSchedulerAt(const auto& lines, const std::optional<PeerId>& own,
+                   const std::string& address) {
+  return std::ranges::any_of(lines, [&](const auto& entry) {
+    const auto& [peer, line] = entry;
+    return peer != own && IsToScheduler(peer) && line.connected == address;
+  });
+}
+
 }  // namespace
 
 void PeerWarnings::Warn(const std::string& endpoint, const std::string& routing_id,
@@ -129,7 +146,8 @@ Transport::Transport(ZmqContext& context, PeerId self, Options options)
       watch_({options_.on_disconnect, options_.on_warning}),
       names_(options_.look_up, options_.on_warning),
       warnings_(options_.on_warning),
-      guard_(context, self.node == kSchedulerNode) {}
+      guard_(context, self.node == kSchedulerNode),
+      schedulers_(*this, context.schedulers(), options_.scheduler_port_offset) {}
 
 Result<std::string> Transport::Bind(const std::string& endpoint) {
   PANDO_CHECK(!lines_.contains(std::nullopt));
@@ -195,21 +213,8 @@ Status Transport::SpeakInClear() {
   return bound.ok() ? Status() : bound.status();
 }
 
-// The lines to one scheduler have lane 0, and those to several have lanes from 1 on.
 Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::string& public_key) {
-  if (peer.node == kSchedulerNode && peer.lane == 0) {
-    const std::vector<std::string> all = SplitEndpoints(endpoint);
-    const size_t count = all.size() == 1 ? 0 : all.size();
-    std::erase_if(lines_, [&](const auto& entry) {
-      const bool is_scheduler = entry.first && entry.first->node == kSchedulerNode;
-      return is_scheduler && (entry.first->lane == 0 ? count > 0 : entry.first->lane > count);
-    });
-    for (size_t i = 1; i <= count; ++i) {
-      peer.lane = static_cast<uint16_t>(i);
-      PANDO_RETURN_IF_ERROR(Dial(peer, all[i - 1], public_key));
-    }
-    if (count > 0) return Status();
-  }
+  if (peer.node == kSchedulerNode && peer.lane == 0) return schedulers_.Dial(endpoint, public_key);
   if (const auto it = lines_.find(peer); it != lines_.end()) {
     if (it->second.endpoint == endpoint) return Status();
     HangUp(peer);
@@ -241,17 +246,19 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint, const std::stri
     address = names_.Find(*parsed);
   }
   if (parsed->kind == Endpoint::Kind::kIpc || !address.empty())
-    PANDO_RETURN_IF_ERROR(line.ConnectTo(address));
+    PANDO_RETURN_IF_ERROR(line.ConnectTo(address, lines_));
   Link(lines_.emplace(peer, std::move(line)).first->second);
   return Status();
 }
 
-Status Transport::Line::ConnectTo(const std::string& address) {
+Status Transport::Line::ConnectTo(const std::string& address, const auto& lines) {
   Endpoint target = parsed;
   target.host = address;
   const std::string text = target.ToString();
   if (text == connected) return Status();
   if (!connected.empty()) socket.Disconnect(connected);
+  connected.clear();
+  if (IsToScheduler(peer) && IsSchedulerAt(lines, peer, text)) return Status();
   PANDO_RETURN_IF_ERROR(socket.Connect(text));
   connected = text;
   is_local = target.kind == Endpoint::Kind::kIpc || IsLoopbackAddress(address);
@@ -266,6 +273,7 @@ void Transport::HangUp(PeerId peer) {
 void Transport::SpeakAs(PeerId self) {
   self_ = self;
   std::erase_if(lines_, [](const auto& entry) { return entry.first.has_value(); });
+  schedulers_.Clear();
   if (links_ == nullptr) return;
   links_->HangUpAll();
   links_->StopListening();
@@ -423,6 +431,7 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
 
 void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (watch_.is_started()) watch_.OnWait();
+  schedulers_.Follow();
   std::vector<pollfd> polled;
   const auto poll_for = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
   for (const auto& [peer, line] : lines_) poll_for(line.socket.fd());
@@ -434,6 +443,7 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (links_ != nullptr) links_->AppendFds(&polled);
   // poll counts in milliseconds; rounding up keeps a loop from spinning just before the deadline.
   if (has_names_) deadline = std::min(deadline, SteadyNow() + HostNames::kInterval);
+  if (schedulers_.is_dialed()) deadline = std::min(deadline, SteadyNow() + kFollowInterval);
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
   auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
   if (HasMessage()) left_ms = left_ms.zero();
@@ -448,17 +458,20 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
 }
 
 // Connects to hosts whose addresses are new, and looks up the hosts of silent peers: a process may
-// have been started again on another machine of the same name.
+// have been started again on another machine of the same name. A scheduler's line that is not
+// connected waits until another line has left its address.
 void Transport::RedialNamed() {
   if (!has_names_) return;
   names_.Take();
   const Micros now = SteadyNow();
   for (auto& [peer, line] : lines_) {
-    const bool is_silent = line.connected.empty() || now - line.heard_at > kSilentFor;
-    if (!peer || !HasName(line.parsed) || !is_silent) continue;
-    const std::string address = names_.Find(line.parsed);
-    if (!address.empty()) std::ignore = line.ConnectTo(address);
-    names_.Ask(now, line.parsed);
+    if (!peer) continue;
+    const bool has_name = HasName(line.parsed);
+    const bool is_silent = has_name && now - line.heard_at > kSilentFor;
+    if (!is_silent && !line.connected.empty()) continue;
+    const std::string address = has_name ? names_.Find(line.parsed) : line.parsed.host;
+    if (!address.empty()) std::ignore = line.ConnectTo(address, lines_);
+    if (has_name) names_.Ask(now, line.parsed);
   }
 }
 

@@ -33,6 +33,7 @@
 #include "net/host_names.h"
 #include "net/line_guard.h"
 #include "net/registration_limit.h"
+#include "net/scheduler_lines.h"
 #include "net/shm/shared_links.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
@@ -67,7 +68,9 @@ class Transport : public Outbox {
     // memory. A ROUTER has the same bound for each peer that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
     int64_t queued_bytes_max = kQueuedBytesMax;  // the bound in bytes, without the last message
-    LookUp look_up = FindAddress;                // for host names of dialed peers; on any thread
+    // Added to the ports at which schedulers are known to listen (ZmqContext::schedulers).
+    uint16_t scheduler_port_offset = 0;
+    LookUp look_up = FindAddress;  // for host names of dialed peers; on any thread
     // How often lost shared-memory links to dialed peers are connected again.
     Micros link_again = std::chrono::seconds(1);
     // The transport's thread calls it once for each peer whose messages are dropped, and when
@@ -127,11 +130,12 @@ class Transport : public Outbox {
   void Unbind();
 
   // Connects now or as soon as the peer exists, and again whenever the connection is lost. The
-  // scheduler is dialed with incarnation 0, which means any. If it has several endpoints
-  // (SplitEndpoints), all are dialed, and messages go to the one that sent the last message, or to
-  // all after kSchedulerSilence. A message for a lane from kStandbyLane on goes to that one alone.
-  // Dialing a peer again does nothing; at another endpoint it replaces the connection. With keys, a
-  // peer over tcp must show `public_key`, and the scheduler the admin's key.
+  // scheduler is dialed with incarnation 0, which means any, and lane 0. If it has several
+  // endpoints (SplitEndpoints), or the context learns of others, all are dialed. Messages go to the
+  // one that sent the last message, or to all after kSchedulerSilence. A message for a lane from
+  // kStandbyLane on goes to that one alone. Dialing a peer again does nothing; at another endpoint
+  // it replaces the connection. With keys, a peer over tcp must show `public_key`, and the
+  // scheduler the admin's key.
   Status Dial(PeerId peer, const std::string& endpoint, const std::string& public_key = "");
   static constexpr Micros kSchedulerSilence = std::chrono::milliseconds(1500);
   // Makes later tcp connections, except those to the scheduler, use clear text (run.encrypt). Binds
@@ -184,7 +188,9 @@ class Transport : public Outbox {
     Micros answered_at{0};       // the same; 0: never since it was dialed
     bool is_drained = false;     // no message waits unless its descriptor reports more
     bool is_local = false;       // the endpoint is on this machine
-    Status ConnectTo(const std::string& address);  // the host's address; none for ipc
+    // `address` is the host's, and none for ipc. A scheduler's line stays unconnected while another
+    // of the lines has its address.
+    Status ConnectTo(const std::string& address, const auto& lines);
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
     LineKind kind() const { return endpoint.starts_with("ipc:") ? LineKind::kIpc : LineKind::kTcp; }
     bool is_secured = false;    // connections have keys
@@ -217,6 +223,7 @@ class Transport : public Outbox {
   unsigned link_burst_ = 0;        // calls of Receive in a row that read links
   PeerWarnings warnings_;
   LineGuard guard_;
+  SchedulerLines schedulers_;
   RegistrationLimit registrations_;
   std::unique_ptr<SharedLinks> links_;  // null: memory is not shared
   SharedMemory shared_memory_;

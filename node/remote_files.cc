@@ -83,6 +83,7 @@ RemoteFiles::RemoteFiles(const Options& options, std::string endpoint)
                  {.linger_ms = 0,
                   .queued_messages_max = kWaitingMessagesMax,
                   .queued_bytes_max = kWaitingBytesMax,
+                  .scheduler_port_offset = 1,
                   .on_warning = LogWarning}),
       client_(WithLane(options.membership.self, options.lane), options.membership.job_id,
               transport_, {}) {}

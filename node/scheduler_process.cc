@@ -153,7 +153,7 @@ class SchedulerProcess : public RunObserver {
 
  private:
   Status Lead();
-  void TrustMembers(Transport& transport);
+  void WatchMembers(Transport& transport);
   Status StartFiles(JobId job, const std::string& bound);
   bool WaitForJournal(Transport& transport, const Status& why, Micros since);
   Scheduler::Options CoreOptions() const;
@@ -292,20 +292,23 @@ Status SchedulerProcess::Lead() {
   if (files_) options.files_endpoint = files_->endpoint();
   ViewGuard views(transport, ViewKeyPair(context_.keys()));
   options.seal = views.seal();
+  if (parts_.leadership != nullptr) options.schedulers = &parts_.leadership->places();
   recorder_.summary().run_id = HexText(options.job.value());
   gate_ = std::make_unique<LeaderGate>(transport, parts_.leadership);
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, *gate_);
   journal_.SetWait(
       [&](const Status& why, Micros since) { return WaitForJournal(transport, why, since); });
-  TrustMembers(transport);  // members of earlier lives
+  WatchMembers(transport);  // members of earlier lives
   gathering_.since = SteadyNow();
   gathering_.note_at = gathering_.since + kWaitingNoteInterval;
   RunLoop(
       *scheduler_, transport,
       {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }},
                  {checker_.fd(), [this](Micros) { checker_.TakeResults(); }},
-                 {-1, [&](Micros) { TrustMembers(transport); }},
+                 {-1, [&](Micros) { WatchMembers(transport); }},
                  {parts_.leadership == nullptr ? -1 : parts_.leadership->mirror().fd(),
+                  [this](Micros) { WatchStandbys(); }},
+                 {parts_.leadership == nullptr ? -1 : parts_.leadership->changes_fd(),
                   [this](Micros) { WatchStandbys(); }},
                  {-1, [this](Micros now) { parts_.service.Feed(now); },
                   parts_.service.feed_interval()}},
@@ -333,9 +336,11 @@ Status SchedulerProcess::Lead() {
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
-// Trusts newcomers before they are welcomed. Members given up stay trusted, so they get Refused.
-void SchedulerProcess::TrustMembers(Transport& transport) {
+// Trusts newcomers before they are welcomed, and says which schedulers all members know. Members
+// given up stay trusted, so they get Refused.
+void SchedulerProcess::WatchMembers(Transport& transport) {
   const RunMembers& membership = scheduler_->membership();
+  if (parts_.leadership != nullptr) parts_.leadership->NoteMembers(membership.members().all());
   if (std::exchange(trusted_below_, membership.next_node()) == membership.next_node()) return;
   for (const auto& [node, member] : membership.members().all()) {
     const Register& registration = member.registration;
@@ -415,6 +420,7 @@ void SchedulerProcess::WatchStandbys() {
   parts_.leadership->mirror().Clear();
   gate_->Release();
   for (const auto& [event, text] : parts_.leadership->TakeChanges()) {
+    if (event.empty()) continue;
     recorder_.OnEvent(event, "scheduler", text);
     recorder_.Note(text);
   }
@@ -520,13 +526,13 @@ Result<std::unique_ptr<StoredJournal>> OpenJournal(const SchedulerArgs& args,
                                             incarnation.value(), leadership->election());
     return journal;
   }
+  PANDO_RETURN_IF_ERROR(CheckJournalIsHere(args.run_dir));
   PANDO_ASSIGN_OR_RETURN(
       SqliteJournal file,
       SqliteJournal::Open(RunFolder::Open(args.run_dir).JournalPath(), incarnation.value()));
   journal = std::make_unique<SqliteJournal>(std::move(file));
   return journal;
 }
-  PANDO_RETURN_IF_ERROR(CheckJournalIsHere(args.run_dir));
 
 Result<int> LeadDeclaredRun(const SchedulerArgs& args, ShutdownSignal& shutdown,
                             ServiceNotice& service, Leadership* leadership) {

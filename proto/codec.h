@@ -26,7 +26,7 @@
 namespace pando {
 
 // Increment this when a program of the previous version would misread a message.
-inline constexpr uint32_t kProtocolVersion = 14;
+inline constexpr uint32_t kProtocolVersion = 15;
 inline constexpr size_t kWordBytes = 8;
 // A separate frame costs each side one or two system calls, which is more than copying this many
 // bytes. ZeroMQ itself copies frames below 8 KiB into its batches. On the MNIST CNN, whose shards

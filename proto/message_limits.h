@@ -9,6 +9,7 @@ namespace pando {
 
 inline constexpr uint32_t kNodesMax = 65536;         // ids in use, and nodes in a view
 inline constexpr uint32_t kLanesMax = 256;           // per server
+inline constexpr uint32_t kSchedulersMax = 16;       // of a run, with its standbys
 inline constexpr uint32_t kShardsMax = 65536;        // 256 GB of parameters at 4 MiB each
 inline constexpr uint32_t kMicroBatchesMax = 65536;  // per step
 inline constexpr uint32_t kTreeNodesMax = 2 * kMicroBatchesMax;  // ids are in [1, this)

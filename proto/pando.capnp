@@ -321,10 +321,13 @@ struct Heartbeat $message(handlers = [scheduler], sender = nodes, channel = hear
   tcpTraffic @14 :LineTraffic;  # the whole process's, over TCP
   ipcTraffic @15 :LineTraffic;  # the whole process's, over Unix sockets
   shmTraffic @16 :LineTraffic;  # the whole process's, with payloads in shared memory
+  schedulersHash @17 :UInt64;  # of the schedulers in the last HeartbeatAck (P47); 0: none came
 }
 
 struct HeartbeatAck $message(handlers = [], sender = onlyScheduler, channel = heartbeat) {
   # Scheduler -> node, by the same channel.
+  schedulers @0 :List(Text) $limit(what = "scheduler count", max = "kSchedulersMax") $each(.endpointBytes);
+    # Where all schedulers of the run listen, if it may have several (P47).
 }
 
 struct NodeInfo $compared {

@@ -14,6 +14,7 @@
 #include "common/result.h"
 #include "proto/named_fields.h"
 #include "scheduler/journal.h"
+#include "scheduler/scheduler_place.h"
 
 namespace pando {
 
@@ -88,6 +89,7 @@ struct RunStatus {
   uint32_t generation = 0;
   std::string model;
   std::string dataset;
+  std::optional<std::vector<SchedulerPlace>> schedulers;  // none: the run has one
   std::vector<Node> nodes;
   std::optional<Verification> verification;
   std::optional<Evaluation> evaluation;
@@ -128,9 +130,9 @@ void Visit(auto io, RunStatus& m) {
   io(PANDO_FIELD(m.phase), PANDO_OPTIONAL(m.waiting_for), PANDO_OPTIONAL(m.stall),
      PANDO_OPTIONAL(m.clock_us), PANDO_FIELD(m.step), PANDO_FIELD(m.step_count),
      PANDO_FIELD(m.term), PANDO_FIELD(m.view), PANDO_FIELD(m.generation), PANDO_FIELD(m.model),
-     PANDO_FIELD(m.dataset), PANDO_FIELD(m.nodes), PANDO_OPTIONAL(m.verification),
-     PANDO_OPTIONAL(m.evaluation), PANDO_FIELD(m.snapshots), PANDO_FIELD(m.faults),
-     PANDO_FIELD(m.fault_count));
+     PANDO_FIELD(m.dataset), PANDO_OPTIONAL(m.schedulers), PANDO_FIELD(m.nodes),
+     PANDO_OPTIONAL(m.verification), PANDO_OPTIONAL(m.evaluation), PANDO_FIELD(m.snapshots),
+     PANDO_FIELD(m.faults), PANDO_FIELD(m.fault_count));
 }
 
 // Returns one line of JSON.

@@ -215,6 +215,7 @@ std::string Scheduler::StatusJson(Micros now, const std::optional<Stall>& own_wa
     if (const std::optional<Stall>& stall = parts_.stalls.stall())
       status.stall = MakeStall(now, *stall, parts_.stalls.Text(now));
   }
+  if (parts_.options.schedulers != nullptr) status.schedulers = *parts_.options.schedulers;
   AddResults(parts_, &status);
   AddFaults(parts_.faults, &status);
   return StatusText(status);

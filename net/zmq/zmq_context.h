@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "net/zmq/keys.h"
+#include "net/zmq/known_schedulers.h"
 #include "net/zmq/traffic_meter.h"
 
 namespace pando {
@@ -43,6 +44,9 @@ class ZmqContext {
   void IsolateUntil(Micros until) { isolated_until_ = until; }
   bool is_isolated() const;
 
+  // Where the schedulers of this process's run listen. This context's transports dial them.
+  KnownSchedulers& schedulers() { return schedulers_; }
+
   // Counts the traffic of all of this context's transports.
   TrafficMeter& traffic() { return traffic_; }
 
@@ -53,6 +57,7 @@ class ZmqContext {
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
   std::atomic<Micros> isolated_until_{Micros(0)};
+  KnownSchedulers schedulers_;
   TrafficMeter traffic_;
 };
 

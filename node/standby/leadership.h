@@ -4,7 +4,9 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,13 +16,14 @@
 #include "node/processes.h"
 #include "node/standby/standby_keeper.h"
 #include "scheduler/leader_gate.h"
+#include "scheduler/members/member.h"
 
 namespace pando {
 
 class Leadership : public StandbyCopies {
  public:
   struct Change {
-    std::string event;
+    std::string event;  // empty: the schedulers have changed otherwise
     std::string text;
   };
   // `context` outlives it.
@@ -45,7 +48,21 @@ class Leadership : public StandbyCopies {
   StandbyKeeper& keeper() { return *keeper_; }
   Mirror& mirror() { return *mirror_; }
   // Returns the news about standbys since the last call.
-  std::deque<Change> TakeChanges() { return changes_.Drain(); }
+  std::deque<Change> TakeChanges() {
+    places_ = keeper_->Places();
+    return changes_.Drain();
+  }
+  // The run's schedulers, as they were at the last call of TakeChanges.
+  const std::vector<SchedulerPlace>& places() const { return places_; }
+  // A standby may lead only when all members know where it listens.
+  void NoteMembers(const std::map<NodeId, Member>& members) {
+    const uint64_t hash = keeper_->awaited_hash();
+    if (hash != 0 && std::ranges::all_of(members, [&](const auto& entry) {
+          return entry.second.heartbeat.schedulers_hash == hash;
+        }))
+      keeper_->NoteMembersKnow(hash);
+  }
+  int changes_fd() const { return changes_.fd(); }  // readable while there is news
   uint64_t Mark() override { return mirror_->Mark(); }
   bool HasReached(uint64_t mark) const override { return keeper_->HasReached(mark); }
   bool MaySpeak() const override { return SteadyNow() < lead_.lease->deadline(); }
@@ -69,6 +86,7 @@ class Leadership : public StandbyCopies {
 
   Lead lead_;
   Mailbox<Change> changes_;
+  std::vector<SchedulerPlace> places_;
   std::unique_ptr<Mirror> mirror_;
   std::unique_ptr<StandbyKeeper> keeper_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/endpoint.h"
 #include "common/stop_wait.h"
 
 namespace pando {
@@ -35,6 +36,18 @@ bool StandbyKeeper::HasReached(uint64_t mark) const {
   });
 }
 
+std::vector<SchedulerPlace> StandbyKeeper::Places() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SchedulerPlace> places;
+  if (!own_endpoint_.empty()) places.push_back({own_endpoint_, "leads"});
+  for (const auto& [folder, standby] : standbys_) {
+    if (places.empty() || places.size() == kSchedulersMax) break;
+    const bool is_listed = standby.stage == Stage::kListed;
+    places.push_back({standby.endpoint, is_listed ? "may lead" : "gets the run folder"});
+  }
+  return places;
+}
+
 // Reads which standbys there are. While etcd does not answer, nothing changes.
 void StandbyKeeper::Look() {
   const std::string prefix = options_.place.prefix + "schedulers/";
@@ -44,6 +57,8 @@ void StandbyKeeper::Look() {
   std::map<std::string, std::string> announced;
   for (const EtcdRecord& record : *found)
     announced[record.key.substr(prefix.size())] = record.value;
+  const std::string own = announced[options_.folder];
+  if (!own.empty() && own != own_endpoint_) Change([&] { own_endpoint_ = own; });
   announced.erase(options_.folder);
   mirror_.SetStandbys(announced);
   for (const auto& [folder, endpoint] : announced) {
@@ -61,8 +76,7 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
   const std::optional<Micros> heard = mirror_.HeardAt(folder);
   if (!is_there || !heard || SteadyNow() - *heard > kSilence) {
     OnLost(folder, standby);
-    const std::lock_guard lock(mutex_);
-    if (!is_there && !standbys_.at(folder).is_awaited()) standbys_.erase(folder);
+    if (!is_there && !standbys_.at(folder).is_awaited()) Change([&] { standbys_.erase(folder); });
     return;
   }
   if (standby.stage == Stage::kListed || !HasReached(folder, standby.due)) return;
@@ -72,6 +86,7 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
     standby.due = mirror_.Mark();
     return Set(folder, standby);
   }
+  if (standby.stage == Stage::kAwaited && !DoMembersKnow()) return;
   standby.stage = Stage::kListing;
   Set(folder, standby);
   if (!WriteComplete(folder, true)) return;
@@ -79,6 +94,16 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
   Set(folder, standby);
   options_.on_change("standby-ready", fmt::format("the standby at {} has everything and may lead",
                                                   standby.endpoint));
+}
+
+// Returns whether each member knows where all schedulers listen, and else asks for that.
+bool StandbyKeeper::DoMembersKnow() {
+  std::vector<std::string> endpoints;
+  for (const SchedulerPlace& place : Places()) endpoints.push_back(place.endpoint);
+  if (endpoints.empty()) return false;
+  const uint64_t hash = HashEndpoints(endpoints);
+  awaited_hash_ = known_hash_ == hash ? 0 : hash;
+  return known_hash_ == hash;
 }
 
 void StandbyKeeper::OnLost(const std::string& folder, const Standby& standby) {
@@ -91,8 +116,15 @@ void StandbyKeeper::OnLost(const std::string& folder, const Standby& standby) {
 }
 
 void StandbyKeeper::Set(const std::string& folder, const Standby& standby) {
-  const std::lock_guard lock(mutex_);
-  standbys_[folder] = standby;
+  Change([&] { standbys_[folder] = standby; });
+}
+
+void StandbyKeeper::Change(const std::function<void()>& change) {
+  {
+    const std::lock_guard lock(mutex_);
+    change();
+  }
+  options_.on_change("", "");
 }
 
 // A request without an answer may be executed later. So each one compares the revision of the list

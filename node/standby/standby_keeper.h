@@ -14,6 +14,7 @@
 // Threads: any thread may call the functions; one thread, which this owns, asks etcd.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +26,7 @@
 
 #include "node/standby/mirror.h"
 #include "node/standby/seat.h"
+#include "scheduler/scheduler_place.h"
 
 namespace pando {
 
@@ -37,7 +39,8 @@ class StandbyKeeper {
     EtcdPlace place;
     std::string folder;    // the leader's
     EtcdCompare election;  // every write compares it
-    // Any thread. Gets a line for people when a standby may lead, and when it may no longer.
+    // Any thread. Gets a line for people when a standby may lead, and when it may no longer, and
+    // empty texts for other changes of Places().
     std::function<void(const std::string& event, const std::string& text)> on_change;
   };
   // `mirror` outlives it.
@@ -48,6 +51,13 @@ class StandbyKeeper {
   uint64_t Mark() { return mirror_.Mark(); }
   // Whether every standby for which the leader waits has reached the mark.
   bool HasReached(uint64_t mark) const;
+  // The run's schedulers, this one first, for its members: at most kSchedulersMax. None while etcd
+  // has not said where this one listens.
+  std::vector<SchedulerPlace> Places() const;
+  // A hash of their endpoints (HashEndpoints), which all members have to know before a standby that
+  // waits for it is listed; 0: none waits.
+  uint64_t awaited_hash() const { return awaited_hash_; }
+  void NoteMembersKnow(uint64_t hash) { known_hash_ = hash; }
   // The run has ended: the standbys leave. False: etcd does not answer.
   bool TellEnd(const std::string& how);
 
@@ -69,15 +79,21 @@ class StandbyKeeper {
   void Follow(const std::string& folder, Standby standby, bool is_there);
   void OnLost(const std::string& folder, const Standby& standby);
   void Set(const std::string& folder, const Standby& standby);
+  // Changes the members that other threads read, and says that Places() has changed.
+  void Change(const std::function<void()>& change);
   bool WriteComplete(const std::string& folder, bool is_in);
   bool HasReached(const std::string& folder, uint64_t mark) const;
+  bool DoMembersKnow();
 
   const Options options_;
   Mirror& mirror_;
-  EtcdClient client_;  // the thread's
-  mutable std::mutex mutex_;
+  EtcdClient client_;         // the thread's
+  mutable std::mutex mutex_;  // guards the next two
+  std::string own_endpoint_;
   std::map<std::string, Standby> standbys_;  // by folder
-  std::optional<int64_t> list_revision_;     // of the key "complete"; the thread's
+  std::atomic<uint64_t> awaited_hash_{0};
+  std::atomic<uint64_t> known_hash_{0};
+  std::optional<int64_t> list_revision_;  // of the key "complete"; the thread's
   std::jthread thread_;
 };
 

@@ -62,6 +62,7 @@ RunMembers::RunMembers(const SchedulerOptions& options, const SchedulerPart& par
                        FaultLedger& faults, const RunProgress& progress, Members& members,
                        MembershipObserver& observer)
     : SchedulerPart(part),
+      options_(options),
       faults_(faults),
       progress_(progress),
       members_(members),
@@ -209,8 +210,14 @@ void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
   Member& member = members_.Sender(from);
   use_.OnHeartbeat(member.heartbeat, heartbeat, members_.CountReady(Role::kWorker));
   member.heartbeat = heartbeat;
-  if (member.heartbeat_count++ % plan_.job.heartbeats_per_ack() == 0)
-    outbox_.Send(from, HeartbeatAck{});
+  HeartbeatAck ack;
+  if (options_.schedulers != nullptr) {
+    for (const SchedulerPlace& place : *options_.schedulers)
+      ack.schedulers.push_back(place.endpoint);
+  }
+  const bool has_list = HashEndpoints(ack.schedulers) == heartbeat.schedulers_hash;
+  const bool is_due = member.heartbeat_count++ % plan_.job.heartbeats_per_ack() == 0;
+  if (is_due || !has_list) outbox_.Send(from, std::move(ack));
 }
 
 void RunMembers::OnBye(const PeerId& from) {

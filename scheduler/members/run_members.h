@@ -88,6 +88,7 @@ class RunMembers : SchedulerPart {
   void EndGroup(Micros now, const Member& lost, const std::string& action);
   void RefuseGivenUp(const PeerId& to);
 
+  const SchedulerOptions& options_;
   FaultLedger& faults_;
   const RunProgress& progress_;
   Members& members_;

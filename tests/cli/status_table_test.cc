@@ -70,6 +70,13 @@ TEST_CASE("a run without members has a heading alone") {
   CHECK(lines[1].ends_with("LINES HEARD"));
 }
 
+TEST_CASE("a run with standbys has a line for its schedulers") {
+  const std::string table = StatusTable({.schedulers = std::vector<SchedulerPlace>{
+                                             {"tcp://a:1", "leads"}, {"tcp://b:1", "may lead"}}});
+  CHECK(table.find("\nschedulers: tcp://a:1 leads, tcp://b:1 may lead\n") != std::string::npos);
+  CHECK(StatusTable({}).find("schedulers") == std::string::npos);
+}
+
 TEST_CASE("the newest faults are listed by their ids, and the earlier ones are counted") {
   RunStatus status{.fault_count = 40};
   for (uint64_t id = 9; id <= 40; ++id) {

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "common/endpoint.h"
 #include "common/mailbox.h"
 #include "common/unique_fd.h"
 #include "net/heartbeat_sender.h"
@@ -277,6 +278,7 @@ TEST_CASE("a lane dials the backups of the shards whose primary it is, and no ot
   const PeerId syncing{NodeId(3), Incarnation(33), 1};
   const PeerId of_others{NodeId(3), Incarnation(33), 0};
   const PeerId scheduler{kSchedulerNode, Incarnation(), 0};
+  const PeerId scheduler_line{kSchedulerNode, Incarnation(), 1};
   Transport transport(context, self, {});
   REQUIRE(transport.Dial(scheduler, "tcp://127.0.0.1:9").ok());
   View view;
@@ -293,11 +295,11 @@ TEST_CASE("a lane dials the backups of the shards whose primary it is, and no ot
                  {.primary = in_sync, .in_sync_backups = {self}},
                  {}};
   REQUIRE(DialView(transport, Role::kServer, self, view).ok());
-  CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync, syncing});
+  CHECK(transport.dialed() == std::vector<PeerId>{scheduler_line, in_sync, syncing});
 
   view.shards[1].syncing_backups.clear();
   REQUIRE(DialView(transport, Role::kServer, self, view).ok());
-  CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync});
+  CHECK(transport.dialed() == std::vector<PeerId>{scheduler_line, in_sync});
 
   // A backup that the view has no endpoint of: another life, and a lane too many.
   for (const PeerId& stranger :
@@ -306,7 +308,7 @@ TEST_CASE("a lane dials the backups of the shards whose primary it is, and no ot
     const Status status = DialView(transport, Role::kServer, self, view);
     REQUIRE(!status.ok());
     CHECK(status.message().find(std::to_string(stranger.node.value())) != std::string::npos);
-    CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync});
+    CHECK(transport.dialed() == std::vector<PeerId>{scheduler_line, in_sync});
   }
 }
 
@@ -353,6 +355,34 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
   CHECK(receiver == scheduler_peer);
   CHECK(heartbeat.waiting_for == state.content.waiting_for);
   CHECK(heartbeat.waiting_ms >= 700);
+}
+
+TEST_CASE("heartbeats reach a scheduler of which the leading one has told") {
+  ZmqContext context, others;
+  std::vector<std::unique_ptr<Transport>> schedulers;
+  std::vector<std::string> endpoints;
+  for (int i = 0; i < 2; ++i) {
+    const PeerId peer{kSchedulerNode, NewIncarnation(), 0};
+    schedulers.push_back(std::make_unique<Transport>(others, peer, Transport::Options{}));
+    const Result<std::string> bound = schedulers.back()->Bind(kAnyTcpPort);
+    REQUIRE(bound.ok());
+    endpoints.push_back(*bound);
+  }
+  const PeerId self = NewPeer(4);
+  HeartbeatSender sender(
+      context,
+      {.self = self, .scheduler_endpoint = endpoints[0], .interval = std::chrono::milliseconds(5)},
+      {});
+  REQUIRE(sender.Start().ok());
+  MustReceive(*schedulers[0]);
+  schedulers[0]->Send({.sender = {kSchedulerNode, Incarnation(9), 0},
+                       .receiver = self,
+                       .message = HeartbeatAck{endpoints}});
+  schedulers[0].reset();
+  const Envelope heard = MustReceive(*schedulers[1]);
+  CHECK(heard.sender == self);
+  CHECK(std::get<Heartbeat>(heard.message).schedulers_hash == HashEndpoints(endpoints));
+  CHECK(context.schedulers().endpoints() == endpoints);
 }
 
 TEST_CASE("a process reads the last line of its log, as text on one line") {

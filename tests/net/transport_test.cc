@@ -314,6 +314,85 @@ TEST_CASE("of several schedulers the one that answered last gets the messages, o
   CHECK(node.dialed().size() == 1);
 }
 
+TEST_CASE("a scheduler that becomes known is dialed beside those that were given") {
+  ZmqContext context;
+  const PeerId member = NewPeer(7);
+  std::vector<std::unique_ptr<Transport>> schedulers;
+  std::vector<std::string> endpoints;
+  for (int i = 0; i < 3; ++i) {
+    const PeerId self{kSchedulerNode, NewIncarnation(), 0};
+    schedulers.push_back(std::make_unique<Transport>(context, self, Transport::Options{}));
+    endpoints.push_back(MustBind(*schedulers.back(), kAnyTcpPort));
+  }
+  Transport node(context, member, {});
+  REQUIRE(node.Dial({kSchedulerNode, {}, 0}, endpoints[0]).ok());
+  context.schedulers().Learn({endpoints[1], endpoints[0], "tcp://*:0", "none"});
+  MustBecome(node, [&] { return node.dialed().size() == 2; });
+  context.schedulers().Learn({endpoints[2]});  // the others are not forgotten
+  MustBecome(node, [&] { return node.dialed().size() == 3; });
+  node.Send({.sender = member, .receiver = {kSchedulerNode, {}, 0}, .message = Bye{}});
+  for (const auto& scheduler : schedulers) CHECK(MustReceive(*scheduler).sender == member);
+  node.SpeakAs(NewPeer(7));
+  CHECK(node.dialed().empty());
+  REQUIRE(node.Dial({kSchedulerNode, {}, 0}, endpoints[0]).ok());
+  CHECK(node.dialed().size() == 3);
+}
+
+TEST_CASE("a store of files is dialed at the port after a scheduler's") {
+  ZmqContext context;
+  Transport store(context, {kSchedulerNode, NewIncarnation(), kFilesLane}, {});
+  Result<Endpoint> bound = ParseEndpoint(MustBind(store, kAnyTcpPort));
+  REQUIRE(bound.ok());
+  --bound->port;
+  const PeerId member = NewPeer(7);
+  Transport node(context, member, {.scheduler_port_offset = 1});
+  REQUIRE(
+      node.Dial({kSchedulerNode, {}, 0}, "tcp://127.0.0.1:9").ok());  // no process listens there
+  context.schedulers().Learn({bound->ToString()});
+  MustBecome(node, [&] { return node.dialed().size() == 2; });
+  node.Send({.sender = member, .receiver = {kSchedulerNode, {}, 0}, .message = Bye{}});
+  CHECK(MustReceive(store).sender == member);
+}
+
+// Two connections of one transport would have the same routing id.
+TEST_CASE("a scheduler that has two names is dialed once") {
+  ZmqContext context;
+  const PeerId member = NewPeer(7);
+  const PeerId self{kSchedulerNode, NewIncarnation(), 0};
+  Transport scheduler(context, self, {});
+  const std::string endpoint = MustBind(scheduler, kAnyTcpPort);
+  const std::string port = endpoint.substr(endpoint.rfind(':'));
+  const auto look_up = [](const Endpoint&) -> Result<std::string> {
+    return std::string("127.0.0.1");
+  };
+  Transport node(context, member, {.look_up = look_up});
+  REQUIRE(node.Dial({kSchedulerNode, {}, 0}, "tcp://one" + port + ",tcp://two" + port).ok());
+  context.schedulers().Learn({endpoint});
+  MustBecome(node, [&] { return node.dialed().size() == 3; });
+  for (int i = 0; i < 3; ++i) {
+    node.Send({.sender = member, .receiver = {kSchedulerNode, {}, 0}, .message = Bye{}});
+    CHECK(MustReceive(scheduler).sender == member);
+    scheduler.Send({.sender = self, .receiver = member, .message = ScalarsRequest{}});
+    CHECK(MustReceive(node).sender == self);
+  }
+  CHECK(scheduler.counters().received == 3);
+}
+
+TEST_CASE("of many schedulers those that were learned first are forgotten") {
+  KnownSchedulers known;
+  std::vector<std::string> newest;
+  for (uint32_t i = 0; i < kSchedulersMax; ++i) newest.push_back(std::to_string(i));
+  known.Learn(newest);
+  CHECK(known.endpoints() == newest);
+  CHECK(known.version() == kSchedulersMax);
+  known.Learn({"another", "0"});
+  newest.erase(newest.begin() + 1);
+  newest.emplace_back("another");
+  CHECK(known.endpoints() == newest);
+  known.Learn(newest);
+  CHECK(known.version() == kSchedulersMax + 1);
+}
+
 TEST_CASE("of several standbys the one whose lane a message names gets it") {
   ZmqContext context;
   const PeerId leader = NewPeer(7);

@@ -1,6 +1,7 @@
 // The parts that know the run's processes, each alone: RunMembers, Silences, Failures, Commands.
 #include <doctest/doctest.h>
 
+#include "common/endpoint.h"
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {
@@ -101,6 +102,21 @@ TEST_CASE("a member's first heartbeat and each fourth after it are acknowledged"
     ack_counts.push_back(f.SentTo<HeartbeatAck>(worker).size());
   }
   CHECK(ack_counts == std::vector<size_t>{1, 0, 0, 0, 1, 0, 0, 0, 1});
+}
+
+TEST_CASE("an acknowledgement of a heartbeat names all schedulers") {
+  PartsFixture f;
+  const PeerId worker = f.Add(20, Role::kWorker);
+  const std::vector<SchedulerPlace> places{{"tcp://a:1", "leads"}, {"tcp://b:1", "may lead"}};
+  f.parts.options.schedulers = &places;
+  f.parts.membership.OnHeartbeat(worker, {});
+  const std::vector<std::string> endpoints{"tcp://a:1", "tcp://b:1"};
+  CHECK(f.SentTo<HeartbeatAck>(worker).back().schedulers == endpoints);
+  f.parts.membership.OnHeartbeat(worker,
+                                 {});  // one that does not have the list is answered at once
+  CHECK(f.SentTo<HeartbeatAck>(worker).size() == 1);
+  f.parts.membership.OnHeartbeat(worker, {.schedulers_hash = HashEndpoints(endpoints)});
+  CHECK(f.SentTo<HeartbeatAck>(worker).empty());
 }
 
 TEST_CASE("a member that sends what is no message is given up, with what it sent") {

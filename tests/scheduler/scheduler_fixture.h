@@ -115,6 +115,7 @@ class Fixture {
                                                                .job = kJob,
                                                                .job_toml = "toml",
                                                                .snapshot_dir = snapshot_dir,
+                                                               .schedulers = schedulers,
                                                                .next_row = next_row,
                                                                .state = journal.state,
                                                                .is_resumed = is_resumed,
@@ -241,6 +242,7 @@ class Fixture {
   JobPlan plan;
   std::string snapshot_dir;
   Step next_row;  // of the next scheduler
+  const std::vector<SchedulerPlace>* schedulers = nullptr;
   Recorder recorder;
   TestJournal journal;
   std::map<uint64_t, NodeId> nodes;

@@ -17,6 +17,7 @@ JobPlan FilledPlan() {
 
 // A run with one of everything that a status can have, after the scheduler's second start.
 struct FilledRun : Fixture {
+  const std::vector<SchedulerPlace> places{{"tcp://a:7070", "leads"}, {"tcp://b:7070", "may lead"}};
   FilledRun() : Fixture(FilledPlan()) {
     StartAll();
     SchedulerState& state = *journal.state;
@@ -41,6 +42,7 @@ struct FilledRun : Fixture {
                      .process_id = 110,
                      .step = Step(9),
                      .injected_ms = 300}};
+    schedulers = &places;
     StartScheduler();
     From(10, Heartbeat{.activity = Activity::kServing, .step = Step(51)});
     From(11, Heartbeat{.activity = Activity::kServing, .step = Step(50)});
@@ -72,7 +74,9 @@ constexpr const char* kGolden =
     R"("since_ms":1500,)"
     R"("text":"the scheduler has waited 1.5 s for its journal (a write): the disk is full",)"
     R"("log_line":""},"clock_us":1020000,"step":0,"step_count":1000,"term":2,"view":2,)"
-    R"("generation":0,"model":"mlp","dataset":"mnist","nodes":[{"name":"server 0",)"
+    R"("generation":0,"model":"mlp","dataset":"mnist",)"
+    R"("schedulers":[{"endpoint":"tcp://a:7070","state":"leads"},)"
+    R"({"endpoint":"tcp://b:7070","state":"may lead"}],"nodes":[{"name":"server 0",)"
     R"("role":"server","rank":0,"host":"h","pid":110,"health":"ready","draining":false,)"
     R"("activity":"serving","step":51,"silent_ms":20,"primaries":4,"backups":5,"syncing":0,)"
     R"("endpoints":["tcp://10.0.0.1:1"]},{"name":"server 1","role":"server","rank":1,)"

@@ -48,7 +48,7 @@ class Cluster:
     def __init__(self, pando: str, folder: Path):
         self.pando, self.folder = pando, folder
         self.processes: dict[str, subprocess.Popen] = {}
-        self.ports = [free_port_pair(), free_port_pair()]
+        self.ports = [free_port_pair() for _ in range(3)]
         client, peer = free_port_pair(), free_port_pair()
         self.etcd = f"http://127.0.0.1:{client}"
         peers = f"http://127.0.0.1:{peer}"
@@ -67,7 +67,7 @@ class Cluster:
                           f"tcp://127.0.0.1:{port}", "--etcd", self.etcd, "--etcd-prefix", "/pando/test")
 
     def start_nodes(self) -> None:
-        join = ",".join(f"tcp://127.0.0.1:{port}" for port in self.ports)
+        join = ",".join(f"tcp://127.0.0.1:{port}" for port in self.ports[:2])
         for role in ("server", "worker"):
             for number in range(2):
                 self.start(f"{role}-{number}", self.pando, role, "--join", join)
@@ -110,8 +110,14 @@ class Cluster:
             process.wait()
 
 
+def check_status(cluster: Cluster, line: str) -> None:
+    done = subprocess.run([cluster.pando, "status", "--join", f"tcp://127.0.0.1:{cluster.ports[1]}"], text=True,
+                          capture_output=True, check=False, timeout=DEADLINE_S)
+    check(line in done.stdout, f"pando status does not say '{line}': {done.stdout}{done.stderr}")
+
+
 def play(cluster: Cluster) -> None:
-    first, second = cluster.ports
+    first, second, third = cluster.ports
     cluster.start_scheduler("a", first, *JOB, "--servers", 2, "--workers", 2)
     cluster.start_scheduler("b", second, "--standby")
     cluster.start_nodes()
@@ -122,9 +128,10 @@ def play(cluster: Cluster) -> None:
     cluster.processes["a"].wait()
     shutil.rmtree(cluster.folder / "a")
     cluster.await_lead("b")
-    # Another machine stands by in its place. Then the leader only stops.
-    cluster.start_scheduler("c", first, "--standby")
-    cluster.await_standby("b", first)
+    # Another machine stands by, whose address the nodes were not given. Then the leader only stops.
+    cluster.start_scheduler("c", third, "--standby")
+    cluster.await_standby("b", third)
+    check_status(cluster, f"schedulers: tcp://127.0.0.1:{second} leads, tcp://127.0.0.1:{third} may lead")
     cluster.processes["b"].send_signal(signal.SIGSTOP)
     cluster.await_lead("c")
     cluster.processes["b"].send_signal(signal.SIGCONT)

@@ -1,0 +1,16 @@
+// SchedulerPlace is one of a run's schedulers: the one that leads, or a standby (P47).
+#pragma once
+
+#include <string>
+
+#include "proto/named_fields.h"
+
+namespace pando {
+
+struct SchedulerPlace {
+  std::string endpoint;
+  std::string state;  // "leads", "may lead", or "gets the run folder"
+};
+void Visit(auto io, SchedulerPlace& m) { io(PANDO_FIELD(m.endpoint), PANDO_FIELD(m.state)); }
+
+}  // namespace pando
