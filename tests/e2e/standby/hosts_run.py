@@ -6,6 +6,7 @@ keys, no shared folder. Random faults, among them the loss of each kind of host 
 Prints each fault, how long the run was without a leader after each loss of one, and the longest time without a step.
 """
 import argparse
+import base64
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any, Callable
 
@@ -86,6 +88,7 @@ class World:
 
     def build(self) -> None:
         run("ip", "link", "add", self.bridge, "type", "bridge")
+        run("ip", "addr", "add", "10.77.0.254/24", "dev", self.bridge)  # for our own questions to etcd
         run("ip", "link", "set", self.bridge, "up")
         run(self.pando, "keys", "new", self.keys)
         for number in (1, 2, 3):
@@ -122,9 +125,16 @@ class World:
         self.start_process(name, role)
 
     def start_process(self, name: str, role: str) -> None:
-        join = ",".join(f"tcp://10.77.0.{10 + n}:{SCHEDULER_PORT}" for n in (1, 2))
+        schedulers = [self.hosts[name].address for name in ("c1", "c2") if name in self.hosts]
+        join = ",".join(f"tcp://{address}:{SCHEDULER_PORT}" for address in schedulers)
         words = ["--label", f"host={name}"] if role == "server" else []
         self.hosts[name].start(role, self.pando, role, "--join", join, *words)
+
+    def replace_standby(self, name: str) -> None:
+        """Another machine stands by, at an address that no running process was given."""
+        self.next_number += 1
+        self.hosts[name] = Host(self, name, self.next_number)
+        self.start_scheduler(name, "--standby")
 
     # ---- what the run says
 
@@ -132,8 +142,44 @@ class World:
         return self.hosts[name].disk / "run"
 
     def leader(self) -> str:
-        """The scheduler's host whose rows are newest."""
-        return max((name for name in ("c1", "c2") if name in self.hosts), key=lambda name: (self.rows(name), name))
+        """The host of the scheduler that leads, as etcd says."""
+        found: list[str] = []
+
+        def is_known() -> bool:
+            folder = self.etcd_value("/pando/run/leader")
+            found[:] = [name for name in ("c1", "c2") if name in self.hosts and folder == self.folder_name(name)]
+            return bool(found) or self.is_over()
+        self.wait(is_known, "a scheduler leads")
+        return found[0] if found else "c1"
+
+    def folder_name(self, name: str) -> str:
+        """The name of a scheduler's folder in etcd."""
+        path = self.run_dir(name) / ".etcd"
+        return path.read_text().split("\n")[1] if path.exists() else ""
+
+    def etcd_value(self, key: str) -> str | None:
+        """A key's value; none if there is none, or no etcd answers."""
+        for number in (1, 2, 3):
+            answer = self.ask_etcd(number, "kv/range", {"key": base64.b64encode(key.encode()).decode()})
+            if answer is not None:
+                return base64.b64decode(answer["kvs"][0]["value"]).decode() if "kvs" in answer else None
+        return None
+
+    def etcd_leader(self) -> int:
+        for number in (1, 2, 3):
+            answer = self.ask_etcd(number, "maintenance/status", {})
+            if answer is not None and answer["leader"] == answer["header"]["member_id"]:
+                return number
+        raise AssertionError("etcd has no leader")
+
+    @staticmethod
+    def ask_etcd(number: int, what: str, question: dict[str, str]) -> Any:
+        body = json.dumps(question).encode()
+        try:
+            with urllib.request.urlopen(f"http://10.77.0.{number}:2379/v3/{what}", body, timeout=2) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
 
     def rows(self, name: str) -> int:
         path = self.run_dir(name) / "metrics.csv"
@@ -172,19 +218,24 @@ class World:
 
     def await_standby(self) -> None:
         def is_ready() -> bool:
-            events = self.events(self.leader())
-            return self.is_over() or events.rfind('"standby-ready"') > max(
-                events.rfind('"standby-lost"'), events.rfind('"scheduler-restarted"'))
+            leader = self.leader()
+            events = self.events(leader)
+            standby = f"the standby at tcp://{self.hosts['c2' if leader == 'c1' else 'c1'].address}:{SCHEDULER_PORT} "
+            return self.is_over() or events.rfind(standby + "has everything") > max(
+                events.rfind(standby + "is silent"), events.rfind('"scheduler-restarted"'))
         self.wait(is_ready, "a standby is ready")
 
     # ---- faults
 
-    def lose_leader(self, only_stops: bool) -> str:
+    def lose_leader(self, only_stops: bool, with_etcd: bool = False) -> str:
         self.await_standby()
+        etcd = self.etcd_leader() if with_etcd else 0
         leader = self.leader()
         other = "c2" if leader == "c1" else "c1"
         before = self.events(other).count('"scheduler-restarted"')
         begun = time.monotonic()
+        if with_etcd:
+            self.hosts[f"e{etcd}"].kill("etcd")
         if only_stops:
             self.hosts[leader].signal("scheduler", signal.SIGSTOP)
         else:
@@ -192,12 +243,14 @@ class World:
         self.wait(lambda: self.events(other).count('"scheduler-restarted"') > before and
                   '"view"' in self.events(other).rpartition('"scheduler-restarted"')[2], "another scheduler leads")
         self.gaps.append(time.monotonic() - begun)
+        if with_etcd:
+            self.start_etcd(etcd)
         if only_stops:
             self.hosts[leader].signal("scheduler", signal.SIGCONT)
         else:
-            self.hosts[leader] = Host(self, leader, 10 + int(leader[1]))
-            self.start_scheduler(leader, "--standby")
-        return f"{'stop of' if only_stops else 'loss of'} the leader {leader}, {self.gaps[-1]:.1f} s to the next view"
+            self.replace_standby(leader)
+        return (f"{'stop of' if only_stops else 'loss of'} the leader {leader}"
+                f"{f' and of the leading etcd e{etcd}' if with_etcd else ''}, {self.gaps[-1]:.1f} s to the next view")
 
     def lose_node(self, role: str, for_good: bool) -> str:
         if role == "server":
@@ -227,23 +280,28 @@ class World:
         self.start_etcd(number)
         return f"kill of etcd {number}"
 
+    def lose_etcd(self) -> str:
+        name = self.random.choice(("e1", "e2", "e3"))
+        self.hosts.pop(name).lose()
+        return f"loss of the host {name}"
+
     def kill_standby(self) -> str:
         self.await_standby()
         name = "c2" if self.leader() == "c1" else "c1"
         self.hosts.pop(name).lose()
-        self.hosts[name] = Host(self, name, 10 + int(name[1]))
-        self.start_scheduler(name, "--standby")
+        self.replace_standby(name)
         return f"loss of the standby {name}"
 
     def play(self, faults: int) -> None:
-        drawn = [lambda: self.lose_leader(False), lambda: self.lose_leader(False), lambda: self.lose_leader(True),
-                 self.kill_standby, self.kill_etcd,
+        drawn = [lambda: self.lose_leader(False), lambda: self.lose_leader(False, with_etcd=True),
+                 lambda: self.lose_leader(True), self.kill_standby, self.kill_etcd,
                  *(lambda role=role: self.lose_node(role, True) for role in ("server", "worker") for _ in range(3))]
-        while len(drawn) < faults:
+        while len(drawn) < faults - 1:
             role = self.random.choice(("server", "worker"))
             drawn.append(self.random.choice((lambda role=role: self.lose_node(role, False),
                                              lambda role=role: self.cut_off(role))))
         self.random.shuffle(drawn)
+        drawn.append(self.lose_etcd)  # two of three are left
         self.go_on(100)
         for number, fault in enumerate(drawn, 1):
             if self.is_over():
@@ -284,6 +342,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=20000)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     with tempfile.TemporaryDirectory(prefix="pando-test-", ignore_cleanup_errors=True) as name:
         world = World(options.pando, Path(name), options)
         try:
@@ -295,6 +354,8 @@ def main() -> int:
             print(f"the hosts' disks and logs are in {name}-kept", file=sys.stderr)
             raise
         finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
             world.tear_down()
     return 0
 
