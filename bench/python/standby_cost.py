@@ -3,8 +3,9 @@
 
 Measures the cost of a standby scheduler in images/s (docs/clusters.md): a run with its journal in etcd and a standby
 that gets its folder, beside one without; and 3 replicas beside 2. ResNet-18 on small pictures, three servers and two
-workers, each a process. Snapshots travel to the scheduler. An etcd of three members runs beside all of them. Every round runs each variant once, and every other round goes backwards. Prints min, p50, p99, max, and the
-ratios of the rounds. Run it on an idle machine.
+workers, each a process. Snapshots travel to the scheduler. An etcd of three members runs beside all of them. Every
+round runs each variant once, and every other round goes backwards. Prints min, p50, p99, max, and the ratios of the
+rounds. Run it on an idle machine.
 """
 import contextlib
 import json
@@ -83,9 +84,9 @@ def measure(args, etcd, name):
                                    f"{folder}/run-{number}", "--bind", endpoints[number], *meeting)
         leader = start_scheduler(0, "--model", "resnet18-cifar", "--dataset", "synthetic-digits", "--set",
                                  "data.synthetic_test_samples=64", "--steps", args.steps, "--global-batch", 64,
-                                 "--micro-batches", 2, "--servers", SERVERS, "--workers", WORKERS, "--replicas", replicas,
-                                 "--snapshot-every", args.snapshot_every, "--set", "eval.every_epochs=0", "--set",
-                                 "snapshot.store=scheduler")
+                                 "--micro-batches", 2, "--servers", SERVERS, "--workers", WORKERS, "--replicas",
+                                 replicas, "--snapshot-every", args.snapshot_every, "--set", "eval.every_epochs=0",
+                                 "--set", "snapshot.store=scheduler")
         if has_standby:
             start_scheduler(1, "--standby")
         for role, count, words in (("server", SERVERS, []), ("worker", WORKERS, ["--threads", 1])):
