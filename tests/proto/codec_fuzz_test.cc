@@ -148,7 +148,7 @@ TEST_CASE("another protocol version is refused and both versions are named") {
   REQUIRE(!decoded.ok());
   CHECK(
       decoded.status().message() ==
-      "the peer speaks protocol version 77, this program version 14: run the same release of pando "
+      "the peer speaks protocol version 77, this program version 15: run the same release of pando "
       "everywhere");
 }
 
