@@ -92,7 +92,7 @@ void HeartbeatSender::Run() {
     Envelope answer;
     while (transport_.Receive(&answer)) {
       answered_at_ = SteadyNow();
-      if (const auto* ack = std::get_if<HeartbeatAck>(&answer.message)) Learn(ack->schedulers);
+      if (const auto* ack = std::get_if<HeartbeatAck>(&answer.message)) OnAck(*ack);
     }
     const Micros now = SteadyNow();
     if (now >= next) {
@@ -103,9 +103,13 @@ void HeartbeatSender::Run() {
   }
 }
 
-void HeartbeatSender::Learn(const std::vector<std::string>& schedulers) {
-  context_.schedulers().Learn(schedulers);
-  schedulers_hash_ = HashEndpoints(schedulers);
+void HeartbeatSender::OnAck(const HeartbeatAck& ack) {
+  if (ack.is_given_up) {
+    is_given_up_ = true;
+    return;
+  }
+  context_.schedulers().Learn(ack.schedulers);
+  schedulers_hash_ = HashEndpoints(ack.schedulers);
 }
 
 Envelope HeartbeatSender::Compose(Micros now, const std::string& log_line) {

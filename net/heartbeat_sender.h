@@ -57,10 +57,12 @@ class HeartbeatSender {
   // Returns when the scheduler last acknowledged a heartbeat; before the first acknowledgement,
   // when the sender started.
   Micros answered_at() const { return answered_at_.load(); }  // any thread
+  // Whether the scheduler has answered that this process is not a member any more.
+  bool is_given_up() const { return is_given_up_; }  // any thread
 
  private:
   void Run();
-  void Learn(const std::vector<std::string>& schedulers);
+  void OnAck(const HeartbeatAck& ack);
   Envelope Compose(Micros now, const std::string& log_line);
 
   const Options options_;
@@ -72,6 +74,7 @@ class HeartbeatSender {
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;
   std::atomic<Micros> answered_at_{Micros(0)};
+  std::atomic<bool> is_given_up_{false};
   std::thread thread_;
 };
 

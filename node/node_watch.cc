@@ -46,6 +46,11 @@ void NodeWatch::LookAtSignals(Micros now) {
 }
 
 void NodeWatch::LookAtScheduler(Micros now) {
+  if (heartbeat_.is_given_up()) {
+    verdict_ = ConcludeMembership({StopReason::kFailed, "this process was declared dead"},
+                                  RefusalKind::kGivenUp, is_leaving());
+    return;
+  }
   const Micros silence = now - heartbeat_.answered_at();
   const Micros heartbeat = std::chrono::milliseconds(membership_.job.heartbeat_ms);
   const int per_ack = static_cast<int>(membership_.job.heartbeats_per_ack());

@@ -328,6 +328,7 @@ struct HeartbeatAck $message(handlers = [], sender = onlyScheduler, channel = he
   # Scheduler -> node, by the same channel.
   schedulers @0 :List(Text) $limit(what = "scheduler count", max = "kSchedulersMax") $each(.endpointBytes);
     # Where all schedulers of the run listen, if it may have several (P47).
+  isGivenUp @1 :Bool;  # the sender is not a member any more: it has to join again
 }
 
 struct NodeInfo $compared {

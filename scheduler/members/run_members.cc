@@ -99,6 +99,9 @@ const Member* RunMembers::OnHeard(Micros now, const Envelope& envelope) {
   if (member == nullptr) {
     const bool was_member = from.node != kUnknownNode || ids_.IsGivenUp(from.incarnation);
     if (was_member && !std::holds_alternative<Bye>(envelope.message)) RefuseGivenUp(from);
+    // With keys, a scheduler that began later can answer only on the connection that it came by.
+    if (was_member && HoldsAny<Heartbeat>(envelope.message))
+      outbox_.Send(from, HeartbeatAck{.is_given_up = true});
     return nullptr;
   }
   // A message that the member may not send does not renew its lease.

@@ -325,6 +325,33 @@ TEST_CASE("the admin's key stops a run") {
   job.AwaitEnd(kExitInterrupted);
 }
 
+// A scheduler that began later does not have the server's key. It can answer its heartbeats alone.
+TEST_CASE("a server that an earlier life of the scheduler gave up joins the run again") {
+  const Args flags = KeyedJob(kEndlessSteps, {"--set", "run.lease_ms=1000"});
+  KeyedJobByHand job(flags);
+  job.AddWorker();
+  REQUIRE(Becomes([&] { return RowCountIn(job.run_dir) >= 3 || !job.scheduler->is_running(); }));
+  const auto has_event = [&](const std::string& name) {
+    return Becomes(
+        [&] { return Contains(ReadBytes(job.run_dir + "/events.jsonl"), "\"" + name + "\""); });
+  };
+  Process& server = *job.nodes[1];
+  server.Signal(SIGSTOP);
+  CHECK(has_event("dead"));
+  job.scheduler->Signal(SIGKILL);
+  job.scheduler->Await();
+  job.scheduler = std::make_unique<Process>(job.temp.path(), "scheduler-again",
+                                            Args{"scheduler", "--keys", job.keys.scheduler,
+                                                 "--bind", job.endpoint, "--run-dir", job.run_dir} +
+                                                flags);
+  CHECK(has_event("scheduler-restarted"));
+  server.Signal(SIGCONT);
+  CHECK(Becomes([&] { return Contains(server.err(), "joining again"); }));
+  const Said stop = job.Client("stop", job.keys.admin);
+  CHECK_MESSAGE(stop.exit_code == kExitCompleted, stop.err);
+  job.AwaitEnd(kExitInterrupted);
+}
+
 // ---- binding beyond this machine, and allreduce -------------------------------------------------
 
 // A scheduler that listens everywhere, once it does; then it is interrupted.

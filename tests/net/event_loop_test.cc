@@ -383,6 +383,11 @@ TEST_CASE("heartbeats reach a scheduler of which the leading one has told") {
   CHECK(heard.sender == self);
   CHECK(std::get<Heartbeat>(heard.message).schedulers_hash == HashEndpoints(endpoints));
   CHECK(context.schedulers().endpoints() == endpoints);
+  CHECK_FALSE(sender.is_given_up());
+  schedulers[1]->Send({.sender = {kSchedulerNode, Incarnation(9), 0},
+                       .receiver = self,
+                       .message = HeartbeatAck{.is_given_up = true}});
+  MustBecome(*schedulers[1], [&] { return sender.is_given_up(); });
 }
 
 TEST_CASE("a process reads the last line of its log, as text on one line") {

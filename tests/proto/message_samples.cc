@@ -133,7 +133,7 @@ std::vector<Message> MembershipSamples() {
                 .tcp_traffic = {15, 16},
                 .ipc_traffic = {17, 18},
                 .shm_traffic = {19, UINT64_MAX}},
-      HeartbeatAck{{"tcp://10.0.0.1:7070", "tcp://c2:7070"}},
+      HeartbeatAck{{"tcp://10.0.0.1:7070", "tcp://c2:7070"}, true},
       ViewUpdate{},
       ViewUpdate{SampleView(), std::string(kSignatureBytesMax, 's')},
       ViewDelta{},

@@ -104,6 +104,22 @@ TEST_CASE("a member's first heartbeat and each fourth after it are acknowledged"
   CHECK(ack_counts == std::vector<size_t>{1, 0, 0, 0, 1, 0, 0, 0, 1});
 }
 
+// With keys, a scheduler that does not have a process's key cannot reach its other connections.
+TEST_CASE("a heartbeat of a process that is not a member any more is answered") {
+  PartsFixture f;
+  const PeerId stranger{NodeId(9), Incarnation(99), 0};
+  const PeerId newcomer{kUnknownNode, Incarnation(98), 0};
+  const auto is_member = [&](const PeerId& peer) {
+    return f.parts.membership.OnHeard(f.now, {.sender = peer, .message = Heartbeat{}}) != nullptr;
+  };
+  CHECK_FALSE(is_member(stranger));
+  CHECK(f.SentTo<Refused>(stranger).back().kind == RefusalKind::kGivenUp);
+  CHECK_FALSE(is_member(stranger));
+  CHECK(f.SentTo<HeartbeatAck>(stranger).back().is_given_up);
+  CHECK_FALSE(is_member(newcomer));
+  CHECK(f.SentTo<HeartbeatAck>(newcomer).empty());
+}
+
 TEST_CASE("an acknowledgement of a heartbeat names all schedulers") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
@@ -112,8 +128,8 @@ TEST_CASE("an acknowledgement of a heartbeat names all schedulers") {
   f.parts.membership.OnHeartbeat(worker, {});
   const std::vector<std::string> endpoints{"tcp://a:1", "tcp://b:1"};
   CHECK(f.SentTo<HeartbeatAck>(worker).back().schedulers == endpoints);
-  f.parts.membership.OnHeartbeat(worker,
-                                 {});  // one that does not have the list is answered at once
+  // One that does not have the list is answered at once.
+  f.parts.membership.OnHeartbeat(worker, {});
   CHECK(f.SentTo<HeartbeatAck>(worker).size() == 1);
   f.parts.membership.OnHeartbeat(worker, {.schedulers_hash = HashEndpoints(endpoints)});
   CHECK(f.SentTo<HeartbeatAck>(worker).empty());
