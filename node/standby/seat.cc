@@ -51,9 +51,10 @@ Result<std::unique_ptr<Seat>> Seat::Open(const EtcdPlace& place, const std::stri
           "prefix",
           run_dir, lines.empty() ? "" : lines[0], place.prefix));
     }
-    seat->is_known_ = seat->may_be_listed_ = true;
+    seat->may_be_listed_ = true;
     seat->folder_ = lines[1];
     seat->term_ = ParseNumber<uint64_t>(lines[2]).value_or(0);
+    seat->is_known_ = seat->term_ != 0;
     return seat;
   }
   if (is_standby && !IsFree(run_dir)) {
@@ -101,7 +102,7 @@ Result<Seat::Facts> Seat::Read() {
     } else if (name == "ended") {
       facts.end = record.value;
     } else {
-      facts.has_leader = true;
+      facts.leader_lease = record.lease;
     }
   }
   return facts;
@@ -147,7 +148,9 @@ Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_beg
   const bool begins_again = may_begin != MayBegin::kNone && facts.Has(own);
   if (facts.end && !is_new && !begins_again) return Turn(RunEnded{*facts.end});
   if (!is_new && !facts.Has(own)) return Turn(StandsBy{WhyNot(facts)});
-  if (facts.has_leader && may_begin == MayBegin::kAnyRun) {
+  // An earlier try of this process may have won, without an answer.
+  const bool has_other = facts.leader_lease != 0 && facts.leader_lease != lease->id();
+  if (has_other && may_begin == MayBegin::kAnyRun) {
     return InvalidArgument(
         fmt::format("--force: another scheduler leads the run {}; stop all of its schedulers and "
                     "wait for {} s, "
@@ -155,7 +158,7 @@ Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_beg
                     prefix_, EtcdLease::kLeaseSeconds.count()));
   }
   const auto other_leads = [] { return Turn(StandsBy{"another scheduler leads"}); };
-  if (facts.has_leader) return other_leads();
+  if (has_other) return other_leads();
   const std::string key = prefix_ + "leader";
   PANDO_ASSIGN_OR_RETURN(const EtcdElection election, Campaign(client_, *lease, key, own));
   if (!election.is_won) return other_leads();
@@ -167,11 +170,12 @@ Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_beg
     const std::lock_guard lock(mutex_);
     const bool may_still = is_new || facts.Has(own);
     term_ = std::max(term_, static_cast<uint64_t>(election.create_revision));
-    may_be_listed_ = is_known_ = true;
-    if (!may_still || folder_ != own || !Keep().ok()) {
-      lease.reset();
-      return other_leads();
-    }
+    may_be_listed_ = true;
+    const bool is_ours = may_still && folder_ == own;
+    const Status kept = is_ours ? Keep() : Status();
+    if (!is_ours || !kept.ok()) lease.reset();
+    if (!kept.ok()) return kept;
+    if (!is_ours) return other_leads();
   }
   std::vector<EtcdOp> writes{EtcdPut{prefix_ + "complete", WriteFolders({own})},
                              EtcdDelete{prefix_ + "ended", {}}};
@@ -187,6 +191,7 @@ Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_beg
     lease.reset();
     return other_leads();
   }
+  is_known_ = true;
   announced_ = {};
   return Turn(Lead{std::move(lease), ours});
 }

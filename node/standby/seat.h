@@ -90,7 +90,7 @@ class Seat {
     std::vector<std::string> folders;  // those that have everything
     int64_t revision = 0;              // of their list; 0: the run has not begun
     std::optional<std::string> end;
-    bool has_leader = false;
+    int64_t leader_lease = 0;  // 0: no scheduler leads
     bool Has(const std::string& folder) const {
       return std::ranges::find(folders, folder) != folders.end();
     }
@@ -106,7 +106,7 @@ class Seat {
   EtcdClient client_;
   const std::string prefix_;
   const std::string path_;
-  bool is_known_ = false;  // the folder had the file before: it has had a place in the run
+  bool is_known_ = false;  // the folder has had a part in the run: it has led, or was filled
   mutable std::mutex mutex_;
   std::string folder_;
   uint64_t term_ = 0;                          // of the last session, or of the own lead

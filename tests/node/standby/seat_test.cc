@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/etcd_server.h"
+#include "tests/run/etcd_proxy.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -80,6 +81,20 @@ TEST_CASE("one scheduler begins the run, and a standby leads after it once it is
   CHECK(f.Get("complete") == standby.seat->folder() + "\n");  // it names itself alone
   Contender back = f.Open("first");
   CHECK(back.WhyNot(MayBegin::kNewRun).starts_with("other folders have everything of the run"));
+}
+
+// A request may take effect without an answer, when etcd changes its leader.
+TEST_CASE("a scheduler whose election was won without an answer leads at the next try") {
+  if (!EtcdServer::IsInstalled()) return;
+  SeatFixture f;
+  EtcdProxy proxy(EtcdServer::Shared().url());
+  const EtcdPlace through{proxy.options(), f.place.prefix};
+  Contender first(through, f.temp.File("first"), false);
+  proxy.SetFateOfWrites(EtcdProxy::Fate::kAnswerLost);
+  CHECK(first.Try(MayBegin::kNewRun).status().code() == StatusCode::kUnavailable);
+  CHECK_FALSE(f.Get("leader").empty());
+  proxy.SetFateOfWrites({});
+  CHECK(first.Leads(MayBegin::kNewRun));
 }
 
 TEST_CASE("a second run of the same name is refused, and says what to do") {
