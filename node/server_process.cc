@@ -313,9 +313,10 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   for (const auto& seat : seats) {
     if (!seat->dialed.ok()) return seat->dialed;
   }
-  if (watch.verdict()) return *watch.verdict();
+  // A process that has ended with the run is no member any more, and may hear that, too.
   const auto ended = std::ranges::find_if(
       seats, [](const std::unique_ptr<Seat>& seat) { return seat->lane.finished(); });
+  if (watch.verdict() && ended == seats.end()) return *watch.verdict();
   const Lane& lane = (*ended)->lane;
   return ConcludeMembership(lane.stop(), lane.refusal(), watch.is_leaving());
 }

@@ -15,7 +15,8 @@ constexpr Micros kTellInterval = std::chrono::milliseconds(250);
 Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
                                    const Lifecycle& life) {
   if (!dialed.ok()) return dialed;
-  if (watch.verdict()) return *watch.verdict();
+  // A process that has ended with the run is no member any more, and may hear that, too.
+  if (watch.verdict() && !life.finished()) return *watch.verdict();
   // This process would fail again at once. Its launcher may restart it after a pause.
   if (life.refusal() && life.failure()) return Internal(life.failure()->text);
   return ConcludeMembership(life.stop(), life.refusal(), watch.is_leaving());
