@@ -104,6 +104,13 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
   if (is_unfinished && (options.args.is_resumed || !options.folder.is_forced)) {
     *job = begun;
     if (!args.etcd) PANDO_RETURN_IF_ERROR(CheckJournalIsHere(job->run_dir));
+    std::error_code ignored;
+    if (args.etcd && !std::filesystem::exists(SeatPath(job->run_dir), ignored)) {
+      return InvalidArgument(
+          fmt::format("the journal of the run in {} is in the folder and not in etcd: leave out "
+                      "--etcd, or begin another run in a new folder",
+                      job->run_dir));
+    }
     if (options.args.is_resumed) {
       args.run_dir = job->run_dir;
       PANDO_RETURN_IF_ERROR(CheckNoMemberAnswers(args));
