@@ -129,7 +129,6 @@ void JournalChecker::CheckGivenUp(const View& before, const View& after) {
   }
 }
 
-// P29: all shards' records of exactly this version, in files that are there.
 void JournalChecker::CheckFiles(const std::optional<SchedulerState>& state) {
   if (!state) return;
   for (const SnapshotManifest& manifest : state->snapshots) {
@@ -138,6 +137,7 @@ void JournalChecker::CheckFiles(const std::optional<SchedulerState>& state) {
   }
 }
 
+// P29: all shards' records of exactly this version, in files that are there.
 void JournalChecker::CheckManifest(const SnapshotManifest& manifest) {
   parts_.coverage.Note(Event::kSnapshot);
   const Version version = manifest.snapshot.version;
