@@ -309,7 +309,7 @@ Status SchedulerProcess::Lead() {
                  {parts_.leadership == nullptr ? -1 : parts_.leadership->mirror().fd(),
                   [this](Micros) { WatchStandbys(); }},
                  {parts_.leadership == nullptr ? -1 : parts_.leadership->changes_fd(),
-                  [this](Micros) { WatchStandbys(); }},
+                  [](Micros) {}},  // wakes the loop
                  {-1, [this](Micros now) { parts_.service.Feed(now); },
                   parts_.service.feed_interval()}},
        .is_finished =
@@ -372,6 +372,8 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
                    .what = "its journal",
                    .why = why.message() + "; steps go on until they need it",
                    .since = since};
+  std::vector<std::string> schedulers;
+  if (parts_.leadership != nullptr) schedulers = EndpointsOf(parts_.leadership->places());
   const auto answer = [&](const Envelope& asked, Message reply) {
     gate_->Send({.job = asked.job,
                  .generation = scheduler_->view().generation,
@@ -389,7 +391,7 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
     while (SteadyNow() < deadline && transport.Receive(&envelope)) {
       const bool is_member = scheduler_->membership().members().Find(envelope.sender.incarnation);
       if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
-        answer(envelope, HeartbeatAck{});
+        answer(envelope, HeartbeatAck{schedulers});
       if (std::holds_alternative<Command>(envelope.message))
         answer(envelope, CommandReply{CommandOutcome::kAccepted,
                                       "the scheduler waits for its journal: " + why.message()});

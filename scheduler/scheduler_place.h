@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "proto/named_fields.h"
 
@@ -12,5 +13,11 @@ struct SchedulerPlace {
   std::string state;  // "leads", "may lead", or "gets the run folder"
 };
 void Visit(auto io, SchedulerPlace& m) { io(PANDO_FIELD(m.endpoint), PANDO_FIELD(m.state)); }
+
+inline std::vector<std::string> EndpointsOf(const std::vector<SchedulerPlace>& places) {
+  std::vector<std::string> endpoints;
+  for (const SchedulerPlace& place : places) endpoints.push_back(place.endpoint);
+  return endpoints;
+}
 
 }  // namespace pando

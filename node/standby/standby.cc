@@ -20,7 +20,7 @@
 namespace pando {
 namespace {
 
-constexpr Micros kTryInterval = std::chrono::milliseconds(200);
+constexpr Micros kTryInterval = std::chrono::milliseconds(400);
 
 // Candidate asks etcd again and again, on its own thread, until this scheduler leads or the run has
 // ended. Requests to etcd block.

@@ -86,9 +86,11 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
     standby.due = mirror_.Mark();
     return Set(folder, standby);
   }
-  if (standby.stage == Stage::kAwaited && !DoMembersKnow()) return;
-  standby.stage = Stage::kListing;
-  Set(folder, standby);
+  if (standby.stage == Stage::kAwaited) {
+    if (!DoMembersKnow(standby.endpoint)) return;
+    standby.stage = Stage::kListing;
+    Set(folder, standby);
+  }
   if (!WriteComplete(folder, true)) return;
   standby.stage = Stage::kListed;
   Set(folder, standby);
@@ -96,14 +98,16 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
                                                   standby.endpoint));
 }
 
-// Returns whether each member knows where all schedulers listen, and else asks for that.
-bool StandbyKeeper::DoMembersKnow() {
-  std::vector<std::string> endpoints;
-  for (const SchedulerPlace& place : Places()) endpoints.push_back(place.endpoint);
-  if (endpoints.empty()) return false;
+// Returns whether each member knows where this standby listens, and else asks for that. An answer
+// is for this question alone: later members may not know.
+bool StandbyKeeper::DoMembersKnow(const std::string& endpoint) {
+  const std::vector<std::string> endpoints = EndpointsOf(Places());
+  if (std::ranges::find(endpoints, endpoint) == endpoints.end()) return false;
   const uint64_t hash = HashEndpoints(endpoints);
-  awaited_hash_ = known_hash_ == hash ? 0 : hash;
-  return known_hash_ == hash;
+  if (awaited_hash_.exchange(hash) != hash) known_hash_ = 0;
+  if (known_hash_ != hash) return false;
+  awaited_hash_ = known_hash_ = 0;
+  return true;
 }
 
 void StandbyKeeper::OnLost(const std::string& folder, const Standby& standby) {

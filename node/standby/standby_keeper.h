@@ -5,7 +5,8 @@
 //   -----------------------+-----------------------------+-----------------
 //   announces itself       | nothing; it is filled       | without it
 //   has been filled once   | it gets every row and file  | without it
-//   has those, too         | the same                    | names it: it may lead
+//   has those, too, and    | the same                    | names it: it may lead
+//   all members know it    |                             |
 //   is silent, or gone     | the same, until etcd has it | without it
 //
 // So the leader never acknowledges a row, and commits no manifest, that a folder in "complete"
@@ -32,7 +33,7 @@ namespace pando {
 
 class StandbyKeeper {
  public:
-  static constexpr Micros kLookInterval = std::chrono::milliseconds(200);
+  static constexpr Micros kLookInterval = std::chrono::milliseconds(400);
   static constexpr Micros kSilence = std::chrono::seconds(6);
 
   struct Options {
@@ -83,7 +84,7 @@ class StandbyKeeper {
   void Change(const std::function<void()>& change);
   bool WriteComplete(const std::string& folder, bool is_in);
   bool HasReached(const std::string& folder, uint64_t mark) const;
-  bool DoMembersKnow();
+  bool DoMembersKnow(const std::string& endpoint);
 
   const Options options_;
   Mirror& mirror_;
