@@ -373,7 +373,7 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why, M
                    .why = why.message() + "; steps go on until they need it",
                    .since = since};
   std::vector<std::string> schedulers;
-  if (parts_.leadership != nullptr) schedulers = EndpointsOf(parts_.leadership->places());
+  if (parts_.leadership != nullptr) schedulers = EndpointsFor(parts_.leadership->places());
   const auto answer = [&](const Envelope& asked, Message reply) {
     gate_->Send({.job = asked.job,
                  .generation = scheduler_->view().generation,

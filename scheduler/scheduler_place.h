@@ -14,7 +14,7 @@ struct SchedulerPlace {
 };
 void Visit(auto io, SchedulerPlace& m) { io(PANDO_FIELD(m.endpoint), PANDO_FIELD(m.state)); }
 
-inline std::vector<std::string> EndpointsOf(const std::vector<SchedulerPlace>& places) {
+inline std::vector<std::string> EndpointsFor(const std::vector<SchedulerPlace>& places) {
   std::vector<std::string> endpoints;
   for (const SchedulerPlace& place : places) endpoints.push_back(place.endpoint);
   return endpoints;

@@ -101,7 +101,7 @@ void StandbyKeeper::Follow(const std::string& folder, Standby standby, bool is_t
 // Returns whether each member knows where this standby listens, and else asks for that. An answer
 // is for this question alone: later members may not know.
 bool StandbyKeeper::DoMembersKnow(const std::string& endpoint) {
-  const std::vector<std::string> endpoints = EndpointsOf(Places());
+  const std::vector<std::string> endpoints = EndpointsFor(Places());
   if (std::ranges::find(endpoints, endpoint) == endpoints.end()) return false;
   const uint64_t hash = HashEndpoints(endpoints);
   if (awaited_hash_.exchange(hash) != hash) known_hash_ = 0;

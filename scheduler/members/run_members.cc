@@ -214,7 +214,7 @@ void RunMembers::OnHeartbeat(const PeerId& from, const Heartbeat& heartbeat) {
   use_.OnHeartbeat(member.heartbeat, heartbeat, members_.CountReady(Role::kWorker));
   member.heartbeat = heartbeat;
   HeartbeatAck ack;
-  if (options_.schedulers != nullptr) ack.schedulers = EndpointsOf(*options_.schedulers);
+  if (options_.schedulers != nullptr) ack.schedulers = EndpointsFor(*options_.schedulers);
   const bool has_list = HashEndpoints(ack.schedulers) == heartbeat.schedulers_hash;
   const bool is_due = member.heartbeat_count++ % plan_.job.heartbeats_per_ack() == 0;
   if (is_due || !has_list) outbox_.Send(from, std::move(ack));
