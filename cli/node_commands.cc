@@ -104,8 +104,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
   if (is_unfinished && (options.args.is_resumed || !options.folder.is_forced)) {
     *job = begun;
     if (!args.etcd) PANDO_RETURN_IF_ERROR(CheckJournalIsHere(job->run_dir));
-    std::error_code ignored;
-    if (args.etcd && !std::filesystem::exists(SeatPath(job->run_dir), ignored)) {
+    if (args.etcd && !HasSeat(job->run_dir)) {
       return InvalidArgument(
           fmt::format("the journal of the run in {} is in the folder and not in etcd: leave out "
                       "--etcd, or begin another run in a new folder",
@@ -183,8 +182,8 @@ Result<int> Schedule(const SchedulerOptions& options) {
   // A leader that was lost, and whose folder its successor fills, has no job in it for a while.
   const RunFolder kept = RunFolder::Open(job.run_dir);
   std::error_code ignored;
-  if (args.etcd && std::filesystem::exists(SeatPath(job.run_dir), ignored) &&
-      !std::filesystem::exists(kept.JobPath(), ignored) && !options.folder.is_forced) {
+  if (args.etcd && HasSeat(job.run_dir) && !std::filesystem::exists(kept.JobPath(), ignored) &&
+      !options.folder.is_forced) {
     args.run_dir = job.run_dir;
     args.is_standby = true;
     return RunScheduler(args);

@@ -281,8 +281,7 @@ Result<std::string> FindEndpoint(const RunAddress& address) {
   }
   Result<std::string> endpoint = folder.ReadEndpoint();
   if (endpoint.ok()) return endpoint;
-  std::error_code ignored;
-  if (std::filesystem::exists(SeatPath(address.run_dir), ignored)) {
+  if (HasSeat(address.run_dir)) {
     return NotFound(fmt::format(
         "{} is the folder of a standby scheduler: give --join with the endpoints of the "
         "run's schedulers, or the folder of the one that leads",

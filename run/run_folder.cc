@@ -254,6 +254,11 @@ std::optional<uint64_t> ReadTrainSamples(const RunFolder& folder) {
   return ParseNumber<uint64_t>(count->second);
 }
 
+bool HasSeat(const std::string& run_dir) {
+  std::error_code ignored;  // an unreadable folder is not ours
+  return fs::exists(SeatPath(run_dir), ignored);
+}
+
 Status CheckJournalIsHere(const std::string& run_dir) {
   const Result<std::string> seat = ReadTextFile(SeatPath(run_dir));
   if (!seat.ok()) return Status();
@@ -267,8 +272,7 @@ Status CheckJournalIsHere(const std::string& run_dir) {
 bool RunFolder::HoldsUnfinished(const Job& job) {
   const RunFolder folder(job.run_dir);
   std::error_code ignored;  // an unreadable folder is not ours
-  const bool has_journal = fs::exists(folder.JournalPath(), ignored) ||
-                           fs::exists(SeatPath(job.run_dir), ignored);  // then it is in etcd
+  const bool has_journal = fs::exists(folder.JournalPath(), ignored) || HasSeat(job.run_dir);
   if (!has_journal) return false;
   Result<Job> begun = ReadJobFile(folder.JobPath());
   if (!begun.ok() || JobIdentityText(*begun) != JobIdentityText(job)) return false;

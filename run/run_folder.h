@@ -111,6 +111,8 @@ class RunFolder {
 
 // Names a run folder and its run in etcd, if the journal is there (node/standby/seat.h).
 inline std::string SeatPath(const std::string& run_dir) { return run_dir + "/.etcd"; }
+// Returns whether the folder has this file.
+bool HasSeat(const std::string& run_dir);
 // kInvalidArgument: the folder's run has its journal in etcd, and would begin again without it.
 Status CheckJournalIsHere(const std::string& run_dir);
 
