@@ -443,8 +443,8 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (links_ != nullptr) links_->AppendFds(&polled);
   // poll counts in milliseconds; rounding up keeps a loop from spinning just before the deadline.
   if (has_names_) deadline = std::min(deadline, SteadyNow() + HostNames::kInterval);
-  if (schedulers_.is_dialed()) deadline = std::min(deadline, SteadyNow() + kFollowInterval);
-  const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
+  const Micros wait_max = schedulers_.is_dialed() ? kFollowInterval : kWaitMax;
+  const Micros left = deadline == kNever ? wait_max : std::min(deadline - SteadyNow(), wait_max);
   auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
   if (HasMessage()) left_ms = left_ms.zero();
   const int ready_count = poll(polled.data(), polled.size(), static_cast<int>(left_ms.count()));

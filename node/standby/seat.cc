@@ -153,8 +153,7 @@ Result<Turn> Seat::TryToLead(std::unique_ptr<EtcdLease>& lease, MayBegin may_beg
   if (has_other && may_begin == MayBegin::kAnyRun) {
     return InvalidArgument(
         fmt::format("--force: another scheduler leads the run {}; stop all of its schedulers and "
-                    "wait for {} s, "
-                    "or give another --etcd-prefix",
+                    "wait for {} s, or give another --etcd-prefix",
                     prefix_, EtcdLease::kLeaseSeconds.count()));
   }
   const auto other_leads = [] { return Turn(StandsBy{"another scheduler leads"}); };
