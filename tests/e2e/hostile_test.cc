@@ -218,6 +218,13 @@ class KeysInEnvironment {
   std::string folder_;
 };
 
+// Living processes are asked: wait4's maximum counts this process's memory at their start, too.
+void RaisePeaks(const std::vector<Process*>& bound, std::vector<uint64_t>* peaks) {
+  peaks->resize(bound.size());
+  for (size_t i = 0; i < bound.size(); ++i)
+    (*peaks)[i] = std::max((*peaks)[i], PeakMemoryBytes(bound[i]->pid()));
+}
+
 void CheckMemory(const std::vector<uint64_t>& before, const std::vector<uint64_t>& peaks,
                  const Attack& attack, Key key) {
   uint64_t growth_max = attack.lasts.count() > 0 ? kMemoryGrowthOverMinutesMax : kMemoryGrowthMax;
@@ -249,10 +256,8 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
   REQUIRE(endpoints.size() == 4);
   endpoints.push_back(job.endpoint);
   std::vector<Process*> bound{job.scheduler.get(), job.servers[0].get(), job.servers[1].get()};
-  std::vector<uint64_t> memory_before;
-  for (const Process* process : bound) memory_before.push_back(PeakMemoryBytes(process->pid()));
-  // Living processes are asked: wait4's maximum counts this process's memory at their start, too.
-  std::vector<uint64_t> memory_peaks(bound.size());
+  std::vector<uint64_t> memory_before, memory_peaks;
+  RaisePeaks(bound, &memory_before);
 
   ZmqContext context(key == Key::kMember ? keys->Stolen() : Keys());
   std::mt19937_64 random(1);
@@ -282,8 +287,7 @@ bool CheckUnderAttack(const Attack& attack, Key key) {
       const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
       REQUIRE(Becomes(
           [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));
-      for (size_t i = 0; i < bound.size(); ++i)
-        memory_peaks[i] = std::max(memory_peaks[i], PeakMemoryBytes(bound[i]->pid()));
+      RaisePeaks(bound, &memory_peaks);
     }
   } while (job.scheduler->is_running() && TestClock::now() < start + attack.lasts);
   const size_t rows_at_end = RowCountIn(job.run_dir);
