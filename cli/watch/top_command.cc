@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -47,8 +48,16 @@ class Terminal {
   TopSize Size();  // follows a change of the window
   void Draw(const std::vector<TopLine>& lines);
   int TakeKey() { return getch(); }  // a key of ncurses; ERR if none waits
+  // After Ctrl-Z, leaves the terminal to the shell until this process is in the foreground again.
+  void SuspendIfAsked();
 
  private:
+  static void AskToSuspend(int /*signal*/) { is_suspend_asked_ = true; }
+
+  // ncurses has a handler for Ctrl-Z, but ignores the signal while it draws, and such a Ctrl-Z is
+  // lost. It leaves a signal alone that has a handler.
+  static inline std::atomic<bool> is_suspend_asked_ = false;
+  const bool may_suspend_ = std::signal(SIGTSTP, AskToSuspend) != SIG_IGN;  // before newterm
   SCREEN* screen_;
 };
 
@@ -62,6 +71,7 @@ void RestoreAndDie(int signal) {
 }
 
 Terminal::Terminal() : screen_(newterm(nullptr, stdout, stdin)) {
+  if (!may_suspend_) std::signal(SIGTSTP, SIG_IGN);
   if (!is_open()) return;
   if (tigetstr("cup") == nullptr) {  // for example "dumb"
     endwin();
@@ -103,6 +113,15 @@ void Terminal::Draw(const std::vector<TopLine>& lines) {
     mvaddstr(static_cast<int>(i), 0, lines[i].text.c_str());
   }
   refresh();
+}
+
+void Terminal::SuspendIfAsked() {
+  if (!is_suspend_asked_.exchange(false)) return;
+  endwin();
+  std::signal(SIGTSTP, SIG_DFL);
+  std::raise(SIGTSTP);
+  std::signal(SIGTSTP, AskToSuspend);
+  def_shell_mode();  // the user may have changed the mode meanwhile; the next Draw() leaves it
 }
 
 // Adds the outcome: a snapshot's replies have the same words before and after it is done.
@@ -169,7 +188,8 @@ void Top::Show(Terminal& terminal, ShutdownSignal& signals) {
     Look(now);
     FollowOrder(now);
     terminal.Draw(screen_.Draw(terminal.Size()));
-    client_->Wait(order_ ? now + kOrderLookInterval : look_at_, fds);
+    client_->Wait(order_ ? now + kOrderLookInterval : look_at_, fds);  // a signal ends it, too
+    terminal.SuspendIfAsked();
     for (int key = terminal.TakeKey(); key != ERR; key = terminal.TakeKey()) {
       if (!OnKey(key)) return;
     }

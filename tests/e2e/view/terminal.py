@@ -20,6 +20,7 @@ BEGIN_OF_SEQUENCE = re.compile(rb"\x1b(\[[?>!]?[\d;]*|[()])?\Z")
 WRAPS, CURSOR_SHOWN, ALTERNATE_SCREEN = 7, 25, 1049  # private modes of an xterm
 MODES = {WRAPS, CURSOR_SHOWN}  # those of a shell
 REVERSE, NOT_REVERSE = 7, 27
+LOCAL_FLAGS = 3  # the index in a mode of termios
 IGNORED = b"\a\x0e\x0f"  # the bell; choices of the character set: all text is ASCII
 BLANK = (" ", False)  # a cell: its character, and whether it is reverse
 
@@ -182,14 +183,29 @@ class Screen:
             self.scroll(top, count if kind in "MS" else -count)
 
 
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third one: state, parent, group, session, terminal, its group."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def pids_of_session(leader: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(stat_fields(int(folder.name))[3]) == leader:
+                found.append(int(folder.name))
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
 def describe_session(leader: int) -> list[str]:
     """The processes of a session: their state, groups, and what they do with signals."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for pid in pids_of_session(leader):
+        status = Path(f"/proc/{pid}/status")
         try:
-            fields = status.with_name("stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) != leader:
-                continue
+            fields = stat_fields(pid)
             signals = re.findall(r"(\w*(?:Pnd|Blk|Ign|Cgt)):\s*0*(\w+)", status.read_text())
             words = status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()[:60]
         except OSError:  # it has just ended
@@ -209,6 +225,8 @@ class Terminal:
         self.slave = slave  # stays open: its mode can be read once the program has ended
         self.set_size(rows, columns)
         self.mode = termios.tcgetattr(slave)
+        self.mode[LOCAL_FLAGS] |= termios.NOFLSH  # a signal's key would discard output in the middle of a sequence
+        termios.tcsetattr(slave, termios.TCSANOW, self.mode)
         environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS", "TERM")}
         self.process = subprocess.Popen(  # pylint: disable=subprocess-popen-preexec-fn
             [str(word) for word in words], stdin=slave, stdout=slave, stderr=slave, cwd=folder,

@@ -12,17 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from terminal import ALTERNATE_SCREEN, Terminal
+from terminal import ALTERNATE_SCREEN, pids_of_session, Terminal
 from viewed_run import DEADLINE_S, main_with, ViewedRun
 
 NODES = ["worker 0", "worker 1", "server 0", "server 1"]
 KEYS_LINE = "arrows choose   d drain   s snapshot   q quit"
-UP, DOWN, INTERRUPT, QUIT, SUSPEND = b"\x1bOA", b"\x1bOB", b"\x03", b"\x1c", b"\x1a"
+UP, DOWN, INTERRUPT, QUIT, SUSPEND, HOLD_OUTPUT = b"\x1bOA", b"\x1bOB", b"\x03", b"\x1c", b"\x1a", b"\x13"
 SIZES = [(12, 60), (40, 140), (8, 48), (24, 100)]  # lines, columns
 TOO_SMALL = [(7, 100), (24, 47), (1, 1)]
 TERMINALS = ["xterm", "xterm-256color", "linux", "screen", "vt100"]  # what Debian's ncurses-base knows
 STEP = re.compile(r"^mlp on synthetic-digits: (\w+), step (\d+) of", re.M)
 EXIT_COMPLETED, EXIT_BAD_INPUT, EXIT_UNREACHED = 0, 2, 3
+WRITES_TO_TERMINAL = ["1", "0x1"]  # in /proc/PID/syscall of x86-64: write, to the standard output
 # A shell with jobs: the program is stopped, and comes back with a line from the user.
 JOB_SHELL = 'set -m; "$@"; echo "left by $?"; read line; fg; echo "ended by $?"'
 
@@ -120,11 +121,23 @@ def watch_signals(watch: Watch) -> None:
     terminal.close()
     code = terminal.process.wait(DEADLINE_S)
     check(code == EXIT_COMPLETED, f"pando top ends with {code} when its window is closed")
-    watch_suspension(watch)
+    for is_drawing in (False, True):
+        watch_suspension(watch, is_drawing)
 
 
-def watch_suspension(watch: Watch) -> None:
+def hold_drawing(terminal: Terminal) -> None:
+    """The terminal takes no more output, and `pando top` waits in the middle of a drawing."""
+    session = terminal.process.pid
+    top = next(pid for pid in pids_of_session(session) if pid != session)
+    terminal.press(HOLD_OUTPUT)
+    terminal.wait(lambda: Path(f"/proc/{top}/syscall").read_text().split()[:2] == WRITES_TO_TERMINAL,
+                  "it waits for the terminal")
+
+
+def watch_suspension(watch: Watch, is_drawing: bool) -> None:
     terminal = watch.open_whole("sh", "-c", JOB_SHELL, "sh")
+    if is_drawing:
+        hold_drawing(terminal)  # until the next key
     terminal.press(SUSPEND)
     terminal.wait(lambda: "left by" in terminal.screen.text(), "Ctrl-Z leaves the terminal to the shell")
     check(terminal.is_restored(), f"Ctrl-Z leaves the terminal changed; {terminal.describe()}")
