@@ -162,4 +162,20 @@ Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bou
   return fd;
 }
 
+Result<UniqueFd> HoldTcp(const std::string& host, uint16_t port) {
+  SocketAddress address = MakeAddress(host, port);
+  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto share = [&](int is_on) {
+    return setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &is_on, sizeof is_on) == 0;
+  };
+  // Connections of an earlier process that have not quite ended do not matter. Listeners do.
+  const bool is_bound =
+      fd.is_open() && share(1) && bind(fd.get(), address.generic(), address.size) == 0 && share(0);
+  if (!is_bound) {
+    return Unavailable(
+        fmt::format("cannot bind {}:{}: {}", Bracketed(host), port, std::strerror(errno)));
+  }
+  return fd;
+}
+
 }  // namespace pando

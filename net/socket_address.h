@@ -49,5 +49,8 @@ int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds pa
             UniqueFd* connection);
 // Listens at an address; port 0 means any free one. `bound` gets the port.
 Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bound);
+// Binds an address without listening. Until the socket is closed, no other one can listen there,
+// and no connection from this machine to the port gets the port itself and so connects to itself.
+Result<UniqueFd> HoldTcp(const std::string& host, uint16_t port);
 
 }  // namespace pando

@@ -103,10 +103,7 @@ Status CheckPorts(const std::string& bound, const std::string& files) {
   PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParseEndpoint(bound));
   PANDO_ASSIGN_OR_RETURN(const Endpoint store, ParseEndpoint(files));
   if (store.port == scheduler.port + 1) return Status();
-  return Unavailable(fmt::format(
-      "port {} is in use: with --etcd the file store needs the port after the scheduler's; give "
-      "--bind another port",
-      scheduler.port + 1));
+  return NoPortForFiles(scheduler.port, "it is in use");
 }
 
 // The objects with which one life of the scheduler works; all outlive it.

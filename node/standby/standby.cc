@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/event_fd.h"
 #include "common/stop_wait.h"
 #include "common/system.h"
 #include "net/event_loop.h"
+#include "net/socket_address.h"
 #include "node/log.h"
 #include "node/standby/mirror_receiver.h"
 
@@ -79,17 +81,43 @@ class Candidate {
   std::jthread thread_;
 };
 
+// Calls `bind` until it succeeds, for a while.
+template <class Bind>
+auto Patiently(const Bind& bind) {
+  constexpr Micros kPatience = std::chrono::seconds(5);
+  const Micros deadline = SteadyNow() + kPatience;
+  auto bound = bind();
+  while (!bound.ok() && SteadyNow() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    bound = bind();
+  }
+  return bound;
+}
+
+// Keeps the port after the scheduler's free for the file store that it will have when it leads. The
+// run's members dial that port all the time. Without this, a member on the same machine connects to
+// itself when Linux gives its connection the port that it dials, and so takes the port.
+Result<UniqueFd> HoldPortForFiles(const std::string& bound) {
+  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParseEndpoint(bound));
+  if (scheduler.kind != Endpoint::Kind::kTcp) return UniqueFd();
+  if (scheduler.port == UINT16_MAX) return NoPortForFiles(scheduler.port, "it is too high");
+  const auto port = static_cast<uint16_t>(scheduler.port + 1);
+  Result<UniqueFd> held = Patiently([&] { return HoldTcp(scheduler.host, port); });
+  if (!held.ok()) return NoPortForFiles(scheduler.port, held.status().message());
+  return held;
+}
+
 }  // namespace
 
 Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint) {
-  constexpr Micros kPatience = std::chrono::seconds(5);
-  const Micros deadline = SteadyNow() + kPatience;
-  Result<std::string> bound = transport.Bind(endpoint);
-  while (!bound.ok() && SteadyNow() < deadline) {
-    transport.Wait(SteadyNow() + std::chrono::milliseconds(10));
-    bound = transport.Bind(endpoint);
-  }
-  return bound;
+  return Patiently([&] { return transport.Bind(endpoint); });
+}
+
+Status NoPortForFiles(uint16_t scheduler_port, const std::string& why) {
+  return Unavailable(fmt::format(
+      "with --etcd a scheduler's file store needs the port after the scheduler's, {}: {}; give "
+      "--bind another port",
+      scheduler_port + 1, why));
 }
 
 Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
@@ -97,6 +125,7 @@ Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
   ZmqContext context(args.keys, LogWarning);
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = args.insecure});
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, BindPatiently(transport, args.bind));
+  PANDO_ASSIGN_OR_RETURN(const UniqueFd port_for_files, HoldPortForFiles(endpoint));
   MirrorReceiver receiver(args.run_dir, transport,
                           [&](uint64_t term) { return seat.BeginSession(term); });
   Candidate candidate(args.etcd->options, endpoint, seat, may_begin);

@@ -20,5 +20,7 @@ Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
 
 // Binds, and waits while the socket of the life before still has the address.
 Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint);
+// The error of a scheduler at this port whose next port, for its file store, cannot be had.
+Status NoPortForFiles(uint16_t scheduler_port, const std::string& why);
 
 }  // namespace pando

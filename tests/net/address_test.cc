@@ -110,6 +110,27 @@ TEST_CASE(
   CHECK(*FindAddress(peer) == "127.0.0.1");
 }
 
+TEST_CASE("a port that is held cannot be had until the holder closes it") {
+  for (const std::string host : {"127.0.0.1", "0.0.0.0", "::1"}) {
+    uint16_t port = 0;
+    Result<UniqueFd> listener = ListenTcp(host, 0, &port);
+    if (!listener.ok() && host == "::1") continue;  // this machine has no IPv6
+    REQUIRE(listener.ok());
+    const Result<UniqueFd> refused = HoldTcp(host, port);
+    CHECK(refused.status().message().find(":" + std::to_string(port)) != std::string::npos);
+    *listener = UniqueFd();
+    {
+      const Result<UniqueFd> holder = HoldTcp(host, port);
+      REQUIRE_MESSAGE(holder.ok(), holder.status().message());
+      CHECK_FALSE(ListenTcp(host, port, &port).ok());
+      CHECK_FALSE(HoldTcp(host, port).ok());
+      UniqueFd connection;
+      CHECK(DialTcp(host, port, std::chrono::seconds(5), &connection) == ECONNREFUSED);
+    }
+    CHECK(ListenTcp(host, port, &port).ok());
+  }
+}
+
 TEST_CASE("an IPv6 wildcard is advertised at the address towards the peer") {
   const Endpoint local = *ParseEndpoint("tcp://[::1]:7070");
   CHECK(*LocalAddressTowards(local) == "::1");

@@ -7,6 +7,7 @@ Exits with 77 where there is no etcd.
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,8 @@ STEPS = 4000
 JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", STEPS, "--snapshot-every", 100,
        "--set", "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=500"]
 EXIT_SKIPPED = 77
+FIRST_PORT, FIRST_CLIENT_PORT = 10000, 32768  # Linux gives connections the ports from there on
+LINES_SHOWN, COLUMNS_SHOWN = 6, 300  # of each log, after a failure
 
 
 def check(holds: Any, text: str) -> None:
@@ -30,16 +33,17 @@ def check(holds: Any, text: str) -> None:
 
 
 def free_port_pair() -> int:
-    """A port that is free, and so is the next one, where the file store listens."""
+    """A port that is free, and so is the next one, where the file store of a leader listens. No connection begins at
+    these ports, so they stay free."""
     while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
+        port = random.randrange(FIRST_PORT, FIRST_CLIENT_PORT, 2)
+        try:
+            for number in (port, port + 1):
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", number))
             return port
+        except OSError:
+            continue
 
 
 class Cluster:
@@ -87,15 +91,22 @@ class Cluster:
         deadline = time.monotonic() + DEADLINE_S
         while not is_done():
             if time.monotonic() >= deadline:
-                logs = "\n".join(f"---- {name}: {process.poll()}\n{self.log(name)[-1500:]}"
-                                 for name, process in self.processes.items())
-                raise AssertionError(f"not within {DEADLINE_S} s: {what}\n{logs}")
+                raise AssertionError(f"not within {DEADLINE_S} s: {what}\n{self.describe()}")
             time.sleep(0.02)  # files of other processes cannot be waited for otherwise
 
-    def await_standby(self, leader: str, endpoint: int) -> None:
-        text = f"the standby at tcp://127.0.0.1:{endpoint} has everything"
+    def describe(self) -> str:
+        """The exit code and the last lines of each process, of etcd last."""
+        lines = []
+        for name, process in sorted(self.processes.items(), key=lambda entry: entry[0] == "etcd"):
+            lines.append(f"---- {name}: {process.poll()}")
+            lines += [line[-COLUMNS_SHOWN:] for line in self.log(name).splitlines()[-LINES_SHOWN:]]
+        return "\n".join(lines)
+
+    def await_standby(self, leader: str, standby: str, port: int) -> None:
+        text = f"the standby at tcp://127.0.0.1:{port} has everything"
         self.wait(lambda: self.events(leader).rpartition(text)[1] and
                   "standby-lost" not in self.events(leader).rpartition(text)[2], f"{leader} has a standby")
+        self.wait(lambda: text in self.events(standby), f"{standby} has that event, too")
 
     def await_lead(self, name: str) -> None:
         self.wait(lambda: "scheduler-restarted" in self.events(name).rpartition('"standby-ready"')[2],
@@ -116,13 +127,26 @@ def check_status(cluster: Cluster, line: str) -> None:
     check(line in done.stdout, f"pando status does not say '{line}': {done.stdout}{done.stderr}")
 
 
+def check_port_is_kept(port: int) -> None:
+    """A standby keeps the port at which its file store will listen, since others that dial it may get it."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+        except OSError:
+            return
+    raise AssertionError(f"another process gets the port {port} of a standby's file store")
+
+
 def play(cluster: Cluster) -> None:
     first, second, third = cluster.ports
     cluster.start_scheduler("a", first, *JOB, "--servers", 2, "--workers", 2)
     cluster.start_scheduler("b", second, "--standby")
     cluster.start_nodes()
-    cluster.await_standby("a", second)
+    cluster.await_standby("a", "b", second)
     cluster.wait(lambda: cluster.rows("a") > 100, "the run makes steps")
+    check_port_is_kept(second + 1)
     # The leader's machine is lost, with its disk.
     cluster.processes["a"].kill()
     cluster.processes["a"].wait()
@@ -130,7 +154,7 @@ def play(cluster: Cluster) -> None:
     cluster.await_lead("b")
     # Another machine stands by, whose address the nodes were not given. Then the leader only stops.
     cluster.start_scheduler("c", third, "--standby")
-    cluster.await_standby("b", third)
+    cluster.await_standby("b", "c", third)
     check_status(cluster, f"schedulers: tcp://127.0.0.1:{second} leads, tcp://127.0.0.1:{third} may lead")
     cluster.processes["b"].send_signal(signal.SIGSTOP)
     cluster.await_lead("c")
