@@ -69,7 +69,8 @@ class Questions {
     ask_at_ = now + interval_;
     interval_ = std::min(2 * interval_, kRetryMax);
   }
-  Micros NextDeadline() const { return is_open() ? ask_at_ : kNever; }
+  // A worker that waits for the first view with itself asks nothing: no lane would hear it.
+  Micros NextDeadline() const { return is_open() && member_.is_in_view() ? ask_at_ : kNever; }
 
  private:
   const ViewMember& member_;
