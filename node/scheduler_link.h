@@ -1,15 +1,18 @@
 // SchedulerLink is a supervisor's connection to the scheduler of its run. It reports faults until
-// they are acknowledged, keeps them while the scheduler is away, and follows the run's progress.
+// they are acknowledged, keeps them while the scheduler is away, and follows the run's progress. If
+// the run has several schedulers, it follows where they listen, too.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/mailbox.h"
 #include "net/scheduler_client.h"
 #include "net/stop_flag.h"
+#include "scheduler/scheduler_place.h"
 
 namespace pando {
 
@@ -30,6 +33,9 @@ class SchedulerLink {
   Status Start();
   void Tell(FaultNote note);
   ReportedProgress progress() const;
+  // Returns where the run's schedulers listen (SplitEndpoints): those that were given, and those
+  // that the leading one has named since.
+  std::string endpoints() const;
   // Asks at least this often from now on.
   void PollEach(Micros interval) {
     poll_interval_ = std::min(poll_interval_.load(), interval);
@@ -42,13 +48,14 @@ class SchedulerLink {
  private:
   void Run();
   void HearStatus(const std::string& json);
+  void Follow(const std::vector<SchedulerPlace>& schedulers, size_t member_count);
   Micros AskWhenDue(Micros now);
 
   const std::string endpoint_;
   std::atomic<Micros> poll_interval_;
   EventFd interval_changed_;  // raised if poll_interval_ changes
-  ZmqContext context_;
-  SchedulerClient client_;  // only the thread uses it once it runs
+  ZmqContext context_;        // also has the schedulers that were named
+  SchedulerClient client_;    // only the thread uses it once it runs
   Mailbox<FaultNote> notes_;
   EventFd changed_;
   std::atomic<bool> has_begun_ = false;
@@ -56,6 +63,7 @@ class SchedulerLink {
   StopFlag stop_;
   // Used only by the thread:
   uint64_t next_number_ = 1;
+  Micros follow_interval_ = kNever;  // the run has one scheduler
   Micros ask_at_{0};
   bool is_asking_ = false;
   std::thread thread_;

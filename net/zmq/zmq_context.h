@@ -46,6 +46,7 @@ class ZmqContext {
 
   // Where the schedulers of this process's run listen. This context's transports dial them.
   KnownSchedulers& schedulers() { return schedulers_; }
+  const KnownSchedulers& schedulers() const { return schedulers_; }
 
   // Counts the traffic of all of this context's transports.
   TrafficMeter& traffic() { return traffic_; }

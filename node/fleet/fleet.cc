@@ -29,17 +29,19 @@ Fleet::Fleet(const FleetArgs& args, Kind kind, OnExit on_exit)
                          if (link_) link_->Tell(std::move(note));
                        },
                    .on_exit = [this](const ProcessExit& exit) { return Decide(exit); },
-                   .on_restart = [this](const ProcessExit& exit) { LogRestart(exit); }}) {}
+                   .on_restart = [this](const ProcessExit& exit) { PrepareRestart(exit); }}) {}
 
-// In a run on one machine the scheduler reports the other deaths.
-void Fleet::LogRestart(const ProcessExit& exit) const {
+// The process will look for the schedulers that the link knows by now. In a run on one machine the
+// scheduler reports the deaths of members.
+void Fleet::PrepareRestart(const ProcessExit& exit) {
+  const auto spec = specs_.find(exit.spec.name);
+  if (spec != specs_.end()) supervisor_.SetSpec(spec->second());
   if (kind_ == Kind::kNode) return spdlog::info("restarting {}", exit.spec.title);
   if (exit.spec.name == kSchedulerName)
     Say("pando: the scheduler ended with {}; restarting it\n", ExitText(exit));
 }
 
 Status Fleet::Link(const std::string& endpoint, Micros poll_interval, const Keys& keys) {
-  endpoint_ = endpoint;
   keys_ = keys;
   link_ = std::make_unique<SchedulerLink>(endpoint, poll_interval, keys);
   return link_->Start();
@@ -61,12 +63,13 @@ Status Fleet::StartPreloaded() {
 ProcessSpec Fleet::MemberSpec(Role role, uint32_t index,
                               const std::vector<std::string>& args) const {
   const char* word = EnumName(role);
+  const std::string join = link_->endpoints();
   const std::string name = fmt::format("{}-{}", word, index);
   ProcessSpec spec{
       .name = name,
       // The scheduler numbers the processes of all nodes.
       .title = fmt::format("{}{} {}", kind_ == Kind::kNode ? "local " : "", word, index),
-      .args = {word, "--join", endpoint_, "--start-timeout",
+      .args = {word, "--join", join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
       .log_path = LogPath(name),
       .keeps_stderr = args_.log_dir.empty(),
@@ -78,9 +81,16 @@ ProcessSpec Fleet::MemberSpec(Role role, uint32_t index,
   if (args_.is_verbose) spec.args.push_back("-v");
   if (role == Role::kWorker && !args_.worker.command.empty()) {
     spec.keeps_stdout = args_.log_dir.empty();
-    RunProgram(args_.worker, endpoint_, rank, &spec);
+    RunProgram(args_.worker, join, rank, &spec);
   }
   return spec;
+}
+
+Status Fleet::Start(Role role, uint32_t index, const std::vector<std::string>& args) {
+  const auto make = [this, role, index, args] { return MemberSpec(role, index, args); };
+  const ProcessSpec spec = make();
+  specs_[spec.name] = make;
+  return supervisor_.Start(spec, role);
 }
 
 int Fleet::Wait(TimePoint deadline) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,9 +39,7 @@ class Fleet {
   Status StartPreloaded();
   // Returns a server or worker of the linked scheduler, with further `args` of the caller.
   ProcessSpec MemberSpec(Role role, uint32_t index, const std::vector<std::string>& args) const;
-  Status Start(Role role, uint32_t index, const std::vector<std::string>& args) {
-    return supervisor_.Start(MemberSpec(role, index, args), role);
-  }
+  Status Start(Role role, uint32_t index, const std::vector<std::string>& args);
 
   // Waits for an exit, a signal, progress of the run, or the deadline. Returns the signal's number,
   // or 0.
@@ -56,7 +55,7 @@ class Fleet {
  private:
   std::string LogPath(const std::string& name) const;
   AfterExit Decide(const ProcessExit& exit);
-  void LogRestart(const ProcessExit& exit) const;
+  void PrepareRestart(const ProcessExit& exit);
   bool IsInVain(const ProcessExit& exit);
   bool MayComeBack(TimePoint now);
 
@@ -64,9 +63,9 @@ class Fleet {
   const Kind kind_;
   const OnExit on_exit_;
   ShutdownSignal shutdown_;
-  std::string endpoint_;
   Keys keys_;
   std::unique_ptr<SchedulerLink> link_;  // null: the scheduler does not listen yet
+  std::map<std::string, std::function<ProcessSpec()>> specs_;  // of the members, by name
   RepeatedDeaths deaths_;
   bool has_one_left_ = false;  // the run is over, or was for one process
   std::optional<TimePoint> unreached_since_;

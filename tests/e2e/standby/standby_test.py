@@ -22,6 +22,8 @@ DEADLINE_S = 120
 STEPS = 4000
 JOB = ["--model", "mlp", "--dataset", "synthetic-digits", "--steps", STEPS, "--snapshot-every", 100,
        "--set", "data.synthetic_train_samples=2000", "--set", "data.synthetic_test_samples=500"]
+NODES = {"server-0": ["server"], "server-1": ["server"], "worker": ["worker"],
+         "node": ["node", "--servers", "0", "--workers", "1", "--threads", "1"]}
 EXIT_SKIPPED = 77
 FIRST_PORT, FIRST_CLIENT_PORT = 10000, 32768  # Linux gives connections the ports from there on
 LINES_SHOWN, COLUMNS_SHOWN = 6, 300  # of each log, after a failure
@@ -47,7 +49,7 @@ def free_port_pair() -> int:
 
 
 class Cluster:
-    """An etcd, schedulers by name, two servers and two workers."""
+    """An etcd, schedulers by name, two servers, a worker, and a `pando node` that keeps another worker running."""
 
     def __init__(self, pando: str, folder: Path):
         self.pando, self.folder = pando, folder
@@ -72,9 +74,14 @@ class Cluster:
 
     def start_nodes(self) -> None:
         join = ",".join(f"tcp://127.0.0.1:{port}" for port in self.ports[:2])
-        for role in ("server", "worker"):
-            for number in range(2):
-                self.start(f"{role}-{number}", self.pando, role, "--join", join)
+        for name, words in NODES.items():
+            self.start(name, self.pando, *words, "--join", join)
+
+    def kill_child(self, name: str) -> None:
+        """Kills the process that a `pando node` keeps running."""
+        parent = self.processes[name].pid
+        child = int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
+        os.kill(child, signal.SIGKILL)
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
@@ -156,13 +163,18 @@ def play(cluster: Cluster) -> None:
     cluster.start_scheduler("c", third, "--standby")
     cluster.await_standby("b", "c", third)
     check_status(cluster, f"schedulers: tcp://127.0.0.1:{second} leads, tcp://127.0.0.1:{third} may lead")
+    cluster.wait(lambda: f"tcp://127.0.0.1:{third}" in cluster.log("node"), "pando node knows of it")
     cluster.processes["b"].send_signal(signal.SIGSTOP)
     cluster.await_lead("c")
+    # A process that is restarted now finds the leader.
+    members = cluster.events("c").count('"registered"')
+    cluster.kill_child("node")
+    cluster.wait(lambda: cluster.events("c").count('"registered"') > members, "the restarted worker joins")
     cluster.processes["b"].send_signal(signal.SIGCONT)
     cluster.wait(lambda: "this one stands by" in cluster.log("b"), "the old leader stands by")
     cluster.wait(lambda: cluster.processes["c"].poll() is not None, "the run ends")
     check(cluster.processes["c"].returncode == 0, f"c: {cluster.log('c')[-2000:]}")
-    for name in ("b", "server-0", "server-1", "worker-0", "worker-1"):
+    for name in ("b", *NODES):
         cluster.wait(lambda name=name: cluster.processes[name].poll() is not None, f"{name} ends")
         check(cluster.processes[name].returncode == 0, f"{name}: {cluster.log(name)[-2000:]}")
     summary = json.loads((cluster.folder / "c" / "summary.json").read_text())
