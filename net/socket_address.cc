@@ -12,10 +12,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <set>
 
 #include "common/endpoint.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -128,6 +130,23 @@ std::string PeerAddress(int fd) {
   const auto family = address.storage.ss_family;
   return is_known && (family == AF_INET || family == AF_INET6) ? AddressText(address.generic())
                                                                : "";
+}
+
+void ForgetSelfConnections() {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error); !error && at != end;
+       at.increment(error)) {
+    const int fd = ParseNumber<int>(at->path().filename().string()).value_or(-1);
+    SocketAddress own, peer;
+    const bool is_connected = getsockname(fd, own.generic(), &own.size) == 0 &&
+                              getpeername(fd, peer.generic(), &peer.size) == 0;
+    const auto family = own.storage.ss_family;
+    if (!is_connected || (family != AF_INET && family != AF_INET6)) continue;
+    if (own.size != peer.size || std::memcmp(&own.storage, &peer.storage, own.size) != 0) continue;
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  }
 }
 
 int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,

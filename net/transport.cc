@@ -265,6 +265,12 @@ Status Transport::Line::ConnectTo(const std::string& address, const auto& lines)
   return Status();
 }
 
+void Transport::Line::Reconnect() {
+  ForgetSelfConnections();
+  socket.Disconnect(connected);
+  if (!socket.Connect(connected).ok()) connected.clear();
+}
+
 void Transport::HangUp(PeerId peer) {
   lines_.erase(peer);
   if (links_ != nullptr) links_->HangUp(MakeLinkPeer(peer));
@@ -398,6 +404,10 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                       ParseRoutingId(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
+    if (line.peer && sender == self_) {
+      line.Reconnect();
+      return false;
+    }
     warnings_.Warn(line.DialedEndpoint(), received.routing_id, received.address,
                    fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
                                sender.incarnation.value()));

@@ -4,10 +4,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "common/float_buffer.h"
+#include "net/socket_address.h"
 #include "tests/net/net_fixture.h"
 
 namespace pando {
@@ -111,6 +115,57 @@ TEST_CASE("a port of 0 is filled in and a port in use is named") {
         "cannot bind " + *bound +
             ": Address already in use: another process uses it; stop that one, or choose another "
             "port (0: any free one)");
+}
+
+// Sends each connection's bytes back on it, as if it were connected to itself.
+class Echo {
+ public:
+  Echo() : listener_(*ListenTcp("127.0.0.1", 0, &port_)), thread_([this] { Run(); }) {}
+  ~Echo() {
+    shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string endpoint() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
+  int connection_count() const { return connection_count_; }
+
+ private:
+  void Run() {
+    while (true) {
+      const UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+      if (!connection.is_open()) return;
+      ++connection_count_;
+      std::array<char, 4096> bytes;
+      ssize_t size = 0;
+      do {
+        size = read(connection.get(), bytes.data(), bytes.size());
+      } while (size > 0 && write(connection.get(), bytes.data(), size) == size);
+    }
+  }
+
+  uint16_t port_ = 0;
+  UniqueFd listener_;
+  std::atomic<int> connection_count_ = 0;
+  std::thread thread_;
+};
+
+TEST_CASE("a connection that brings our messages back is ended, and dialed again") {
+  Echo echo;
+  {
+    ZmqContext context;
+    const PeerId self = NewPeer(1);
+    const PeerId scheduler{kSchedulerNode, {}, 0};
+    Transport transport(context, self, {});
+    REQUIRE(transport.Dial(scheduler, echo.endpoint()).ok());
+    const Micros deadline = SteadyNow() + kEventDeadline;
+    while (echo.connection_count() < 2) {
+      REQUIRE(SteadyNow() < deadline);
+      transport.Send({.sender = self, .receiver = scheduler, .message = Heartbeat{}});
+      transport.Wait(SteadyNow() + std::chrono::milliseconds(10));
+      Envelope envelope;
+      CHECK_FALSE(transport.Receive(&envelope));
+    }
+    CHECK(transport.counters().misattributed > 0);
+  }
 }
 
 // Leaves the file that a killed process leaves.
