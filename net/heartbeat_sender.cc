@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/endpoint.h"
 #include "common/unique_fd.h"
+#include "net/socket_address.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -96,6 +97,8 @@ void HeartbeatSender::Run() {
     }
     const Micros now = SteadyNow();
     if (now >= next) {
+      // Also of lines without messages, which would not notice.
+      if (now - answered_at_.load() > Transport::kSchedulerSilence) EndSelfConnections();
       transport_.Send(Compose(now, log_.LastLine()));
       next = now + options_.interval;
     }

@@ -132,7 +132,8 @@ std::string PeerAddress(int fd) {
                                                                : "";
 }
 
-void ForgetSelfConnections() {
+bool EndSelfConnections() {
+  bool has_ended = false;
   std::error_code error;
   const std::filesystem::directory_iterator end;
   for (std::filesystem::directory_iterator at("/proc/self/fd", error); !error && at != end;
@@ -144,9 +145,11 @@ void ForgetSelfConnections() {
     const auto family = own.storage.ss_family;
     if (!is_connected || (family != AF_INET && family != AF_INET6)) continue;
     if (own.size != peer.size || std::memcmp(&own.storage, &peer.storage, own.size) != 0) continue;
-    const linger reset{.l_onoff = 1, .l_linger = 0};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    // Unlike close, this leaves no TIME_WAIT, which would keep the port for a minute.
+    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+    has_ended |= connect(fd, &nobody, sizeof nobody) == 0;
   }
+  return has_ended;
 }
 
 int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,

@@ -44,9 +44,10 @@ uint16_t PortIn(const sockaddr* address);
 // Returns the address of the other end of a TCP connection; empty for other connections.
 std::string PeerAddress(int fd);
 
-// Makes the connections of this process to itself, whose ends are one socket, leave no trace when
-// they are closed. Otherwise each keeps its port for a minute.
-void ForgetSelfConnections();
+// Ends the TCP connections of this process whose two ends are one socket, at once, and returns
+// whether there were any. While nothing listens at a port of this machine, Linux may give a
+// connection to it the port that it dials. The connection would keep the port from the peer.
+bool EndSelfConnections();
 
 // Connects within `patience`; the socket is non-blocking. Returns the error's number, or 0.
 int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds patience,

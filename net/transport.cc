@@ -265,12 +265,6 @@ Status Transport::Line::ConnectTo(const std::string& address, const auto& lines)
   return Status();
 }
 
-void Transport::Line::Reconnect() {
-  ForgetSelfConnections();
-  socket.Disconnect(connected);
-  if (!socket.Connect(connected).ok()) connected.clear();
-}
-
 void Transport::HangUp(PeerId peer) {
   lines_.erase(peer);
   if (links_ != nullptr) links_->HangUp(MakeLinkPeer(peer));
@@ -404,10 +398,8 @@ bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* enve
                       ParseRoutingId(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
-    if (line.peer && sender == self_) {
-      line.Reconnect();
-      return false;
-    }
+    const bool is_own = sender.incarnation == self_.incarnation && sender.lane == self_.lane;
+    if (line.peer && is_own && EndSelfConnections()) return false;
     warnings_.Warn(line.DialedEndpoint(), received.routing_id, received.address,
                    fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
                                sender.incarnation.value()));

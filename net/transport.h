@@ -191,10 +191,6 @@ class Transport : public Outbox {
     // `address` is the host's, and none for ipc. A scheduler's line stays unconnected while another
     // of the lines has its address.
     Status ConnectTo(const std::string& address, const auto& lines);
-    // Ends the connection and dials again. Our messages came back to us: nothing listens at the
-    // peer's port, and Linux chose this port for our end, which then is connected to itself. It
-    // would keep the port from the peer for ever.
-    void Reconnect();
     std::string DialedEndpoint() const { return peer ? endpoint : ""; }
     LineKind kind() const { return endpoint.starts_with("ipc:") ? LineKind::kIpc : LineKind::kTcp; }
     bool is_secured = false;    // connections have keys

@@ -277,10 +277,10 @@ Status SchedulerProcess::Lead() {
                        .on_warning = LogWarning,
                        .on_disconnect = disconnected,
                        .on_nonsense = nonsense});
-  // A member that dialed the port of an earlier life may have it for a moment (Transport).
+  // A member that dialed the port of an earlier life may have it.
   const bool may_be_dialed = parts_.leadership != nullptr || parts_.state;
   Result<std::string> endpoint =
-      may_be_dialed ? BindPatiently(transport, args_.bind) : transport.Bind(args_.bind);
+      may_be_dialed ? BindPatiently(transport, args_.bind, shutdown_) : transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_ASSIGN_OR_RETURN(endpoint_, TellEndpoint(args_, *endpoint));
   parts_.service.SendReady("waiting for servers and workers at " + endpoint_);

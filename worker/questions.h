@@ -69,7 +69,7 @@ class Questions {
     ask_at_ = now + interval_;
     interval_ = std::min(2 * interval_, kRetryMax);
   }
-  // A worker that waits for the first view with itself asks nothing: no lane would hear it.
+  // A worker that waits for the first view with itself asks nothing: lanes drop its messages.
   Micros NextDeadline() const { return is_open() && member_.is_in_view() ? ask_at_ : kNever; }
 
  private:

@@ -116,10 +116,11 @@ void Terminal::Draw(const std::vector<TopLine>& lines) {
 }
 
 void Terminal::SuspendIfAsked() {
-  if (!is_suspend_asked_.exchange(false)) return;
+  if (!is_suspend_asked_ || !may_suspend_) return;
   endwin();
   std::signal(SIGTSTP, SIG_DFL);
   std::raise(SIGTSTP);
+  is_suspend_asked_ = false;
   std::signal(SIGTSTP, AskToSuspend);
   def_shell_mode();  // the user may have changed the mode meanwhile; the next Draw() leaves it
 }

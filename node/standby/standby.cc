@@ -6,6 +6,8 @@
 #include <poll.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -81,36 +83,36 @@ class Candidate {
   std::jthread thread_;
 };
 
-// Calls `bind` until it succeeds, for a while.
-template <class Bind>
-auto Patiently(const Bind& bind) {
-  constexpr Micros kPatience = std::chrono::seconds(5);
-  const Micros deadline = SteadyNow() + kPatience;
-  auto bound = bind();
-  while (!bound.ok() && SteadyNow() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    bound = bind();
-  }
-  return bound;
-}
-
 // Keeps the port after the scheduler's free for the file store that it will have when it leads. The
-// run's members dial that port all the time. Without this, a member on the same machine connects to
-// itself when Linux gives its connection the port that it dials, and so takes the port.
-Result<UniqueFd> HoldPortForFiles(const std::string& bound) {
-  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParseEndpoint(bound));
-  if (scheduler.kind != Endpoint::Kind::kTcp) return UniqueFd();
-  if (scheduler.port == UINT16_MAX) return NoPortForFiles(scheduler.port, "it is too high");
-  const auto port = static_cast<uint16_t>(scheduler.port + 1);
-  Result<UniqueFd> held = Patiently([&] { return HoldTcp(scheduler.host, port); });
-  if (!held.ok()) return NoPortForFiles(scheduler.port, held.status().message());
-  return held;
+// run's members dial that port all the time (EndSelfConnections).
+UniqueFd HoldPortForFiles(const std::string& bound) {
+  const Result<Endpoint> scheduler = ParseEndpoint(bound);
+  if (!scheduler.ok() || scheduler->kind != Endpoint::Kind::kTcp) return UniqueFd();
+  const auto port = static_cast<uint16_t>(scheduler->port + 1);
+  Result<UniqueFd> held = HoldTcp(scheduler->host, port);
+  if (held.ok()) return *std::move(held);
+  spdlog::warn("{}", NoPortForFiles(scheduler->port, held.status().message()).message());
+  return UniqueFd();
 }
 
 }  // namespace
 
-Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint) {
-  return Patiently([&] { return transport.Bind(endpoint); });
+Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint,
+                                  const ShutdownSignal& shutdown) {
+  constexpr Micros kPatience = std::chrono::seconds(65);
+  const Micros deadline = SteadyNow() + kPatience;
+  Result<std::string> bound = transport.Bind(endpoint);
+  const auto is_in_use = [&] {
+    return bound.status().message().find(std::strerror(EADDRINUSE)) != std::string::npos;
+  };
+  bool has_told = false;
+  while (is_in_use() && SteadyNow() < deadline) {
+    if (!std::exchange(has_told, true)) spdlog::warn("{}; waiting", bound.status().message());
+    pollfd signalled{shutdown.fd(), POLLIN, 0};
+    if (poll(&signalled, 1, /*timeout=*/10) > 0) break;
+    bound = transport.Bind(endpoint);
+  }
+  return bound;
 }
 
 Status NoPortForFiles(uint16_t scheduler_port, const std::string& why) {
@@ -124,8 +126,8 @@ Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
                      ShutdownSignal& shutdown, ServiceNotice& service) {
   ZmqContext context(args.keys, LogWarning);
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = args.insecure});
-  PANDO_ASSIGN_OR_RETURN(const std::string endpoint, BindPatiently(transport, args.bind));
-  PANDO_ASSIGN_OR_RETURN(const UniqueFd port_for_files, HoldPortForFiles(endpoint));
+  PANDO_ASSIGN_OR_RETURN(const std::string endpoint, BindPatiently(transport, args.bind, shutdown));
+  const UniqueFd port_for_files = HoldPortForFiles(endpoint);
   MirrorReceiver receiver(args.run_dir, transport,
                           [&](uint64_t term) { return seat.BeginSession(term); });
   Candidate candidate(args.etcd->options, endpoint, seat, may_begin);

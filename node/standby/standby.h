@@ -18,9 +18,11 @@ namespace pando {
 Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
                      ShutdownSignal& shutdown, ServiceNotice& service);
 
-// Binds, and waits while the socket of the life before still has the address.
-Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint);
-// The error of a scheduler at this port whose next port, for its file store, cannot be had.
+// Binds, and waits while another socket has the address: that of the life before, or of a process
+// that dialed it (EndSelfConnections), which with keys Linux remembers for a minute.
+Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint,
+                                  const ShutdownSignal& shutdown);
+// The error of a scheduler at this port whose next port, for its file store, cannot be bound.
 Status NoPortForFiles(uint16_t scheduler_port, const std::string& why);
 
 }  // namespace pando

@@ -110,7 +110,7 @@ TEST_CASE(
   CHECK(*FindAddress(peer) == "127.0.0.1");
 }
 
-TEST_CASE("a port that is held cannot be had until the holder closes it") {
+TEST_CASE("a port that is held is not free until the holder closes it") {
   for (const std::string host : {"127.0.0.1", "0.0.0.0", "::1"}) {
     uint16_t port = 0;
     Result<UniqueFd> listener = ListenTcp(host, 0, &port);
@@ -123,7 +123,6 @@ TEST_CASE("a port that is held cannot be had until the holder closes it") {
       const Result<UniqueFd> holder = HoldTcp(host, port);
       REQUIRE_MESSAGE(holder.ok(), holder.status().message());
       CHECK_FALSE(ListenTcp(host, port, &port).ok());
-      CHECK_FALSE(HoldTcp(host, port).ok());
       UniqueFd connection;
       CHECK(DialTcp(host, port, std::chrono::seconds(5), &connection) == ECONNREFUSED);
     }

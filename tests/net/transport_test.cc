@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -117,55 +116,69 @@ TEST_CASE("a port of 0 is filled in and a port in use is named") {
             "port (0: any free one)");
 }
 
-// Sends each connection's bytes back on it, as if it were connected to itself.
+// Returns a connection whose two ends are one socket.
+UniqueFd ConnectToItself(uint16_t* port) {
+  UniqueFd listener = *ListenTcp("127.0.0.1", 0, port);
+  SocketAddress address = MakeAddress("127.0.0.1", *port);
+  listener = UniqueFd();
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(bind(fd.get(), address.generic(), address.size) == 0);
+  REQUIRE(connect(fd.get(), address.generic(), address.size) == 0);
+  return fd;
+}
+
+TEST_CASE("a connection to itself is ended, and its port is free") {
+  uint16_t port = 0;
+  UniqueFd connection = ConnectToItself(&port);
+  CHECK(EndSelfConnections());
+  CHECK_FALSE(EndSelfConnections());
+  char byte = 0;
+  CHECK(read(connection.get(), &byte, 1) <= 0);
+  connection = UniqueFd();
+  CHECK(ListenTcp("127.0.0.1", port, &port).ok());
+}
+
+// Brings the bytes of its one connection back, as if that were to itself.
 class Echo {
  public:
   Echo() : listener_(*ListenTcp("127.0.0.1", 0, &port_)), thread_([this] { Run(); }) {}
-  ~Echo() {
-    shutdown(listener_.get(), SHUT_RDWR);
-    thread_.join();
-  }
+  ~Echo() { thread_.join(); }
   std::string endpoint() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
-  int connection_count() const { return connection_count_; }
 
  private:
-  void Run() {
-    while (true) {
-      const UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
-      if (!connection.is_open()) return;
-      ++connection_count_;
-      std::array<char, 4096> bytes;
-      ssize_t size = 0;
-      do {
-        size = read(connection.get(), bytes.data(), bytes.size());
-      } while (size > 0 && write(connection.get(), bytes.data(), size) == size);
-    }
+  void Run() const {
+    const UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+    std::array<char, 4096> bytes;
+    ssize_t size = 0;
+    do {
+      size = read(connection.get(), bytes.data(), bytes.size());
+    } while (size > 0 && send(connection.get(), bytes.data(), size, MSG_NOSIGNAL) == size);
   }
 
   uint16_t port_ = 0;
-  UniqueFd listener_;
-  std::atomic<int> connection_count_ = 0;
+  const UniqueFd listener_;
   std::thread thread_;
 };
 
-TEST_CASE("a connection that brings our messages back is ended, and dialed again") {
-  Echo echo;
-  {
-    ZmqContext context;
-    const PeerId self = NewPeer(1);
-    const PeerId scheduler{kSchedulerNode, {}, 0};
-    Transport transport(context, self, {});
-    REQUIRE(transport.Dial(scheduler, echo.endpoint()).ok());
-    const Micros deadline = SteadyNow() + kEventDeadline;
-    while (echo.connection_count() < 2) {
-      REQUIRE(SteadyNow() < deadline);
-      transport.Send({.sender = self, .receiver = scheduler, .message = Heartbeat{}});
-      transport.Wait(SteadyNow() + std::chrono::milliseconds(10));
-      Envelope envelope;
-      CHECK_FALSE(transport.Receive(&envelope));
-    }
-    CHECK(transport.counters().misattributed > 0);
+TEST_CASE("a transport that gets its own message ends connections to itself") {
+  const Echo echo;
+  uint16_t port = 0;
+  const UniqueFd connection = ConnectToItself(&port);
+  ZmqContext context;
+  const PeerId member = NewPeer(1);  // as the scheduler names it, after the transport was made
+  const PeerId scheduler{kSchedulerNode, {}, 0};
+  Transport transport(context, {kUnknownNode, member.incarnation, member.lane}, {});
+  REQUIRE(transport.Dial(scheduler, echo.endpoint()).ok());
+  const Micros deadline = SteadyNow() + kEventDeadline;
+  SocketAddress peer;
+  while (getpeername(connection.get(), peer.generic(), &peer.size) == 0) {
+    REQUIRE(SteadyNow() < deadline);
+    transport.Send({.sender = member, .receiver = scheduler, .message = Heartbeat{}});
+    transport.Wait(SteadyNow() + std::chrono::milliseconds(10));
+    Envelope envelope;
+    CHECK_FALSE(transport.Receive(&envelope));
   }
+  CHECK(transport.counters().misattributed > 0);
 }
 
 // Leaves the file that a killed process leaves.
