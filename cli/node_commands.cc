@@ -125,14 +125,9 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, SchedulerArgs args
       "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
 
-// Checks that the scheduler can listen, before a folder is created or emptied. A scheduler of a
-// folder that has a run waits for its port instead (BindPatiently).
-Status CheckCanListen(const std::string& bind, const std::string& run_dir) {
-  std::error_code ignored;
-  const bool has_run = !run_dir.empty() &&
-                       (HasSeat(run_dir) ||
-                        std::filesystem::exists(RunFolder::Open(run_dir).JournalPath(), ignored));
-  if (has_run) return Status();
+// Checks that the scheduler can listen, before a folder is created or emptied. A scheduler that
+// continues a run waits for its port instead (BindPatiently).
+Status CheckCanListen(const std::string& bind) {
   ZmqContext context;
   Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = true});
   const Result<std::string> bound = transport.Bind(bind);
@@ -164,7 +159,7 @@ Result<int> StandByFor(const SchedulerOptions& options, SchedulerArgs args) {
   args.run_dir = run_dir;
   PANDO_ASSIGN_OR_RETURN(args.etcd, ReadEtcdChoice(options.etcd, run_dir));
   PANDO_RETURN_IF_ERROR(CheckMeetingPoint(args.bind));
-  PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind, run_dir));
+  if (!HasJournal(run_dir)) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
   SetUpLog({.process = "scheduler", .is_verbose = options.is_verbose});
@@ -198,8 +193,9 @@ Result<int> Schedule(const SchedulerOptions& options) {
     PANDO_RETURN_IF_ERROR(RefuseProgramKeys(options.source, IsOfTraining));
   if (!args.keys.are_none()) PANDO_RETURN_IF_ERROR(CheckKeysFit(job));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
-  const std::string kept_dir = options.folder.is_forced ? "" : job.run_dir;
-  if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind, kept_dir));
+  const bool continues = HasJournal(job.run_dir) && !options.folder.is_forced;
+  if (options.prepared_run_dir.empty() && !continues)
+    PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, args, &job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,

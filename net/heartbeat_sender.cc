@@ -97,7 +97,7 @@ void HeartbeatSender::Run() {
     }
     const Micros now = SteadyNow();
     if (now >= next) {
-      // Also of lines without messages, which would not notice.
+      // A line of this process on which no message comes does not see that it leads to itself.
       if (now - answered_at_.load() > Transport::kSchedulerSilence) EndSelfConnections();
       transport_.Send(Compose(now, log_.LastLine()));
       next = now + options_.interval;

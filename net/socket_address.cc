@@ -35,6 +35,19 @@ bool IsFamily(const sockaddr* address, int family) {
   return address != nullptr && address->sa_family == family;
 }
 
+bool SetReuse(const UniqueFd& fd, bool is_on) {
+  const int value = is_on ? 1 : 0;
+  return setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &value, sizeof value) == 0;
+}
+
+// Opens a socket with this address, which connections that are ending do not keep. Returns whether
+// that succeeded; if not, errno says why.
+bool BindTcp(SocketAddress address, UniqueFd* fd) {
+  *fd = UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd->is_open() && SetReuse(*fd, true) &&
+         bind(fd->get(), address.generic(), address.size) == 0;
+}
+
 // A link-local address needs the name of an interface, which an endpoint does not have.
 bool IsLinkLocal(const sockaddr* address) {
   return IsFamily(address, AF_INET6) &&
@@ -146,8 +159,8 @@ bool EndSelfConnections() {
     if (!is_connected || (family != AF_INET && family != AF_INET6)) continue;
     if (own.size != peer.size || std::memcmp(&own.storage, &peer.storage, own.size) != 0) continue;
     // Unlike close, this leaves no TIME_WAIT, which would keep the port for a minute.
-    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-    has_ended |= connect(fd, &nobody, sizeof nobody) == 0;
+    const sockaddr no_peer{.sa_family = AF_UNSPEC, .sa_data = {}};
+    has_ended |= connect(fd, &no_peer, sizeof no_peer) == 0;
   }
   return has_ended;
 }
@@ -170,12 +183,9 @@ int DialTcp(const std::string& host, uint16_t port, std::chrono::milliseconds pa
 
 Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bound) {
   SocketAddress address = MakeAddress(host, port);
-  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  const bool is_bound =
-      fd.is_open() && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-      bind(fd.get(), address.generic(), address.size) == 0 && listen(fd.get(), kBacklog) == 0 &&
-      getsockname(fd.get(), address.generic(), &address.size) == 0;
+  UniqueFd fd;
+  const bool is_bound = BindTcp(address, &fd) && listen(fd.get(), kBacklog) == 0 &&
+                        getsockname(fd.get(), address.generic(), &address.size) == 0;
   if (!is_bound) {
     return InvalidArgument(
         fmt::format("cannot listen at {}:{}: {}", Bracketed(host), port, std::strerror(errno)));
@@ -185,15 +195,8 @@ Result<UniqueFd> ListenTcp(const std::string& host, uint16_t port, uint16_t* bou
 }
 
 Result<UniqueFd> HoldTcp(const std::string& host, uint16_t port) {
-  SocketAddress address = MakeAddress(host, port);
-  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto share = [&](int is_on) {
-    return setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &is_on, sizeof is_on) == 0;
-  };
-  // Connections of an earlier process that have not quite ended do not matter. Listeners do.
-  const bool is_bound =
-      fd.is_open() && share(1) && bind(fd.get(), address.generic(), address.size) == 0 && share(0);
-  if (!is_bound) {
+  UniqueFd fd;
+  if (!BindTcp(MakeAddress(host, port), &fd) || !SetReuse(fd, false)) {
     return Unavailable(
         fmt::format("cannot bind {}:{}: {}", Bracketed(host), port, std::strerror(errno)));
   }

@@ -19,16 +19,6 @@
 namespace pando {
 namespace {
 
-// Returns an endpoint beside the scheduler's.
-Result<Endpoint> NextTo(const std::string& bound) {
-  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
-  if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += "-files";
-  endpoint.port = endpoint.port == UINT16_MAX || endpoint.port == 0
-                      ? 0
-                      : static_cast<uint16_t>(endpoint.port + 1);
-  return endpoint;
-}
-
 // Returns the most bytes of a process life at the file store: its timeline, and all shards (it may
 // be the last server) in the snapshots that are kept, being made, completed or dropped.
 uint64_t StoredBytesMax(const JobPlan& plan) {
@@ -50,6 +40,15 @@ constexpr int kBindTries = 20;
 constexpr std::chrono::milliseconds kBindInterval(250);
 
 }  // namespace
+
+Result<Endpoint> EndpointNextTo(const std::string& scheduler) {
+  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(scheduler));
+  if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += "-files";
+  endpoint.port = endpoint.port == UINT16_MAX || endpoint.port == 0
+                      ? 0
+                      : static_cast<uint16_t>(endpoint.port + 1);
+  return endpoint;
+}
 
 FileService::FileService(const Options& options)
     : disk_(options.folder.path()),
@@ -83,7 +82,7 @@ Result<std::unique_ptr<FileService>> FileService::Start(const Options& options) 
 
 // Members that knew an earlier life dial the port that it had.
 Status FileService::Bind(const Options& options) {
-  PANDO_ASSIGN_OR_RETURN(Endpoint wanted, NextTo(options.bound));
+  PANDO_ASSIGN_OR_RETURN(Endpoint wanted, EndpointNextTo(options.bound));
   const Result<FilesEndpoint> known = options.folder.ReadFilesEndpoint();
   if (known.ok() && !options.is_fresh) {
     PANDO_ASSIGN_OR_RETURN(const Endpoint before, ParseEndpoint(known->endpoint));

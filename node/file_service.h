@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "common/endpoint.h"
 #include "common/mailbox.h"
 #include "files/file_store.h"
 #include "files/folder_disk.h"
@@ -15,6 +16,9 @@
 #include "run/run_folder.h"
 
 namespace pando {
+
+// Returns the endpoint beside the scheduler's: the next port, or 0 if there is none.
+Result<Endpoint> EndpointNextTo(const std::string& scheduler);
 
 class FileService {
  public:

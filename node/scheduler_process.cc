@@ -100,10 +100,10 @@ Result<std::optional<SchedulerState>> ReadState(StoredJournal& journal,
 
 // Nodes reach the store of each of several schedulers at the port after the scheduler's.
 Status CheckPorts(const std::string& bound, const std::string& files) {
-  PANDO_ASSIGN_OR_RETURN(const Endpoint scheduler, ParseEndpoint(bound));
+  PANDO_ASSIGN_OR_RETURN(const Endpoint wanted, EndpointNextTo(bound));
   PANDO_ASSIGN_OR_RETURN(const Endpoint store, ParseEndpoint(files));
-  if (store.port == scheduler.port + 1) return Status();
-  return NoPortForFiles(scheduler.port, "it is in use");
+  if (store.port == wanted.port) return Status();
+  return NoPortForFiles(fmt::format("port {} is in use", wanted.port));
 }
 
 // The objects with which one life of the scheduler works; all outlive it.

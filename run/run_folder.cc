@@ -259,6 +259,11 @@ bool HasSeat(const std::string& run_dir) {
   return fs::exists(SeatPath(run_dir), ignored);
 }
 
+bool HasJournal(const std::string& run_dir) {
+  std::error_code ignored;  // an unreadable folder is not ours
+  return fs::exists(RunFolder::Open(run_dir).JournalPath(), ignored) || HasSeat(run_dir);
+}
+
 Status CheckJournalIsHere(const std::string& run_dir) {
   const Result<std::string> seat = ReadTextFile(SeatPath(run_dir));
   if (!seat.ok()) return Status();
@@ -271,9 +276,7 @@ Status CheckJournalIsHere(const std::string& run_dir) {
 
 bool RunFolder::HoldsUnfinished(const Job& job) {
   const RunFolder folder(job.run_dir);
-  std::error_code ignored;  // an unreadable folder is not ours
-  const bool has_journal = fs::exists(folder.JournalPath(), ignored) || HasSeat(job.run_dir);
-  if (!has_journal) return false;
+  if (!HasJournal(job.run_dir)) return false;
   Result<Job> begun = ReadJobFile(folder.JobPath());
   if (!begun.ok() || JobIdentityText(*begun) != JobIdentityText(job)) return false;
   Result<Summary> summary = folder.ReadSummary();

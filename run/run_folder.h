@@ -113,6 +113,8 @@ class RunFolder {
 inline std::string SeatPath(const std::string& run_dir) { return run_dir + "/.etcd"; }
 // Returns whether the folder has this file.
 bool HasSeat(const std::string& run_dir);
+// Returns whether a scheduler has begun a run in the folder, with its journal there or in etcd.
+bool HasJournal(const std::string& run_dir);
 // kInvalidArgument: the folder's run has its journal in etcd, and would begin again without it.
 Status CheckJournalIsHere(const std::string& run_dir);
 

@@ -18,6 +18,7 @@
 #include "common/system.h"
 #include "net/event_loop.h"
 #include "net/socket_address.h"
+#include "node/file_service.h"
 #include "node/log.h"
 #include "node/standby/mirror_receiver.h"
 
@@ -86,12 +87,11 @@ class Candidate {
 // Keeps the port after the scheduler's free for the file store that it will have when it leads. The
 // run's members dial that port all the time (EndSelfConnections).
 UniqueFd HoldPortForFiles(const std::string& bound) {
-  const Result<Endpoint> scheduler = ParseEndpoint(bound);
-  if (!scheduler.ok() || scheduler->kind != Endpoint::Kind::kTcp) return UniqueFd();
-  const auto port = static_cast<uint16_t>(scheduler->port + 1);
-  Result<UniqueFd> held = HoldTcp(scheduler->host, port);
+  const Result<Endpoint> files = EndpointNextTo(bound);
+  if (!files.ok() || files->kind != Endpoint::Kind::kTcp || files->port == 0) return UniqueFd();
+  Result<UniqueFd> held = HoldTcp(files->host, files->port);
   if (held.ok()) return *std::move(held);
-  spdlog::warn("{}", NoPortForFiles(scheduler->port, held.status().message()).message());
+  spdlog::warn("{}", NoPortForFiles(held.status().message()).message());
   return UniqueFd();
 }
 
@@ -115,11 +115,11 @@ Result<std::string> BindPatiently(Transport& transport, const std::string& endpo
   return bound;
 }
 
-Status NoPortForFiles(uint16_t scheduler_port, const std::string& why) {
-  return Unavailable(fmt::format(
-      "with --etcd a scheduler's file store needs the port after the scheduler's, {}: {}; give "
-      "--bind another port",
-      scheduler_port + 1, why));
+Status NoPortForFiles(const std::string& why) {
+  return Unavailable(
+      fmt::format("with --etcd the file store needs the port after the scheduler's: {}; give "
+                  "--bind another port",
+                  why));
 }
 
 Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,

@@ -22,7 +22,7 @@ Result<Turn> StandBy(const SchedulerArgs& args, Seat& seat, MayBegin may_begin,
 // that dialed it (EndSelfConnections), which with keys Linux remembers for a minute.
 Result<std::string> BindPatiently(Transport& transport, const std::string& endpoint,
                                   const ShutdownSignal& shutdown);
-// The error of a scheduler at this port whose next port, for its file store, cannot be bound.
-Status NoPortForFiles(uint16_t scheduler_port, const std::string& why);
+// The error of a scheduler whose next port, for its file store, cannot be bound.
+Status NoPortForFiles(const std::string& why);
 
 }  // namespace pando
